@@ -1,6 +1,6 @@
-"""The same model written another way: rewrites of settings and tensors that leave every logit as it is.
+"""Rewrites of settings and tensors that leave all logits unchanged.
 
-They bring our models into the form other libraries know, who have biases everywhere or order their sinusoids otherwise.
+They bring our models into the form of other libraries, which have biases everywhere or another order of sinusoids.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = [
 ]
 
 Rewrite = Callable[[ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]]
-"""From settings and tensors to other ones with the same logits."""
+"""Function from settings and tensors to other settings and tensors with the same logits."""
 
 HIDDEN = -10_000.0
-"""Bias of a token whose probability is 0 in float32, whatever the others' logits are."""
+"""Bias of a token that is never written: its probability is 0 in float32, whatever the other logits are."""
 
 _BIASED: Mapping[str, Collection[str]] = {
     "attention_bias": ("q_proj", "k_proj", "v_proj", "out_proj"),
     "feed_forward_bias": ("up_proj", "gate_proj", "down_proj"),
     "output_bias": ("output_proj",),
 }
-"""Setting to the modules to which it gives biases."""
+"""Bias settings to the modules that get biases."""
 
 
 def resolved(config: ModelConfig) -> ModelConfig:
-    """Return the same settings with what "if not set" means written out."""
+    """Return the settings with all implied defaults ("if not set") filled in."""
     has_encoder, has_decoder = config.num_encoder_layers > 0, config.num_decoder_layers > 0
     written: dict[str, Any] = {
         "d_k": config.key_dim,
@@ -49,7 +49,7 @@ def resolved(config: ModelConfig) -> ModelConfig:
         "final_norm": config.norm == "pre" if config.final_norm is None else config.final_norm,
     }
     if not has_decoder:
-        # One matrix, nothing to tie.
+        # A model without a decoder has one matrix, so nothing is tied.
         written |= {"tying": "three-way", "vocab_size": config.source_vocabulary}
         written["source_vocab_size"] = None
     elif not has_encoder:
@@ -61,7 +61,7 @@ def resolved(config: ModelConfig) -> ModelConfig:
 
 
 def with_attention_biases(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Give the projections of attention biases of zero, if they have none."""
+    """Add zero biases to the attention projections, if they have none."""
     if config.attention_bias:
         return config, dict(tensors)
     return _changed(config, attention_bias=True), _with_zero_biases(tensors, _BIASED["attention_bias"])
@@ -70,14 +70,14 @@ def with_attention_biases(config: ModelConfig, tensors: Mapping[str, Tensor]) ->
 def with_feed_forward_biases(
     config: ModelConfig, tensors: Mapping[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Give the feed-forward network biases of zero, if it has none."""
+    """Add zero biases to the feed-forward network, if it has none."""
     if config.feed_forward_bias:
         return config, dict(tensors)
     return _changed(config, feed_forward_bias=True), _with_zero_biases(tensors, _BIASED["feed_forward_bias"])
 
 
 def with_output_bias(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Give the linear map before the softmax a bias of zero, if it has none."""
+    """Add a zero bias to the linear map before the softmax, if it has none."""
     if config.output_bias or config.num_decoder_layers == 0:
         return config, dict(tensors)
     # A tied map has no weight of its own here, so the shape comes from the settings.
@@ -86,13 +86,14 @@ def with_output_bias(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tupl
 
 
 def with_rows(tensors: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
-    """Give embeddings and output more rows, for tokens that are never written: zeros, and a bias that hides them.
+    """Add rows to embeddings and output, for tokens that are never written.
 
-    A library that starts from no token at all starts from zeros, which is such a row here.
+    The new rows are zeros, and a large negative bias suppresses their tokens. Some libraries start decoding from a zero
+    embedding; here that is such a row.
 
     Args:
-        tensors: All tensors of an encoder-decoder; what does not fit the embeddings stays as it is.
-        rows: How many there shall be, at least as many as there are.
+        tensors: All tensors of an encoder-decoder; those that do not fit the embeddings are left unchanged.
+        rows: New number of rows, at least the present one.
     """
     source = tensors["source_embedding.weight"]
     size = len(tensors.get("target_embedding.weight", source))
@@ -111,11 +112,11 @@ def with_rows(tensors: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
 
 
 def with_sine_halves(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Write a model with the paper's interleaved sinusoids as one whose sines stand before its cosines.
+    """Convert a model with the paper's interleaved sinusoids to one with sines before cosines.
 
-    The two tables are the same columns in another order, and no part of the model knows the order of its d_model
-    components: permuted everywhere alike, they compute the same (`permute_stream`). An encoder alone, whose output is
-    no logits but these vectors, gives them in the new order.
+    The two tables have the same columns in another order. No part of the model depends on the order of its d_model
+    components: if all are permuted alike, the result is the same (`permute_stream`). The output of an encoder alone is
+    these vectors, not logits, so its components are in the new order.
     """
     if config.positions != "sinusoidal":
         return config, dict(tensors)
@@ -130,14 +131,14 @@ def undone(
     *,
     unsaid: Collection[str] = (),
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Write a model as it was before rewrites; what has been changed since stays: settings, biases that are not zero.
+    """Undo rewrites of a model; keep later changes, such as settings and biases that are no longer zero.
 
     Args:
-        original: The settings before them.
-        rewrites: Those that were applied.
-        config: The settings now.
-        tensors: The tensors now.
-        unsaid: Settings that say nothing now, as the model comes from files that have no place for them.
+        original: Settings before the rewrites.
+        rewrites: Rewrites that were applied.
+        config: Present settings.
+        tensors: Present tensors.
+        unsaid: Names of settings to ignore in `config`, because the files it was read from cannot store them.
     """
     written = original
     for rewrite in rewrites:
@@ -157,11 +158,11 @@ def undone(
 
 
 def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
-    """Reorder the components of the vectors that run through the model's residual connections.
+    """Permute the components of the residual stream.
 
     Args:
         tensors: All tensors of a model.
-        order: For each component of the new vectors, which component of the old ones it is [d_model].
+        order: For each component of the new vectors, its index in the old ones [d_model].
     """
     return {
         name: tensor if (axis := _stream_axis(name)) is None else tensor.index_select(axis, order.to(tensor.device))
@@ -170,17 +171,17 @@ def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Te
 
 
 def _stream_axis(name: str) -> int | None:
-    """Return the axis of a tensor that counts the components of the residual stream."""
+    """Return the axis of a tensor that runs over the components of the residual stream."""
     module, kind = name.split(".")[-2:]
     if module == "relative_positions":
         return None
     if module in ("out_proj", "down_proj", "norm", "final_norm"):
-        return 0  # what is added to the stream, and norms of it
-    return 1 if kind == "weight" else None  # what reads the stream, and embeddings; other biases are within a part
+        return 0  # projections that add to the stream, and norms of it
+    return 1 if kind == "weight" else None  # readers of the stream, and embeddings; other biases are inside a sub-layer
 
 
 def _sines_first(d_model: int) -> Tensor:
-    """Return which of the interleaved components each component is where all sines stand before all cosines."""
+    """Return the order that moves all sines before all cosines: the interleaved column of each new column."""
     columns = torch.arange(d_model)
     return torch.cat([columns[0::2], columns[1::2]])
 

@@ -1,8 +1,8 @@
-"""What an export says of the model that was exported, so that an import makes that model again and not one like it.
+"""Record of an exported model in the export, so that an import restores exactly that model.
 
-It stands in their `config.json` under one key, which their libraries keep and do not read. The vocabulary stands beside
-it in their `tokenizer.json`, which is ours with the end token and the tags' spaces put in, or, if it is another
-library's, in a file of ours beside those that it is made of.
+The record is stored in their `config.json` under one key, which other libraries keep but do not read. The vocabulary
+is stored beside it. A clearhead tokenizer is written as their `tokenizer.json`, with the end token and the tags' spaces
+added. Another library's vocabulary is written as a file of ours beside the original files.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ from clearhead.tokenizers.vocabulary import MOST_BYTES, read_vocabulary
 __all__ = ["KEY", "Origin", "origin_values", "own_bundle", "read_origin"]
 
 KEY = "clearhead"
-"""In their `config.json`."""
+"""Name of the record in their `config.json`."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a model was when it was exported."""
+    """Settings of a model at the time of its export."""
 
     model: ModelConfig
     decode: DecodeConfig
     info: dict[str, Any] = field(default_factory=dict)
-    """What the translation of a line needs to know of the training."""
+    """Training statistics that translation uses."""
     vocabulary_sha256: dict[str, str] | None = None
-    """Of a vocabulary of another library, the files that it was written in; None for one that was learned here."""
+    """Checksums of the files of another library's vocabulary; None for a vocabulary trained by clearhead."""
 
 
 def origin_values(bundle: Bundle, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return what an export says under the key.
+    """Return the record of an export.
 
     Args:
         bundle: The model.
-        files: Of its vocabulary, by their names.
+        files: Content of the vocabulary files, by name.
     """
     lines = bundle.line_statistics
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return {
         "format_version": FORMAT_VERSION,
         "model": bundle.model.config.model_dump(mode="json"),
-        "decode": bundle.decode.model_dump(mode="json", exclude={"shortlist"}),  # which is a file that stays behind
+        "decode": bundle.decode.model_dump(mode="json", exclude={"shortlist"}),  # the shortlist's file is not exported
         "line_statistics": None if lines is None else lines.model_dump(mode="json"),
         **({"vocabulary_sha256": sha256} if OWN_VOCABULARY in files else {}),
     }
 
 
 def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> tuple[Origin | None, list[str]]:
-    """Read what their `config.json` says under the key.
+    """Read the record in their `config.json`.
 
     Args:
         values: The fields of the file.
-        path: The file.
-        config: The settings of the model as the rest of the file says them.
+        path: Path of the file.
+        config: Model settings from the other fields of the file.
 
     Returns:
-        What it says, None if that is nothing; and in words why it does not count, if it cannot be read.
+        The record, or None without one; and a note if it cannot be read.
     """
     said = values.get(KEY)
     if said is None:
@@ -107,23 +107,23 @@ def own_bundle(
     target_lang: str | None,
     **changes: Any,
 ) -> tuple[Bundle, list[str]]:
-    """Put the model together that was ours.
+    """Assemble the bundle of a model that clearhead exported.
 
     Args:
-        origin: What it was when it was exported.
-        directory: Where it stands, the vocabulary as well.
-        parts: Its settings and tensors, as they were but for what was changed since.
-        info: How it came in.
-        anew: Reads a vocabulary of another library from its own files, as if the model had never been ours.
-        source_lang: Language of the sources, for a model that is told; None is that of the export.
-        target_lang: Language to write where nothing else is asked for; None is that of the export.
-        changes: Settings of decoding that were changed since; None leaves what was.
+        origin: Record of the export.
+        directory: Directory of the model and its vocabulary.
+        parts: Settings and tensors, as before the export but for later changes.
+        info: Origin information for `config.json`.
+        anew: Reads another library's vocabulary from its own files, ignoring the record.
+        source_lang: Source language, for a model with source-language tokens; None for that of the export.
+        target_lang: Default target language; None for that of the export.
+        changes: Decoding settings changed since the export; None keeps the exported value.
 
     Returns:
-        The model, and in words what is otherwise.
+        The bundle, and notes on what differs from the exported model.
 
     Raises:
-        ConfigError: If it is not told the language, or a setting is impossible.
+        ConfigError: If the model has no token for a language, or a setting is invalid.
         ModelError: If the vocabulary is missing or damaged, or the parts do not fit.
     """
     config, tensors = parts
@@ -133,7 +133,7 @@ def own_bundle(
     else:
         vocabulary, notes = _foreign_vocabulary(directory, config, origin.vocabulary_sha256, anew)
         require_told(directory, vocabulary.languages, source_lang, target_lang)
-    config = config.model_copy(update={"num_placeholders": vocabulary.num_placeholders})  # which no library knows
+    config = config.model_copy(update={"num_placeholders": vocabulary.num_placeholders})  # not stored there
     asked = {"source_lang": source_lang, "target_lang": target_lang, **changes}
     decode = origin.decode.with_changes({name: value for name, value in asked.items() if value is not None})
     return Bundle(as_model(config, tensors, directory), vocabulary, decode, {**info, **origin.info}), notes
@@ -142,7 +142,7 @@ def own_bundle(
 def _foreign_vocabulary(
     directory: Path, config: ModelConfig, sha256: Mapping[str, str], anew: Callable[[], VocabularyFile]
 ) -> tuple[ForeignVocabulary, list[str]]:
-    """Return the vocabulary of another library as it went out; if a file of it was changed since, as those say now."""
+    """Return another library's vocabulary as exported, or from its own files if one was changed since."""
     changed = [name for name in sha256 if not _has_sha256(directory / name, sha256[name])]
     if not changed and OWN_VOCABULARY in sha256:
         vocabulary = read_vocabulary(directory / OWN_VOCABULARY, ForeignVocabulary)
@@ -156,12 +156,12 @@ def _foreign_vocabulary(
 def _has_sha256(path: Path, sha256: str) -> bool:
     try:
         return path.is_file() and file_sha256(path) == sha256
-    except OSError:  # such as a name that no file can have
+    except OSError:  # such as an impossible file name
         return False
 
 
 def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, list[str]]:
-    """Return the vocabulary of a model that was ours; if it is no longer ours, as one of another library, and why."""
+    """Return the exported clearhead vocabulary; if it was changed, read it as another library's and add a note."""
     path = directory / "tokenizer.json"
     try:
         values = json.loads(read_text(path, most_bytes=MOST_BYTES))

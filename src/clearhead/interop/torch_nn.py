@@ -1,6 +1,6 @@
 """Key tables of torch.nn's attention, layers and stacks.
 
-Its attention always has biases, so ours needs `attention_bias`. nn.Transformer ends both stacks with a norm, which is
+Attention in torch.nn always has biases, so ours needs `attention_bias`. nn.Transformer ends both stacks with a norm,
 our `final_norm=True`; it has no embeddings, positions or output.
 """
 
@@ -53,32 +53,32 @@ DECODER_LAYER = (
 
 
 def attention_table() -> KeyTable:
-    """Return the tensors of nn.MultiheadAttention, which are those of our MultiHeadAttention."""
+    """Return the key table of nn.MultiheadAttention and our MultiHeadAttention."""
     return KeyTable(tuple(_attention()))
 
 
 def encoder_layer_table() -> KeyTable:
-    """Return the tensors of nn.TransformerEncoderLayer."""
+    """Return the key table of nn.TransformerEncoderLayer."""
     return KeyTable(ENCODER_LAYER)
 
 
 def decoder_layer_table() -> KeyTable:
-    """Return the tensors of nn.TransformerDecoderLayer."""
+    """Return the key table of nn.TransformerDecoderLayer."""
     return KeyTable(DECODER_LAYER)
 
 
 def encoder_table(num_layers: int, *, final_norm: bool) -> KeyTable:
-    """Return the tensors of nn.TransformerEncoder."""
+    """Return the key table of nn.TransformerEncoder."""
     return KeyTable(tuple(_stack(ENCODER_LAYER, num_layers, final_norm)))
 
 
 def decoder_table(num_layers: int, *, final_norm: bool) -> KeyTable:
-    """Return the tensors of nn.TransformerDecoder."""
+    """Return the key table of nn.TransformerDecoder."""
     return KeyTable(tuple(_stack(DECODER_LAYER, num_layers, final_norm)))
 
 
 def transformer_table(num_encoder_layers: int, num_decoder_layers: int, *, final_norm: bool = True) -> KeyTable:
-    """Return the tensors of nn.Transformer, which are those of our stacks."""
+    """Return the key table of nn.Transformer and our encoder and decoder."""
     encoder = _stack(ENCODER_LAYER, num_encoder_layers, final_norm, at="encoder.")
     decoder = _stack(DECODER_LAYER, num_decoder_layers, final_norm, at="decoder.")
     return KeyTable((*encoder, *decoder))
@@ -87,15 +87,15 @@ def transformer_table(num_encoder_layers: int, num_decoder_layers: int, *, final
 def import_torch_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of our encoder and decoder from the state dict of an nn.Transformer.
 
-    It says neither its number of heads nor its activation, and has no embeddings and no output: `config` must be right
-    about the former, and the other tensors of `clearhead.files.tensors.load_tensors` are the caller's.
+    The state dict stores neither the number of heads nor the activation; `config` must name the right ones. It has no
+    embeddings and no output either; the caller must add these tensors before `clearhead.files.tensors.load_tensors`.
 
     Args:
-        config: Our settings of the model; as nn.Transformer ends both stacks with a norm, `final_norm` mostly is True.
-        state: Every tensor, by name.
+        config: Our model settings; `final_norm` is usually True, as nn.Transformer ends both stacks with a norm.
+        state: All tensors, by name.
 
     Raises:
-        ConfigError: Naming every setting that nn.Transformer has otherwise.
+        ConfigError: Naming every setting that nn.Transformer does not support.
         ModelError: Listing every tensor that is missing or unknown.
     """
     config = resolved(config)

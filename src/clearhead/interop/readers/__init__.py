@@ -1,1 +1,1 @@
-"""Files of other libraries, read and checked: settings, tensors, pickles whose code is never run, YAML."""
+"""Readers of other libraries' files: settings, weights, pickles (without running their code) and YAML."""

@@ -1,9 +1,9 @@
-"""Checkpoints that toolkits pickled: tensors, and the plain values of settings; nothing that stands in one is run.
+"""Reader of pickled toolkit checkpoints: tensors and plain settings; no code in them is run.
 
-A pickle is a program that calls what it names. PyTorch's own reader of weights alone makes tensors and containers and
-refuses every other name; but toolkits keep their settings in objects, such as argparse's Namespace. For the names of
-those modules it is given stand-ins here: a `Record` takes in what such an object would be made of. No class and no
-function that a file names is looked up, imported or called.
+A pickle is a program that calls the functions it names. PyTorch's weights-only loader builds tensors and containers,
+and refuses every other name. But toolkits store their settings as objects, such as argparse's Namespace. For names
+in those modules the loader is given stand-ins: a `Record` keeps the state of such an object. No class or function
+that a file names is looked up, imported or called.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from clearhead.interop.readers.foreign_weights import (
 __all__ = ["Record", "read_checkpoint", "settings_in", "tensors_in"]
 
 _STOOD_IN_FOR = ("argparse", "enum", "fairseq", "functools", "joeynmt", "numpy", "omegaconf", "onmt", "torchtext")
-"""Packages whose objects stand in checkpoints beside the tensors."""
+"""Packages whose objects occur in checkpoints beside the tensors."""
 _PICKLES_BEFORE_STORAGES = 4
-"""In files of PyTorch before 1.6: a number, a version, the system, and the object."""
+"""Pickles before the data in files of PyTorch before 1.6: magic number, version, system information, object."""
 
 
 class Record:
-    """What stands in the place of an object whose class is not looked up."""
+    """Stand-in for an object whose class is not looked up."""
 
     state: Any = None
-    """What the object was made of, mostly its attributes by name."""
+    """State of the object, usually its attributes by name."""
 
     def __new__(cls, *_arguments: Any) -> Record:
-        """Take any arguments, as the class that this stands for might."""
+        """Accept any arguments, like the class that it stands in for."""
         return super().__new__(cls)
 
     def __init__(self, *_arguments: Any) -> None:
@@ -55,10 +55,10 @@ class Record:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a file that PyTorch has written, with a `Record` for every object that is no tensor and no plain value.
+    """Read a PyTorch file, with a `Record` for every object that is neither a tensor nor a plain value.
 
     Raises:
-        ModelError: If it cannot be read, would run code, or holds no values by name.
+        ModelError: If the file cannot be read, would run code, or holds no values by name.
     """
     named: set[tuple[str, str]] = set()
     try:
@@ -83,7 +83,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise ModelError(
             f"{path} holds more than tensors and settings{what}: it would run code when read, and is not"
         ) from None
-    except Exception as error:  # what a damaged archive or pickle raises can be anything
+    except Exception as error:  # a damaged archive or pickle may raise any exception
         said = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ModelError(f"cannot read the checkpoint {path}: {said:.200}") from None
     if not isinstance(values, dict):
@@ -92,17 +92,17 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def settings_in(values: object) -> dict[str, Any] | None:
-    """Return the settings that an object of a checkpoint holds by name; None if it holds none."""
+    """Return the settings in an object of a checkpoint, by name; None if it holds no named settings."""
     if isinstance(values, Record):
         values = values.state
     return dict(values) if isinstance(values, dict) and all(isinstance(name, str) for name in values) else None
 
 
 def tensors_in(checkpoint: Mapping[str, Any], key: str, path: Path) -> dict[str, Tensor]:
-    """Return the tensors that stand under a name in a checkpoint, in float32.
+    """Return the tensors under a key of a checkpoint, in float32.
 
     Raises:
-        ModelError: If there are none, it holds something else, or a number is not finite.
+        ModelError: If the key is missing, holds anything but tensors, or a number is not finite.
     """
     if key not in checkpoint:
         raise ModelError(f"{path} has no {key!r} with tensors; it has {', '.join(map(str, checkpoint)):.100}")
@@ -111,7 +111,7 @@ def tensors_in(checkpoint: Mapping[str, Any], key: str, path: Path) -> dict[str,
 
 
 def _named(path: Path) -> set[tuple[str, str]]:
-    """Return module and name of every class and function that a file asks for."""
+    """Return the module and name of every class and function that a file refers to."""
     with path.open("rb") as file:
         if file.read(len(ZIP_START)) != ZIP_START:
             file.seek(0)

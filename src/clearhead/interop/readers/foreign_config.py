@@ -1,4 +1,4 @@
-"""Reads another library's `config.json`, and what may stand beside, refusing what our model cannot express."""
+"""Readers of another library's `config.json` and other settings files, which reject what our model cannot express."""
 
 from __future__ import annotations
 
@@ -21,43 +21,46 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Their name of an activation to ours."""
+"""Their names of activations to ours."""
 
 
 MOST_POSITIONS = 1_000_000
-"""Far above what any model of theirs has; where positions are computed, no tensor says how many there are."""
+"""Largest accepted number of positions, far above that of any published model.
+
+Computed positions have no tensor that would limit the number.
+"""
 
 
 def activation_name(ours: str) -> str:
-    """Return their name of one of our activations; where they have two, the first."""
+    """Return their name of one of our activations; if they have two names, the first."""
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 
 def optional_json(path: Path) -> dict[str, Any] | None:
-    """Return what a file of settings says that a directory may lack; None if it does.
+    """Read an optional settings file; None if it does not exist.
 
-    A link that leads nowhere is no lack, but what a download leaves that broke off.
+    A broken link counts as an existing file: an interrupted download leaves one.
 
     Raises:
-        ModelError: If something of that name is there, and cannot be read.
+        ModelError: If the file exists and cannot be read.
     """
     return read_json(path, ModelError) if os.path.lexists(path) else None
 
 
 class TheirConfig:
-    """One `config.json`, read field by field; every problem is gathered before one error names them all.
+    """One `config.json`, read field by field; all problems are collected and reported in one error.
 
-    Rates of layer dropout and the like, which act in training alone, are not read.
+    Settings of training alone, such as layer dropout, are not read.
 
     Args:
         values: The fields of the file.
-        defaults: What their class takes for fields that a file may leave out.
-        within: Where the fields stand in the file, for messages.
-        problems: Gathers what is wrong; shared by the parts of one file.
-        origin: What cannot be expressed then, such as the file.
+        defaults: Their default values for fields that a file may omit.
+        within: Prefix of the field names in messages, such as the name of a section with a dot.
+        problems: List that collects the problems; the parts of one file share it.
+        origin: Subject of the error message, such as the file.
 
     Raises:
-        ConfigError: If there are no fields at all, but something else in their place.
+        ConfigError: If `values` is not an object with fields.
     """
 
     def __init__(
@@ -77,44 +80,56 @@ class TheirConfig:
         self._origin = origin
 
     def __getitem__(self, field: str) -> Any:
-        """Return a field that the file must have."""
+        """Return the value of a field; record a problem if it is missing."""
         if field not in self._values:
             self._problem(field, "is missing")
         return self._values.get(field)
 
     def require(self, field: str, value: object, reason: str) -> None:
-        """Refuse every other value of a field; a file may leave it out."""
+        """Record a problem if a field has another value; a missing field is accepted."""
         if field in self._values and self._values[field] != value:
             self._problem(field, f"is {self._values[field]!r}, but must be {value!r}: {reason}")
 
     def one_of(self, field: str, values: Sequence[str]) -> str:
-        """Return a field that must have one of some values."""
+        """Return the value of a field, which must be one of the given values."""
         if self[field] not in values:
             self._problem(field, f"is {self[field]!r}, but must be {' or '.join(map(repr, values))}")
             return values[0]
         return str(self[field])
 
     def nothing_else(self, fields: Mapping[str, Any]) -> None:
-        """Refuse what our model has not, unless a field has the value that asks for nothing of it, or none."""
+        """Record a problem for every field that enables a feature our model lacks.
+
+        `fields` gives the value that disables each feature; missing fields and None are accepted.
+        """
         for field, nothing in fields.items():
             if self._values.get(field) is not None:
                 self.require(field, nothing, "our model has no other")
 
     def agree(self, other: TheirConfig, *fields: str) -> None:
-        """Make sure that the parts of one file have the same values, as our model has one setting for both."""
+        """Record a problem for every field that differs between two parts of a file.
+
+        Our model has one setting for both parts.
+        """
         for field in fields:
             if self[field] != other[field]:
                 values = f"{self[field]!r}, and {other._within}{field} {other[field]!r}"
                 self._problem(field, f"is {values}; they must be equal")
 
     def same(self, field: str, other: str) -> Any:
-        """Return the value that two fields must share, as our model has one setting for both."""
+        """Return the value of two fields, which must be equal, as our model has one setting for both."""
         if self[field] != self[other]:
             self._problem(field, f"({self[field]!r}) and {self._within}{other} ({self[other]!r}) must be equal")
         return self[field]
 
     def activation(self, field: str, name: object = None, known: Mapping[str, str] = ACTIVATIONS) -> str:
-        """Return our name of an activation; `name` is theirs, where the field says more than that."""
+        """Return our name of an activation.
+
+        Args:
+            field: The field.
+            name: Their name of the activation, if the field contains more than the name.
+            known: Their names of activations to ours.
+        """
         name = self[field] if name is None else name
         if not isinstance(name, str) or name not in known:
             self._problem(field, f"is {self[field]!r}; activations we have: {', '.join(known)}")
@@ -122,13 +137,13 @@ class TheirConfig:
         return known[name]
 
     def layers(self, field: str) -> Any:
-        """Return the number of layers of a part that must be there."""
+        """Return the number of layers of an encoder or decoder, which must not be 0."""
         if self[field] == 0:
             self._problem(field, "is 0, but such a model has both an encoder and a decoder")
         return self[field]
 
     def positions(self, field: str) -> Any:
-        """Return a number of positions."""
+        """Return the number of positions, which must be at most `MOST_POSITIONS`."""
         value = self[field]
         if isinstance(value, int) and value > MOST_POSITIONS:
             self._problem(field, f"is {value:,}, but must be at most {MOST_POSITIONS:,}")
@@ -143,7 +158,10 @@ class TheirConfig:
         return value
 
     def token_or_free(self, field: str, *taken: int) -> int:
-        """Return the id of a special token that the model itself never reads; without one, the smallest free id."""
+        """Return the id of a special token that the model never reads.
+
+        If it is missing, return the smallest id not in `taken`.
+        """
         if self._values.get(field) is None:
             return next(token for token in range(len(taken) + 1) if token not in taken)
         return self.token(field)

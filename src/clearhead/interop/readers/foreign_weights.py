@@ -1,4 +1,4 @@
-"""Tensors of other libraries' files; nothing that stands in such a file is run."""
+"""Readers of weight files of Hugging Face transformers, and checks of foreign tensors; no code in the files is run."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ WEIGHT_FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-"""The first that is there counts, as in their library."""
+"""Names of weight files; the first that exists is read, as in transformers."""
 ZIP_START = b"PK\x03\x04"
 _MOST_UNPACKED = 16
-"""Times that an archive may be longer unpacked; neither PyTorch nor Marian packs."""
+"""Largest ratio of the unpacked to the packed size of an archive; neither PyTorch nor Marian compresses."""
 
 
 def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
-    """Read all tensors of a directory of Hugging Face transformers, in float32, and say from which files.
+    """Read all tensors of a transformers directory in float32; return them and their files.
 
     Raises:
-        ModelError: If there are none, a shard is missing, a file is damaged or holds more than tensors, or a number is
-            not finite.
+        ModelError: If there are no weights, a shard is missing, a file is damaged or holds more than tensors, or a
+            number is not finite.
     """
     for name in WEIGHT_FILES:
         if (path := directory / name).exists():
@@ -51,10 +51,10 @@ def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
 
 
 def require_finite(tensors: Mapping[str, Tensor], origin: Path | str) -> dict[str, Tensor]:
-    """Return tensors all of whose numbers are finite.
+    """Return the tensors, whose numbers must all be finite.
 
     Raises:
-        ModelError: Naming the first that is not.
+        ModelError: Naming the first tensor that is not finite.
     """
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -90,19 +90,21 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise
     except pickle.UnpicklingError:
         raise ModelError(f"{path} is no file of tensors alone: it would run code when read, and is not") from None
-    except Exception as error:  # what a damaged zip archive raises can be anything
+    except Exception as error:  # a damaged zip archive may raise any exception
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"cannot read the weights {path}: {said}") from None
     return require_tensors(state, path)
 
 
 def require_unpacked(path: Path) -> None:
-    """Make sure that an archive, if the file is one, is not much longer unpacked: a small one could fill the memory.
+    """Check that an archive is not much larger when unpacked: a small one could fill the memory.
+
+    Files that are not archives are accepted.
 
     Raises:
-        ModelError: If it is.
-        BadZipFile: If it is damaged.
-        OSError: If it cannot be read.
+        ModelError: If the archive would be too large.
+        BadZipFile: If the archive is damaged.
+        OSError: If the file cannot be read.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP_START)) != ZIP_START:
@@ -113,10 +115,10 @@ def require_unpacked(path: Path) -> None:
 
 
 def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
-    """Return what was read from a pickle as tensors by name.
+    """Return the content of a pickle as tensors by name.
 
     Raises:
-        ModelError: If it is anything else, or a tensor has more numbers than are stored of it.
+        ModelError: If it is anything else, or a tensor has more elements than the file stores.
     """
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_meta
@@ -124,7 +126,7 @@ def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
     ):
         raise ModelError(f"{origin} must hold tensors by name, and holds something else")
     for name, tensor in state.items():
-        # Strides of zero repeat a number; what is computed of such a tensor is as large as it says it is.
+        # Strides of zero repeat a number; a result computed from such a tensor takes the memory of its full shape.
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             shape = tuple(tensor.shape)
             raise ModelError(f"{origin}: the tensor {name} is of shape {shape}, and the file holds fewer numbers of it")
@@ -132,5 +134,5 @@ def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
 
 
 def float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors whose floating-point numbers are in float32."""
+    """Return the tensors with floating-point numbers converted to float32."""
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}

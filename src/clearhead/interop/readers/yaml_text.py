@@ -1,4 +1,4 @@
-"""YAML as other libraries write it: plain values alone, and nothing is made or run."""
+"""Reader of other libraries' YAML: plain values only; no objects are created and no code is run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["parse_yaml", "read_yaml"]
 
 
 def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
-    """Read a file of options; see `parse_yaml`.
+    """Read a YAML file of options; see `parse_yaml`.
 
     Raises:
-        ModelError: If it cannot be read or is damaged.
+        ModelError: If the file cannot be read or is damaged.
     """
     try:
         text = read_text(path, most_bytes=MOST_BYTES)
@@ -28,12 +28,12 @@ def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, Any]:
-    """Return names and values.
+    """Parse YAML with names and values.
 
     Args:
-        text: The YAML.
-        origin: Where it stands, for messages.
-        as_texts: Take every name and value as it is written: `null` and `1` are texts.
+        text: The YAML text.
+        origin: Name of the source, for messages.
+        as_texts: Whether to keep all names and values as strings: `null` and `1` are then strings.
 
     Raises:
         ModelError: If the text is not such YAML, or PyYAML is not installed.

@@ -1,1 +1,1 @@
-"""Models of toolkits: fairseq, OpenNMT-py, eole, JoeyNMT and Marian-nmt."""
+"""Import of toolkit models: fairseq, OpenNMT-py, eole, JoeyNMT and Marian-nmt."""
