@@ -1,7 +1,7 @@
 """Transformers of eole, OpenNMT-py's successor: pre-norm, also gated, with RMSNorm or with learned positions.
 
-After its public source (0.6: config/models.py, models/model_saver.py, inputters). Its configuration holds what was set,
-for the whole model or for one part; what the part says counts first.
+Based on its public source (0.6: config/models.py, models/model_saver.py, inputters). A setting in the configuration
+applies to the whole model or to one part; the part's value takes precedence.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DEFAULTS: Mapping[str, Any] = {
     "tgt_word_vec_size": 512,
     "transformer_ff": 2048,
 }
-"""What it takes for settings that a configuration leaves out."""
+"""Defaults of eole for settings that a configuration omits."""
 
 _ELSEWHERE: Mapping[str, Any] = {
     "architecture": "transformer",
@@ -68,7 +68,7 @@ _ELSEWHERE: Mapping[str, Any] = {
     "query_norm": False,
     "sliding_window": 0,
 }
-"""Settings that our model has not, and the value that asks for nothing."""
+"""Settings of features that our model lacks, and the value that disables each."""
 
 
 def import_eole(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
@@ -76,9 +76,9 @@ def import_eole(path: Path, kind: str | None, source_lang: str | None, target_la
 
     Args:
         path: The directory.
-        kind: `eole`, if it was asked for.
-        source_lang: Language of the sources; None if it is not known.
-        target_lang: Language to write, of which such a model is told nothing.
+        kind: Ignored; eole has only one kind of model.
+        source_lang: Source language, or None if unknown.
+        target_lang: Must be None: the model has no target-language tokens.
 
     Raises:
         ConfigError: Naming every setting that our model cannot express.
@@ -116,8 +116,8 @@ def config_from(model: Mapping[str, Any], settings: Mapping[str, Any], origin: o
     """Return our settings of a model.
 
     Args:
-        model: The section `model` of its configuration.
-        settings: Ours that its tensors and its vocabulary decide.
+        model: Section `model` of the configuration.
+        settings: Our settings that tensors and vocabulary determine.
         origin: The file, for messages.
 
     Raises:
@@ -160,7 +160,7 @@ def config_from(model: Mapping[str, Any], settings: Mapping[str, Any], origin: o
         gated=gated,
         positions=positions,
         max_positions=encoder["n_positions"] if positions == "learned" else 1_024,
-        embedding_scale=positions not in ("learned", "none"),  # it is their sinusoids that scale what they are added to
+        embedding_scale=positions not in ("learned", "none"),  # their sinusoid module scales the embeddings
         tying=tying(model),
     )
 
@@ -176,7 +176,7 @@ def _state(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
 
 
 def _lists(path: Path) -> Lists:
-    """Return the words of both sides; a file of them is larger than other JSON."""
+    """Return the word lists of both sides; the file may be larger than other JSON files."""
     try:
         vocab = parse_json(file_text(path))
     except ValueError as error:

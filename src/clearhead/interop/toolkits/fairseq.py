@@ -1,6 +1,6 @@
 """Transformers of fairseq: post- or pre-norm, computed or learned positions, a dictionary for each side.
 
-After its public source (0.12.2: checkpoint_utils.py, data/dictionary.py, data/encoders).
+Based on its public source (0.12.2: checkpoint_utils.py, data/dictionary.py, data/encoders).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from clearhead.interop.vocabularies.word_vocabulary import (
 __all__ = ["import_fairseq"]
 
 PAD, EOS = 1, 2
-"""Ids of the dictionary; positions count on from the first."""
+"""Ids in every dictionary; positions are numbered from `PAD` + 1."""
 SOURCE, TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 """Names of the embeddings."""
 _OUTPUT = "decoder.output_projection.weight"
@@ -43,7 +43,7 @@ ACTIVATIONS = {
     "gelu_accurate": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
-"""Their name of an activation to ours."""
+"""Names of activations in fairseq to ours."""
 
 DEFAULTS: Mapping[str, Any] = {
     "activation_dropout": 0.0,
@@ -62,7 +62,7 @@ DEFAULTS: Mapping[str, Any] = {
     "share_all_embeddings": False,
     "share_decoder_input_output_embed": False,
 }
-"""What its architectures take for settings that old files leave out."""
+"""Defaults of fairseq's architectures for settings that old files omit."""
 
 _ELSEWHERE: Mapping[str, Any] = {
     "adaptive_input": False,
@@ -78,7 +78,7 @@ _ELSEWHERE: Mapping[str, Any] = {
     "scale_heads": False,
     "scale_resids": False,
 }
-"""Settings that our model has not, and the value that asks for nothing."""
+"""Settings of features that our model lacks, and the value that disables each."""
 
 
 def config_from(
@@ -87,9 +87,9 @@ def config_from(
     """Return our settings of a model.
 
     Args:
-        values: Its arguments, by the names that the command line has.
-        source_size: Words of the source's dictionary.
-        target_size: Words of the target's.
+        values: Arguments of the model, by their command-line names.
+        source_size: Number of words in the source dictionary.
+        target_size: Number of words in the target dictionary.
         ends_with_norm: Whether a pre-norm model has a norm after its last layers.
         origin: The file, for messages.
 
@@ -140,7 +140,7 @@ def config_from(
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of a model."""
+    """Return the key table of a model."""
     config = resolved(config)
     rows = [*embedding_rows(config.tying, SOURCE, TARGET, _OUTPUT), *stack_rows(config, "")]
     copies = "copies of the layer's other tensors, which fairseq makes anew when it loads them"
@@ -158,13 +158,13 @@ def key_table(config: ModelConfig) -> KeyTable:
 
 
 def ends_with_norm(state: Mapping[str, Tensor]) -> bool:
-    """Tell whether a pre-norm model has final norms, which those of the first versions of the form have not."""
+    """Return whether a pre-norm model has final norms; the first versions of the file format have none."""
     version = state.get("decoder.version")
     return version is not None and version.numel() == 1 and version.item() > 2
 
 
 def upgraded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors of old files under their present names, and projections of attention apart."""
+    """Return the tensors of old files with current names, and with attention projections split."""
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -188,13 +188,13 @@ _MULTIPLE = 8
 
 
 def import_fairseq(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a checkpoint of fairseq.
+    """Read a fairseq checkpoint.
 
     Args:
-        path: The checkpoint, or the directory where it stands.
-        kind: `fairseq`, if it was asked for.
-        source_lang: Language of the sources, which names their dictionary; if None, what the checkpoint says.
-        target_lang: Language of the targets, likewise.
+        path: The checkpoint, or its directory.
+        kind: Ignored; fairseq has only one kind of model.
+        source_lang: Source language, part of the dictionary's file name; None for the one in the checkpoint.
+        target_lang: Target language, part of the dictionary's file name; None for the one in the checkpoint.
 
     Raises:
         ConfigError: Naming every setting that our model cannot express.
@@ -238,7 +238,7 @@ def import_fairseq(path: Path, kind: str | None, source_lang: str | None, target
 
 
 def _settings(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the arguments of a model: old files have them in `args`, later ones, in groups, in `cfg`."""
+    """Return the arguments of a model: old files have them in `args`, later files in groups in `cfg`."""
     if (args := settings_in(checkpoint.get("args"))) is not None:
         return args
     groups = settings_in(checkpoint.get("cfg")) or {}
@@ -256,7 +256,7 @@ def _settings(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _dictionary(path: Path, embedding: Tensor | None, checkpoint: Path) -> list[str]:
-    """Return the words of a dictionary, which must be as many as the rows of its embedding, if that is there."""
+    """Return the words of a dictionary, as many as its embedding has rows; an embedding of None is not checked."""
     words = list(_SPECIAL)
     known = set(words)
     for number, line in enumerate(read_lines(path), start=1):

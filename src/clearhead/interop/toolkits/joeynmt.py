@@ -1,6 +1,6 @@
 """Transformers of JoeyNMT 1 and 2: post- or pre-norm, with words, subword-nmt or sentencepiece.
 
-After its public source (2.3 and 1.5: config.py, vocabulary.py, tokenizers.py, prediction.py).
+Based on its public source (2.3 and 1.5: config.py, vocabulary.py, tokenizers.py, prediction.py).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from clearhead.tokenizers.foreign import Side
 __all__ = ["import_joeynmt"]
 
 UNK, PAD, BOS, EOS = range(4)
-"""Ids of every vocabulary."""
+"""Ids of the special tokens in every vocabulary."""
 SOURCE, TARGET = "src_embed.lut.weight", "trg_embed.lut.weight"
 """Names of the embeddings."""
 _OUTPUT = "decoder.output_layer.weight"
 
 DEFAULTS: Mapping[str, Any] = {"activation": "relu", "alpha": 1.0, "dropout": 0.1, "layer_norm": None, "type": None}
-"""What its layers take for settings that a configuration leaves out."""
+"""Defaults of JoeyNMT's layers for settings that a configuration omits."""
 
 
 def config_from(
@@ -46,11 +46,11 @@ def config_from(
     """Return our settings of a model.
 
     Args:
-        model: The section `model` of its configuration.
-        source_size: Words of the source's vocabulary.
-        target_size: Words of the target's.
-        is_first_version: Whether a model whose configuration says nothing of norms is one of JoeyNMT 1, which has them
-            before every sub-layer and after the stacks; one of JoeyNMT 2 mixes both orders.
+        model: Section `model` of the configuration.
+        source_size: Number of words in the source vocabulary.
+        target_size: Number of words in the target vocabulary.
+        is_first_version: Whether the model is one of JoeyNMT 1, which has norms before every sub-layer and after the
+            stacks. It counts only if the configuration has no `layer_norm`; JoeyNMT 2 then mixes both orders.
         origin: The file, for messages.
 
     Raises:
@@ -61,7 +61,7 @@ def config_from(
     read = []
     for name in ("encoder", "decoder"):
         part = section(model, name, origin, within="model.")
-        holder = "encoder" if one else name  # of one embedding the decoder's settings are not read
+        holder = "encoder" if one else name  # with shared embeddings the decoder's settings are not used
         embedding = section(
             section(model, holder, origin, within="model."), "embeddings", origin, within=f"model.{holder}."
         )
@@ -126,7 +126,7 @@ DECODER_LAYER = (
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of a model."""
+    """Return the key table of a model."""
     config = resolved(config)
     rows = embedding_rows(config.tying, SOURCE, TARGET, _OUTPUT)
     for side, layer, count in (
@@ -140,21 +140,21 @@ def key_table(config: ModelConfig) -> KeyTable:
 
 
 _SPECIAL = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
-"""By id, with what they are called unless the configuration says otherwise."""
+"""Special tokens in the order of their ids, by setting, with their default names."""
 
 
 def import_joeynmt(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a model of JoeyNMT.
+    """Read a JoeyNMT model.
 
     Args:
-        path: The checkpoint, or the directory where it stands.
-        kind: `joeynmt`, if it was asked for.
-        source_lang: Language of the sources; if None, what the configuration says.
-        target_lang: Language to write, of which such a model is told nothing.
+        path: The checkpoint, or its directory.
+        kind: Ignored; JoeyNMT has only one kind of model.
+        source_lang: Source language; None for the one in the configuration.
+        target_lang: Must be None: the model has no target-language tokens.
 
     Raises:
         ConfigError: Naming every setting that our model cannot express.
-        ModelError: If a file is missing or damaged, or does not fit the others, or PyYAML is missing.
+        ModelError: If a file is missing or damaged, or does not fit the others, or PyYAML is not installed.
     """
     file = checkpoint_at(path, ".ckpt", ("best.ckpt", "latest.ckpt"))
     origin = file.parent / "config.yaml"
@@ -195,20 +195,20 @@ def import_joeynmt(path: Path, kind: str | None, source_lang: str | None, target
         languages=(source_lang or _side_settings(data, "src", origin).get("lang"), target_lang),
         notes=tuple(dict.fromkeys(notes)),
         beam_size=testing.get("beam_size", 1),
-        length_penalty=0 if penalty == -1 else penalty,  # its way to say none
+        length_penalty=0 if penalty == -1 else penalty,  # -1 disables it
         length_penalty_form="gnmt",
     )
 
 
 def _side_settings(data: Mapping[str, Any], name: str, origin: Path) -> dict[str, Any]:
-    """Return the settings of one side's text, which JoeyNMT 1 has for both, beside the language of each."""
+    """Return the text settings of one side; JoeyNMT 1 has one group for both sides, and the language of each."""
     if isinstance(language := data.get(name), str):
         return {"lang": language, "level": data.get("level"), "lowercase": data.get("lowercase"), "is_split": True}
     return section(data, name, origin, within="data.")
 
 
 def _side(settings: Mapping[str, Any], pieces: Sequence[str], where: str, directory: Path) -> Side:
-    """Return how one side is spelled; the file that splits its words is copied beside the checkpoint by JoeyNMT."""
+    """Return the tokenizer of one side; JoeyNMT copies the subword file into the checkpoint's directory."""
     level, how = settings.get("level"), settings.get("tokenizer_type", settings.get("bpe_type", "sentencepiece"))
     files = settings.get("tokenizer_cfg") or {}
     if level not in ("word", "bpe") or how not in ("sentencepiece", "subword-nmt") or not isinstance(files, dict):
@@ -234,7 +234,7 @@ def _side(settings: Mapping[str, Any], pieces: Sequence[str], where: str, direct
 
 
 def _notes(settings: Mapping[str, Any]) -> list[str]:
-    """Return what JoeyNMT does to a text before and behind its model, and this does not."""
+    """Return notes on JoeyNMT's text processing before and after the model that clearhead does not do."""
     notes = []
     if settings.get("normalize"):
         notes.append(
@@ -246,10 +246,10 @@ def _notes(settings: Mapping[str, Any]) -> list[str]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a configuration; values of plain types alone are made.
+    """Read a YAML configuration; only values of plain types are created.
 
     Raises:
-        ModelError: If it cannot be read, holds no settings by name, or PyYAML is missing.
+        ModelError: If the file cannot be read or holds no named settings, or PyYAML is not installed.
     """
     try:
         import yaml

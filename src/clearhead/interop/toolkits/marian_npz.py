@@ -1,4 +1,4 @@
-"""Models of Marian itself: an .npz file, the vocabularies beside it, and decoder.yml, which names them all."""
+"""Marian's own models: an .npz file, its vocabularies, and decoder.yml, which names them all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEFAULTS: Mapping[str, Any] = {
     "transformer-postprocess-top": "",
     "transformer-preprocess": "",
 }
-"""What Marian takes for options that files leave out; earlier versions did not have them all."""
+"""Defaults of Marian for options that files omit; earlier versions did not have all of them."""
 
 _ONLY: Mapping[str, tuple[Any, str]] = {
     "type": ("transformer", "other models are not supported"),
@@ -64,17 +64,17 @@ _ONLY: Mapping[str, tuple[Any, str]] = {
     "transformer-train-position-embeddings": (False, "its positions are computed"),
     "ulr": (False, "its embeddings are a matrix"),
 }
-"""Options that must have one value, if they are there, and why."""
+"""Options that must have one value if they are present, and the reason."""
 
 MATRIX = Layout("a matrix", (2,), SAME.split, SAME.join)
-_ACTIVATIONS = {"relu": "relu", "swish": "silu"}  # its gelu is x * sigmoid(1.702 x), which ours is not
+_ACTIVATIONS = {"relu": "relu", "swish": "silu"}  # Marian's gelu is x * sigmoid(1.702 x), which we lack
 
 
 def config_from(options: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a model; the vocabulary and its special tokens are not among them.
+    """Return our settings of a model, except the vocabulary and its special tokens.
 
     Args:
-        options: Those of `special:model.yml`.
+        options: Options in `special:model.yml`.
 
     Raises:
         ConfigError: Naming every option that our model cannot express.
@@ -82,7 +82,7 @@ def config_from(options: Mapping[str, Any]) -> ModelConfig:
     their = TheirConfig(options, DEFAULTS)
     for option, (value, reason) in _ONLY.items():
         their.require(option, value, reason)
-    # What is dropped in training says nothing of the model.
+    # Dropout ("d") does not affect the model's shape.
     before, behind, top, embedding = (
         str(their[f"transformer-{place}"]).replace("d", "")
         for place in ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")
@@ -121,11 +121,11 @@ def config_from(options: Mapping[str, Any]) -> ModelConfig:
 
 
 def key_table(config: ModelConfig, *, has_old_output: bool) -> KeyTable:
-    """Return the parameters of a model with these settings.
+    """Return the key table of a model.
 
     Args:
-        config: The settings.
-        has_old_output: Whether the matrix of the output is stored as earlier versions did, with the input first.
+        config: Our settings of the model.
+        has_old_output: Whether the output matrix has the input axis first, as in earlier versions.
     """
     config = resolved(config)
     suffix = "_pre" if config.norm == "pre" else ""
@@ -194,18 +194,18 @@ _OPTIONS = "special:model.yml"
 
 
 def is_marian(path: Path) -> bool:
-    """Tell whether a path looks like a model of Marian: an .npz file, or a directory with one."""
+    """Return whether a path looks like a Marian model: an .npz file, or a directory with one."""
     return path.suffix == ".npz" or any(path.glob("*.npz"))
 
 
 def import_marian(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a model of Marian.
+    """Read a Marian model.
 
     Args:
-        path: Its .npz file, or the directory with it, the vocabularies and `decoder.yml`.
-        kind: There is but one.
-        source_lang: Language of the sources, which such a model is not told.
-        target_lang: Language to write where nothing else is asked for.
+        path: The .npz file, or the directory with it, the vocabularies and `decoder.yml`.
+        kind: Ignored; Marian has only one kind of model.
+        source_lang: Source language; the model has no source-language tokens.
+        target_lang: Default target language.
 
     Raises:
         ConfigError: Naming every option that our model cannot express.
@@ -241,14 +241,14 @@ def import_marian(path: Path, kind: str | None, source_lang: str | None, target_
 
 
 def _files(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the file of the weights, and what `decoder.yml` says."""
+    """Return the path of the weights and the content of `decoder.yml`."""
     directory = path if path.is_dir() else path.parent
     own = [] if path.is_dir() else [path.with_name(f"{path.name}.decoder.yml")]
     others = [] if own else sorted(directory.glob("*.decoder.yml"))
     search = next((read_yaml(file) for file in (*own, directory / "decoder.yml", *others) if file.is_file()), {})
     if not path.is_dir():
         return path, search
-    # The paths in it are those of another machine; what is meant stands beside it.
+    # Its paths belong to another machine; the files are expected in this directory.
     named = search.get("models") or [file.name for file in sorted(directory.glob("*.npz"))]
     if not isinstance(named, list) or len(named) != 1:
         raise ModelError(f"{path} does not hold one model of Marian, but {named!r:.200}; name the .npz file of one")
@@ -256,7 +256,7 @@ def _files(path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read the options and the parameters, these in float32."""
+    """Read the options, and the parameters in float32."""
     try:
         require_regular(path)
         require_unpacked(path)
@@ -276,7 +276,7 @@ def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str]]:
-    """Return the sentencepiece model of a side, and the pieces of its vocabulary by id."""
+    """Return the path of a side's sentencepiece model, and the pieces of its vocabulary by id."""
     path = directory / Path(name).name
     if path.suffix == ".spm":
         return path, own_pieces(path)
@@ -298,7 +298,10 @@ def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str]]:
 def _with_vocabulary(
     config: ModelConfig, tensors: Mapping[str, Tensor], sides: Sequence[tuple[Path, list[str]]], weights: Path
 ) -> tuple[VocabularyFile, dict[str, Tensor], ModelConfig]:
-    """Return the vocabulary, and the model with one row more on both sides: translations start from zeros."""
+    """Return the vocabulary, and the model with one more row on both sides.
+
+    Marian starts translations from a zero embedding; the new row is that embedding.
+    """
     source = tensors["source_embedding.weight"]
     rows = [len(matrix) for matrix in (source, tensors.get("target_embedding.weight", source))]
     made: list[Side] = []

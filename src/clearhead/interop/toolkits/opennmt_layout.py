@@ -1,8 +1,8 @@
-"""The Transformer of OpenNMT-py and of its successor eole: pre-norm with final norms, biases where they are asked for.
+"""The Transformer of OpenNMT-py and of its successor eole: pre-norm with final norms, and optional biases.
 
-Names of tensors after their public sources (OpenNMT-py 2.3 and 3.5: encoders, decoders and modules; eole 0.6), which
-cannot be installed beside this. A file without a bias of attention's output, which eole's encoders never have, means
-zeros.
+Tensor names follow their public sources (OpenNMT-py 2.3 and 3.5: encoders, decoders and modules; eole 0.6). The
+toolkits cannot be installed beside clearhead. A missing bias of the attention output means zeros; eole's encoders
+never have this bias.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ACTIVATIONS: Mapping[object, tuple[str, bool]] = {
     "gated-gelu-tanh": ("gelu_tanh", True),
     "gated-silu": ("silu", True),
 }
-"""Their name of an activation to ours, and whether the feed-forward network is gated."""
+"""Their names of activations to ours, and whether the feed-forward network is gated."""
 
 POSITIONS: Mapping[object, PositionKind] = {
     "SinusoidalInterleaved": "sinusoidal",
@@ -54,35 +54,35 @@ POSITIONS: Mapping[object, PositionKind] = {
     "Learned": "learned",
     None: "none",
 }
-"""Their name of positions to ours."""
+"""Their names of position encodings to ours."""
 
 
 NORMS: Mapping[object, NormKind] = {"standard": "layer", "standardFP32": "layer", "rms": "rms"}
-"""Their name of a norm to ours."""
+"""Their names of norms to ours."""
 
 SEARCH: Mapping[str, Any] = {"beam_size": 5, "length_penalty": 1.0, "length_penalty_form": "power"}
-"""How they translate unless told otherwise, which no model says (`-beam_size 5 -length_penalty avg`)."""
+"""Default search settings of the toolkits (`-beam_size 5 -length_penalty avg`); models do not store any."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the modules are called."""
+    """Names of the modules in a toolkit."""
 
     source: str
-    """The source embedding."""
+    """Source embedding."""
     target: str
     encoder_layers: str
     encoder_norm: str
-    """The norm before an encoder layer's attention."""
+    """Norm before the attention of an encoder layer."""
     decoder_norm: str
     cross_norm: str
     feed_forward_norm: str
     inner: str
-    """The first map of the feed-forward network, which is the gate of a gated one."""
+    """First projection of the feed-forward network; the gate projection if the network is gated."""
     gated: str
-    """What the gate multiplies."""
+    """Projection that the gate multiplies."""
     outer: str
-    """The second map."""
+    """Second projection."""
 
 
 OPENNMT_PY = Names(
@@ -113,7 +113,7 @@ EOLE = Names(
 
 
 def chosen(their: TheirConfig, field: str, known: Mapping[object, T]) -> T | None:
-    """Return what stands for the value of a field that has a few; what is none of them is a problem of the file."""
+    """Return our counterpart of a field's value; record a problem and return None if the value is unknown."""
     value = their[field]
     if not isinstance(value, Hashable) or value not in known:
         their.problems.append(f"{field} is {value!r:.60}; those we have: {', '.join(map(str, known))}")
@@ -122,7 +122,7 @@ def chosen(their: TheirConfig, field: str, known: Mapping[object, T]) -> T | Non
 
 
 def tying(values: Mapping[str, Any]) -> Tying:
-    """Return which matrices are one."""
+    """Return which embedding and output matrices are tied."""
     output = bool(values.get("share_decoder_embeddings"))
     if values.get("share_embeddings"):
         return "three-way" if output else "embeddings"
@@ -130,7 +130,7 @@ def tying(values: Mapping[str, Any]) -> Tying:
 
 
 def bias_settings(state: Mapping[str, Tensor], names: Names) -> dict[str, bool]:
-    """Return our settings of the biases that a file holds, as the toolkits themselves tell in part."""
+    """Return our bias settings from the biases in a file, which the toolkits partly do as well."""
     return {
         "attention_bias": any(name.endswith(".linear_query.bias") for name in state),
         "feed_forward_bias": any(name.endswith(f".{names.inner}.bias") for name in state),
@@ -139,7 +139,7 @@ def bias_settings(state: Mapping[str, Tensor], names: Names) -> dict[str, bool]:
 
 
 def key_table(config: ModelConfig, names: Names) -> KeyTable:
-    """Return the tensors of a model; the generator's stand among them."""
+    """Return the key table of a model, including the generator."""
     config = resolved(config)
     rows = embedding_rows(config.tying, f"{names.source}.weight", f"{names.target}.weight", "generator.weight")
     if config.output_bias:

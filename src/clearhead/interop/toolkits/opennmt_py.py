@@ -1,7 +1,7 @@
 """Transformers of OpenNMT-py 2 and 3: pre-norm, also gated or with RMSNorm.
 
-A checkpoint holds its vocabularies: as lists in version 3, in torchtext's objects before. After its public source (2.3
-and 3.5: model_builder.py, models/model_saver.py, inputters).
+A checkpoint includes its vocabularies: as lists in version 3, as torchtext objects before. Based on its public source
+(2.3 and 3.5: model_builder.py, models/model_saver.py, inputters).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DEFAULTS: Mapping[str, Any] = {
     "position_encoding_type": "SinusoidalInterleaved",
     "self_attn_type": "scaled-dot",
 }
-"""What it takes for options that old files leave out."""
+"""Defaults of OpenNMT-py for options that old files omit."""
 
 _ELSEWHERE: Mapping[str, Any] = {
     "copy_attn": False,
@@ -68,17 +68,17 @@ _ELSEWHERE: Mapping[str, Any] = {
     "relative_positions_buckets": 0,
     "sliding_window": 0,
 }
-"""Options that our model has not, and the value that asks for nothing."""
+"""Options of features that our model lacks, and the value that disables each."""
 
 
 def import_opennmt(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a checkpoint of OpenNMT-py.
+    """Read an OpenNMT-py checkpoint.
 
     Args:
-        path: The checkpoint, or the directory where it stands alone.
-        kind: `opennmt-py`, if it was asked for.
-        source_lang: Language of the sources; if None, what the checkpoint says.
-        target_lang: Language to write, of which such a model is told nothing.
+        path: The checkpoint, or a directory with only this checkpoint.
+        kind: Ignored; OpenNMT-py has only one kind of model.
+        source_lang: Source language; None for the one in the checkpoint.
+        target_lang: Must be None: the model has no target-language tokens.
 
     Raises:
         ConfigError: Naming every option that our model cannot express.
@@ -121,8 +121,8 @@ def config_from(options: Mapping[str, Any], settings: Mapping[str, Any], origin:
     """Return our settings of a model.
 
     Args:
-        options: Those that it was trained with.
-        settings: Ours that its tensors and its vocabulary decide.
+        options: Training options of the model.
+        settings: Our settings that tensors and vocabulary determine.
         origin: The file, for messages.
 
     Raises:
@@ -152,13 +152,13 @@ def config_from(options: Mapping[str, Any], settings: Mapping[str, Any], origin:
         activation=activation,
         gated=gated,
         positions=positions,
-        embedding_scale=positions != "none",  # it is their sinusoids that scale what they are added to
+        embedding_scale=positions != "none",  # their sinusoid module scales the embeddings
         tying=tying(options),
     )
 
 
 def _state(checkpoint: Mapping[str, Any], path: Path) -> tuple[dict[str, Tensor], list[Path]]:
-    """Return all tensors, the generator's among them, and the files they stand in."""
+    """Return all tensors, including the generator's, and their files."""
     if "model" in checkpoint:
         generator = {name.split(".")[-1]: one for name, one in tensors_in(checkpoint, "generator", path).items()}
         state = tensors_in(checkpoint, "model", path)
@@ -169,21 +169,21 @@ def _state(checkpoint: Mapping[str, Any], path: Path) -> tuple[dict[str, Tensor]
 
 
 def _pieces(values: object, where: str) -> list[str]:
-    """Return the list of a side's words, which old files have within objects of torchtext.
+    """Return the word list of one side, which old files keep in torchtext objects.
 
     Raises:
-        ModelError: If there is none.
+        ModelError: If there is no word list.
     """
     for key in ("fields", "vocab", "itos"):
         if isinstance(values, Record):
             values = (settings_in(values) or {}).get(key)
         if key == "fields" and isinstance(values, list) and values and isinstance(values[0], tuple):
-            values = values[0][-1]  # by its name; features of words would be further ones
+            values = values[0][-1]  # pairs of name and field; further pairs would be word features
     if not isinstance(values, list) or not all(isinstance(word, str) for word in values):
         raise ModelError(f"{where} holds no list of words")
     return values
 
 
 def _first(value: object) -> object:
-    """Return a rate of dropout, of which there may be one for each part of the training."""
+    """Return the dropout rate; of a list with one rate per training phase, the first."""
     return value[0] if isinstance(value, list) and value else value

@@ -1,4 +1,4 @@
-"""The vocabularies of OpenNMT-py and eole: a list of words a side, and the file that split them, if it is at hand."""
+"""Vocabularies of OpenNMT-py and eole: a word list for each side, and the subword file if it is available."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from clearhead.tokenizers.foreign import Side
 __all__ = ["Lists", "transform_notes"]
 
 _TOKENIZER = "onmt_tokenize"
-"""A transform of OpenNMT's own tokenizer, whose files look like those of others."""
+"""Transform of OpenNMT's own tokenizer, whose files look like those of other tokenizers."""
 _SPLITS = ("bpe", "sentencepiece")
 _ABOUT_TRAINING = ("filtertoolong", "switchout", "tokendrop", "tokenmask")
 
 
 @dataclass(frozen=True)
 class Lists:
-    """The words of both sides."""
+    """The word lists of both sides."""
 
     source: Sequence[str]
     target: Sequence[str]
     start: str
-    """What a translation starts from."""
+    """First input of the decoder."""
     origin: str
-    """Where the lists stand, for messages."""
+    """Name of the lists' source, for messages."""
     pad: str = "<blank>"
     eos: str = "</s>"
     unk: str = "<unk>"
 
     def require_rows(self, state: Mapping[str, Tensor], names: Names, weights: Path) -> None:
-        """Make sure that the lists are those of the embeddings, where these are there.
+        """Check that each list has as many words as its embedding has rows, if the embedding exists.
 
         Raises:
-            ModelError: If their numbers differ.
+            ModelError: If the numbers differ.
         """
         for words, module in ((self.source, names.source), (self.target, names.target)):
             if (name := f"{module}.weight") in state:
                 require_rows(words, state[name], words=self.origin, weights=f"{name} in {weights}")
 
     def model_settings(self) -> dict[str, Any]:
-        """Return our settings that a vocabulary decides.
+        """Return our settings that a vocabulary determines.
 
         Raises:
-            ModelError: If a special token is missing, or padding is not the same on both sides.
+            ModelError: If a special token is missing, or the padding ids of source and target differ.
         """
         missing = [token for token in (self.pad, self.start, self.eos) if token not in self.target]
         if missing or self.pad not in self.source:
@@ -69,15 +69,15 @@ class Lists:
         }
 
     def sides(self, directory: Path, transforms: object, named: Sequence[object] = (None, None)) -> tuple[Side, Side]:
-        """Return how both sides are spelled.
+        """Return the tokenizers of source and target.
 
         Args:
-            directory: Where files of subwords would stand.
-            transforms: What the toolkit did to its text.
-            named: Such a file for each side, by where it was then.
+            directory: Directory in which to look for subword files.
+            transforms: Names of the toolkit's text transforms.
+            named: Path of the subword file of each side at training time, or None.
 
         Raises:
-            ModelError: If a file of subwords cannot be read, or could be any of several.
+            ModelError: If a subword file cannot be read, or several files are candidates.
         """
         source, target = (
             word_side(
@@ -92,7 +92,7 @@ class Lists:
 
 
 def transform_notes(transforms: object, *sides: Side) -> list[str]:
-    """Return what the toolkit did to its text, and this does not."""
+    """Return notes on the toolkit's text transforms that clearhead does not apply."""
     done = (*_ABOUT_TRAINING, *(_SPLITS if sides[0].model else ()))
     left = [name for name in _names(transforms) if name not in done]
     notes = (
@@ -104,7 +104,7 @@ def transform_notes(transforms: object, *sides: Side) -> list[str]:
 
 
 def _subwords(directory: Path, named: object) -> Path | None:
-    """Return the file that a setting names, if it stands beside the model, or else the one that does."""
+    """Return the subword file that a setting names, if it is beside the model; otherwise the one found there."""
     if isinstance(named, str) and (path := directory / Path(named).name).is_file():
         return path
     return find_subwords(directory)

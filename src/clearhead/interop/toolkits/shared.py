@@ -1,4 +1,4 @@
-"""What readers of toolkits share: the file that is meant, stored sinusoids, and a model of ours from its parts."""
+"""Shared parts of the toolkit readers: finding the checkpoint, stored sinusoids, and assembling an `Imported`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from clearhead.tokenizers.foreign import Side, VocabularyFile
 __all__ = ["checkpoint_at", "flat_positions", "put_together", "section", "stored_positions", "text_notes"]
 
 _COMPARED_POSITIONS = 64
-"""Enough to tell one formula from another."""
+"""Number of positions compared; enough to distinguish the formulas."""
 
 
 def checkpoint_at(path: Path, suffix: str, preferred: Sequence[str]) -> Path:
-    """Return the checkpoint that a path means: itself, or one of a directory.
+    """Return the checkpoint at a path: the file itself, or a checkpoint in the directory.
 
     Args:
-        path: A file, or the directory of one.
-        suffix: What the names of checkpoints end in.
-        preferred: Names, of which the first that is there is meant; otherwise the only one.
+        path: The checkpoint, or its directory.
+        suffix: Suffix of checkpoint files, with the dot.
+        preferred: File names in order of preference; if none exists, the directory must hold only one checkpoint.
 
     Raises:
-        ModelError: If there is none, or any of several could be meant.
+        ModelError: If there is no checkpoint, or the choice is ambiguous.
     """
     if not path.is_dir():
         return path
@@ -49,17 +49,17 @@ def checkpoint_at(path: Path, suffix: str, preferred: Sequence[str]) -> Path:
 def section(
     values: Mapping[str, Any], name: str, origin: object, *, within: str = "", optional: bool = False
 ) -> dict[str, Any]:
-    """Return a group of a configuration's settings.
+    """Return a section of a configuration.
 
     Args:
-        values: The settings.
-        name: Of the group.
+        values: The configuration.
+        name: Name of the section.
         origin: The file, for the message.
-        within: What stands before the name there.
-        optional: Whether no such group is an empty one.
+        within: Prefix of the name in the message.
+        optional: Whether a missing section counts as an empty one.
 
     Raises:
-        ConfigError: If it is no group of settings by name.
+        ConfigError: If the section does not hold settings by name.
     """
     found = values.get(name)
     if found is None and optional:
@@ -70,7 +70,7 @@ def section(
 
 
 def flat_positions(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors in which tables of sinusoids, stored with an axis for the batch, are rows alone."""
+    """Return the tensors with the batch axis removed from tables of sinusoids."""
     return {
         name: tensor.flatten(0, -2) if name.endswith(".pe.pe") and tensor.dim() > 1 else tensor
         for name, tensor in state.items()
@@ -78,7 +78,7 @@ def flat_positions(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def stored_positions(config: ModelConfig) -> list[LeftOut]:
-    """Return the tables of sinusoids that OpenNMT-py, eole and JoeyNMT store, as `flat_positions` gives them."""
+    """Return the tables of sinusoids that OpenNMT-py, eole and JoeyNMT store, in the shape from `flat_positions`."""
     if config.positions not in ("sinusoidal", "sinusoidal_t2t"):
         return []
     table = partial(sinusoidal_positions, d_model=config.d_model, layout=config.positions)
@@ -98,23 +98,23 @@ def put_together(
     notes: Sequence[str] = (),
     **decode: Any,
 ) -> Imported:
-    """Return a model that came in from a toolkit, of which nothing says more than its files.
+    """Assemble an imported toolkit model.
 
     Args:
-        library: The toolkit.
-        kind: What it calls the model.
+        library: Name of the toolkit.
+        kind: Kind of model in the toolkit.
         checkpoint: The file, for messages.
         config: Our settings.
-        tensors: Ours.
-        vocabulary: Of the model.
-        files: Those that hold its weights.
-        languages: Of the sources, where that is known, and the one that was asked for to write.
-        notes: What is otherwise here than there.
-        decode: The toolkit's settings of decoding, as ours.
+        tensors: Our tensors.
+        vocabulary: Vocabulary of the model.
+        files: Files of the weights.
+        languages: Source language, if it is known, and the requested target language or None.
+        notes: Differences from the original, in words.
+        decode: The toolkit's decoding settings, in our names.
 
     Raises:
-        ConfigError: If a language to write was asked for, which the model cannot be told, or `decode` has no meaning.
-        ModelError: If the tensors do not fit the settings, or the vocabulary the model.
+        ConfigError: If a target language was requested, for which the model has no tokens, or `decode` is invalid.
+        ModelError: If the tensors do not fit the settings, or the vocabulary does not fit the model.
     """
     source_lang, target_lang = languages
     if target_lang is not None:
@@ -134,7 +134,7 @@ def put_together(
 
 
 def text_notes(*sides: Side) -> list[str]:
-    """Return what the user must know of text that was prepared in a way of which no file says anything."""
+    """Return notes on how the input text must be prepared, as the files do not say."""
     notes = []
     if any(side.speller == "words" for side in sides):
         notes.append(

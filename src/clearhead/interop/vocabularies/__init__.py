@@ -1,1 +1,1 @@
-"""Vocabularies of other libraries: their files as our tokenizers, and our tokenizers as their files."""
+"""Conversion between other libraries' vocabulary files and our tokenizers."""

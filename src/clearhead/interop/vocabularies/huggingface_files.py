@@ -1,6 +1,6 @@
-"""The vocabulary of a directory of Hugging Face transformers as one file of ours: their pieces, ids and frames.
+"""Vocabulary of a Hugging Face transformers directory as a `VocabularyFile`: pieces, ids and frames.
 
-Where their library itself reads a `tokenizer.json`, that is what is taken; else the files it is made of.
+It is read from `tokenizer.json` where transformers reads that file too, otherwise from the files it is made of.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 _CODES = {
-    "clearhead": re.compile(r"<2(\S+)>"),  # our own, where the tokens are no longer ours
+    "clearhead": re.compile(r"<2(\S+)>"),  # clearhead's own, when the tokenizer was changed
     "m2m_100": re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})"),  # M2M100's and NLLB's
     "mbart": re.compile(r"([a-z]{2}_[A-Z]{2})"),
 }
-"""Kind of model to the tokens that name languages."""
+"""Kinds of model to the pattern of their language tokens."""
 
 _MBART_CODES = (
     "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP "
@@ -47,16 +47,16 @@ _MORE_CODES = (
     "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE "
     "ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
 )
-"""Those of mBART-25, in order, and what mBART-50 has behind them: the classes of their tokenizers know them."""
+"""Language codes of mBART-25, and those that mBART-50 appends, in the order of the tokenizer classes."""
 
 MARIAN_CODE = re.compile(r">>(\S+)<<")
-"""The token that asks Marian's models of several languages for one of them."""
+"""Target-language token of multilingual Marian models."""
 
 _MOST_PIECES = 10_000_000
 
 
 def part_of(kind: str, values: Mapping[str, Any]) -> str:
-    """Return the kind of model that decides how text is spelled: of an encoder-decoder of two, the encoder's.
+    """Return the kind of model that determines the tokenizer; for a combined encoder-decoder, the encoder's.
 
     Args:
         kind: Their `model_type`.
@@ -67,19 +67,19 @@ def part_of(kind: str, values: Mapping[str, Any]) -> str:
 
 
 def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> VocabularyFile:
-    """Read the vocabulary that belongs to a model.
+    """Read the vocabulary of a model.
 
     Args:
-        directory: Where their files are.
-        model_type: Their name of the kind of model; of an encoder-decoder of two, that of the encoder.
-        config: Our settings of the model: its special ids, and how many rows it has.
+        directory: Directory of the transformers files.
+        model_type: Their name of the kind of model; for a combined encoder-decoder, the encoder's.
+        config: Our model settings, with the special token ids and the vocabulary sizes.
 
     Raises:
         ModelError: If a file is missing or damaged, or names no languages; or if this kind of model needs a library
-            that is missing.
+            that is not installed.
     """
     values = optional_json(directory / "config.json") or {}
-    # Where tokenizer_config.json names no class.
+    # Used if tokenizer_config.json names no class.
     asked = {"tokenizer_class": values.get("tokenizer_class")}
     asked |= optional_json(directory / "tokenizer_config.json") or {}
     generation = optional_json(directory / "generation_config.json") or values
@@ -107,7 +107,7 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
 
 
 def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> tuple[Side, Side | None]:
-    """Return how the source is spelled, and how the target is where that differs."""
+    """Return the source tokenizer, and the target tokenizer if it differs."""
     if model_type == "marian":
         return _marian_sides(directory, config)
     if (path := directory / "tokenizer.json").is_file():
@@ -149,9 +149,9 @@ def _marian_sides(directory: Path, config: ModelConfig) -> tuple[Side, Side]:
 
 
 def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> Side:
-    """Return the side of one sentencepiece model, whose pieces the library numbers in its own way."""
+    """Return the tokenizer of a sentencepiece model, with the ids of the pieces in transformers."""
     codes = [token for token in _named_tokens(asked, path.parent) if _is_code(model_type, token)]
-    if (vocabulary := path.parent / "vocab.json").is_file():  # M2M100; the languages stand behind it
+    if (vocabulary := path.parent / "vocab.json").is_file():  # M2M100; language tokens come after the list
         ids = _ids(vocabulary)
         pieces = [*_by_id(ids), *codes]
         first = ("<s>", "<pad>", "</s>", "<unk>")
@@ -179,7 +179,7 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
 
 
 def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
-    """Return a number of ids that `tokenizer_config.json` may name."""
+    """Return a number of ids from `tokenizer_config.json`, or the default."""
     number = asked.get(name, default)
     if type(number) is not int or not least <= number < _MOST_PIECES:
         raise ModelError(f"{path.parent / 'tokenizer_config.json'}: {name} is {number!r:.50}, not a number of ids")
@@ -194,7 +194,7 @@ def _frames(
     source: Side,
     has_languages: bool,
 ) -> tuple[Frame, Frame]:
-    """Return what stands around a source and, behind its start token, around a target."""
+    """Return the source frame, and the target frame after the start token."""
     eos, forced = config.eos_id, generation.get("forced_bos_token_id")
     begin: Frame = () if forced is None else (forced,)
     match model_type:
@@ -237,7 +237,7 @@ def _is_code(model_type: str, token: str) -> bool:
 
 
 def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
-    """Return the special tokens that their files name beside the usual ones, in order."""
+    """Return the additional special tokens that the files name, in order."""
     for values in (asked, optional_json(directory / "special_tokens_map.json") or {}):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if isinstance(tokens := values.get(key), list) and tokens:
@@ -257,7 +257,7 @@ def _id_of(side: Side, token: str) -> int:
 
 
 def token_ids(side: Side) -> dict[str, int]:
-    """Return the ids of all tokens of a side by their own names."""
+    """Return the ids of all named tokens of a side."""
     if side.speller != "tokenizers":
         return {piece: number for number, piece in enumerate(side.pieces) if piece is not None}
     values = json.loads(side.model)
@@ -268,7 +268,7 @@ def token_ids(side: Side) -> dict[str, int]:
 
 
 def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> Side:
-    """Return the side that a sentencepiece model spells; the rest is as in `Side`.
+    """Return the `Side` of a sentencepiece model; the arguments are fields of `Side`.
 
     Raises:
         ModelError: If the file cannot be read or is damaged.
@@ -280,7 +280,7 @@ def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequen
 
 
 def own_pieces(path: Path) -> list[str]:
-    """Return the pieces of a sentencepiece model by its own ids.
+    """Return the pieces of a sentencepiece model, in the order of its own ids.
 
     Raises:
         ModelError: If the file cannot be read or is damaged.
@@ -302,10 +302,10 @@ def _checked(path: Path, make: Callable[[], Any]) -> Any:
 
 
 def file_base64(path: Path) -> str:
-    """Return the bytes of a vocabulary's file in base 64.
+    """Return the content of a vocabulary file in base 64.
 
     Raises:
-        ModelError: If it cannot be read, or is larger than any.
+        ModelError: If the file cannot be read, or is larger than `MOST_BYTES`.
     """
     try:
         require_regular(path)
@@ -317,7 +317,11 @@ def file_base64(path: Path) -> str:
 
 
 def checked_json(path: Path) -> str:
-    """Return the text of a `tokenizer.json` whose parts can be looked at."""
+    """Return the text of a `tokenizer.json` after checking its structure.
+
+    Raises:
+        ModelError: If the file cannot be read or is damaged.
+    """
     text = file_text(path)
     try:
         values = parse_json(text)
@@ -338,10 +342,10 @@ def checked_json(path: Path) -> str:
 
 
 def file_text(path: Path) -> str:
-    """Return the text of a vocabulary's file.
+    """Return the text of a vocabulary file.
 
     Raises:
-        ModelError: If it cannot be read, is larger than any, or is not UTF-8.
+        ModelError: If the file cannot be read, is larger than `MOST_BYTES`, or is not UTF-8.
     """
     try:
         return read_text(path, most_bytes=MOST_BYTES)

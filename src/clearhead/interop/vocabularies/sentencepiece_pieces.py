@@ -1,7 +1,7 @@
-"""A sentencepiece model that spells in some of its pieces alone, as its library's `SetVocabulary` makes it.
+"""Restriction of a sentencepiece model to some of its pieces, as the library's `SetVocabulary` does.
 
-Not every version of the library has that function, so it is done to the file: a message of Protocol Buffers whose first
-field, again and again, is a piece with its name (1), its score (2) and its type (3; sentencepiece_model.proto).
+Some versions of the library lack that function, so the file itself is edited. It is a Protocol Buffers message whose
+repeated first field is a piece with its name (1), score (2) and type (3; sentencepiece_model.proto).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ __all__ = ["only_pieces"]
 _NORMAL, _UNUSED = 1, 5
 _VARINT, _LENGTH = 0, 2
 _WIDTHS = {1: 8, 5: 4}
-"""Ways to code a field that have a fixed number of bytes."""
+"""Bytes of a field in the fixed-width wire types."""
 _PIECE, _NAME, _TYPE = 1, 1, 3
 
 
 def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
-    """Return a model that never spells in other pieces; single characters and what has a meaning of its own stay.
+    """Return a model that segments text only into some pieces; single characters and special pieces stay.
 
     Args:
-        model: The bytes of a `.model` file; bytes that are none come back as they are, for its library to refuse.
-        kept: Names of the pieces.
+        model: Content of a `.model` file; an invalid file is returned unchanged, and the library then rejects it.
+        kept: Names of the pieces to keep.
     """
     try:
         fields = list(_fields(model))
@@ -35,7 +35,7 @@ def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
 
 
 def _marked(piece: bytes, kept: Collection[object]) -> bytes:
-    """Return a piece that is used if it is kept, and else is not."""
+    """Return a piece marked as normal if it is kept, and as unused otherwise."""
     fields = {number: content for number, _, content, _ in _fields(piece)}
     name, kind = fields.get(_NAME, b"").decode("utf-8", "replace"), int.from_bytes(fields.get(_TYPE, b"\1"), "little")
     wanted = _NORMAL if name in kept or len(name) == 1 else _UNUSED
@@ -46,11 +46,11 @@ def _marked(piece: bytes, kept: Collection[object]) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """Yield number, kind of coding and content of every field, and all its bytes.
+    """Yield the number, wire type, content and complete bytes of every field.
 
     Raises:
-        IndexError: If the message breaks off.
-        ValueError: If a field is coded in no known way.
+        IndexError: If the message is truncated.
+        ValueError: If a field has an unknown wire type.
     """
     at = 0
     while at < len(message):
@@ -73,7 +73,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number that is coded in seven bits a byte, and where it ends."""
+    """Return a varint (seven bits per byte), and the offset after it."""
     value = shift = 0
     while True:
         byte = message[at]

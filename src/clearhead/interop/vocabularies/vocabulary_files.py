@@ -1,8 +1,8 @@
-"""A vocabulary as the files that other programs spell text with.
+"""Vocabularies as tokenizer files of other programs.
 
-One that was learned here is a `tokenizer.json`. One of another library is what it came from, byte for byte, and beside
-it stands a file of ours, from which an import makes the same vocabulary again: their files do not say everything, such
-as what stands around a sentence.
+A vocabulary trained by clearhead is one `tokenizer.json`. Another library's vocabulary is its original files, byte for
+byte, and a file of ours beside them. The original files do not contain everything, such as the tokens around a
+sentence, so an import restores the vocabulary from our file.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 OWN_VOCABULARY = "clearhead_vocabulary.json"
-"""A vocabulary of another library as our model directories hold it."""
+"""File name of another library's vocabulary, in the format of our model directories."""
 
 _NAMES = {
     "sentencepiece": ("sentencepiece.model", "source.spm", "target.spm"),
     "tokenizers": ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"),
     "words": ("codes", "source.codes", "target.codes"),
 }
-"""What spells text to the name of its file: where both sides have the same, of the source, of the target."""
+"""Kind of tokenizer to its file names: shared by both sides, of the source, of the target."""
 LANGUAGES = ("source_lang", "target_lang")
-"""Parts of a frame that stand for the token of a language."""
+"""Parts of a frame that are replaced by a language token."""
 
 
 def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
-    """Return the files that spell text, and ours, by their names; words that are split at spaces alone need none."""
+    """Return the tokenizer files and our own file, by name; words split only at spaces need no tokenizer file."""
     if not isinstance(vocabulary, ForeignVocabulary):
         assert isinstance(vocabulary, Tokenizer)
         return {"tokenizer.json": _their_tokenizer(vocabulary).encode()}
@@ -61,11 +61,11 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def _their_tokenizer(tokenizer: Tokenizer) -> str:
-    """Return the `tokenizer.json` of a vocabulary as other programs read it: it adds the end token, and reads tags."""
+    """Return the `tokenizer.json` of a vocabulary for other programs, which adds the end token and reads tags."""
     values = json.loads(tokenizer.text)
     pad, bos, eos, unk = SPECIAL_TOKENS
     for token in values["added_tokens"]:
-        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
+        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag includes the space after it
     piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
     text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
     other = {"Sequence": {"id": "B", "type_id": 0}}
@@ -79,22 +79,25 @@ def _their_tokenizer(tokenizer: Tokenizer) -> str:
 
 
 def tokenizer_text(values: Any) -> str:
-    """Return a `tokenizer.json` as its library writes it, so that the same vocabulary has the same checksum."""
+    """Return a `tokenizer.json` as its library formats it, so that equal vocabularies have equal checksums."""
     return json.dumps(values, ensure_ascii=False, indent=2)
 
 
 def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by their names.
+    """Write files into a directory, by name.
 
     Raises:
-        OSError: If one cannot be written.
+        OSError: If a file cannot be written.
     """
     for name, content in files.items():
         (directory / name).write_bytes(content)
 
 
 def side_bytes(file: VocabularyFile) -> bytes:
-    """Return the file that spells a source; a `tokenizer.json` puts around a text what stands around every source."""
+    """Return the source's tokenizer file.
+
+    A `tokenizer.json` also adds the ids of the source frame around a text, unless the frame has a language token.
+    """
     if file.source.speller == "tokenizers" and not any(part in LANGUAGES for part in file.source_frame):
         return framed_tokenizer(file.source, file.source_frame).encode()
     return _content(file.source)
@@ -105,10 +108,10 @@ def _content(side: Side) -> bytes:
 
 
 def framed_tokenizer(side: Side, frame: Frame) -> str:
-    """Return a `tokenizer.json` that puts the ids of a frame around a text.
+    """Return a `tokenizer.json` that adds the ids of a frame around a text.
 
     Args:
-        side: What spells text, a `tokenizer.json` itself.
+        side: The tokenizer, which must be a `tokenizer.json`.
         frame: Ids, and the place of the text.
     """
     names = {number: name for name, number in token_ids(side).items()}
@@ -131,12 +134,12 @@ def framed_tokenizer(side: Side, frame: Frame) -> str:
 
 
 def token_names(side: Side, size: int, pad_id: int) -> list[str]:
-    """Return a name for every id, no two alike: its piece or, where it has none, one that no text is spelled in.
+    """Return a unique name for every id: its piece or, without one, a name that no text is split into.
 
     Args:
-        side: How text is spelled.
-        size: How many ids there are.
-        pad_id: Id of padding, which is `<pad>` if it has no name.
+        side: The tokenizer.
+        size: Number of ids.
+        pad_id: Id of the padding token, named `<pad>` if it has no name.
     """
     names = {number: name for name, number in token_ids(side).items()}
     taken = set(names.values())
@@ -152,18 +155,18 @@ def token_names(side: Side, size: int, pad_id: int) -> list[str]:
 
 
 def special_ids(side: Side) -> set[int]:
-    """Return the ids of special tokens, which are left out of every text."""
+    """Return the ids of special tokens, which decoding omits from text."""
     if side.speller != "tokenizers":
         return set(side.special)
     return {token["id"] for token in json.loads(side.model).get("added_tokens", ()) if token.get("special")}
 
 
 def unknown_name(side: Side, names: Sequence[str]) -> str | None:
-    """Return the name of the token that stands for what has none; None if there is no such token.
+    """Return the name of the unknown token; None if there is none.
 
     Args:
-        side: How text is spelled.
-        names: Of its ids.
+        side: The tokenizer.
+        names: Names of its ids.
     """
     if side.speller != "tokenizers":
         return names[side.unk_id]
@@ -175,11 +178,11 @@ def unknown_name(side: Side, names: Sequence[str]) -> str | None:
 
 
 def told_by_tag(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
-    """Return in words how a model that was made here is told elsewhere which language to write.
+    """Return notes on how other programs select the target language of a model trained by clearhead.
 
     Args:
-        vocabulary: Of the model, learned here.
-        decode: Names the language that is written here if nothing else is asked for.
+        vocabulary: Vocabulary of the model, trained by clearhead.
+        decode: Decoding settings, with the default target language.
     """
     if not vocabulary.language_tags:
         return []

@@ -1,7 +1,7 @@
-"""Vocabularies that are lists of words or subwords, as toolkits keep them, with the file that split text into these.
+"""Word-list vocabularies of toolkits, with the subword file that splits text into these words.
 
-A checkpoint of a toolkit often has the list alone; what made its words stands beside it, in a file of subword-nmt, of
-fastBPE or of sentencepiece. Without one, text is looked up word by word, as it stands between spaces.
+A toolkit checkpoint often has only the list. The file that splits text, of subword-nmt, fastBPE or sentencepiece, is
+beside it. Without such a file, text is split at spaces and each word is looked up in the list.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SENTENCEPIECE = (".model", ".spm")
 
 
 def find_subwords(directory: Path, language: str | None = None) -> Path | None:
-    """Return the file that splits the text of one side into subwords; None if there is none.
+    """Return the subword file of one side; None if there is none.
 
     Args:
-        directory: Where it would stand.
-        language: Of that side, which part of its name may say, such as `spm.de.model`.
+        directory: Directory to search.
+        language: Language of the side, which may be part of the file name, such as `spm.de.model`.
 
     Raises:
-        ModelError: If it could be any of several.
+        ModelError: If several files are candidates.
     """
     found = sorted(path for path in directory.iterdir() if path.suffix in _SENTENCEPIECE or _is_codes(path.name))
     of_language = [path for path in found if language is not None and language in path.name.split(".")]
@@ -50,10 +50,10 @@ def _is_codes(name: str) -> bool:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file, split at line ends alone.
+    """Return the lines of a text file, split only at line feeds.
 
     Raises:
-        ModelError: If it cannot be read, or is not UTF-8.
+        ModelError: If the file cannot be read, or is not UTF-8.
     """
     return file_text(path).removesuffix("\n").split("\n")
 
@@ -67,18 +67,18 @@ def word_side(
     within_pieces: bool = False,
     lowercase: bool = False,
 ) -> Side:
-    """Return how a side is spelled whose list of words a toolkit keeps.
+    """Return the tokenizer of a side from a toolkit's word list.
 
     Args:
-        pieces: The piece of every id.
-        special: Ids of special tokens; what is unknown is none, and reads as it is called.
+        pieces: Piece of every id.
+        special: Ids of special tokens; the unknown token is not among them, and is decoded as its name.
         unk_id: Id of words that are not in the list.
-        subwords: From `find_subwords`.
-        within_pieces: Whether text is split into what has a piece, as JoeyNMT does.
-        lowercase: As of `Side`.
+        subwords: Subword file from `find_subwords`, or None.
+        within_pieces: Whether to split text only into pieces of the list, as JoeyNMT does.
+        lowercase: Whether to lowercase text before it is split.
 
     Raises:
-        ModelError: If the file of subwords cannot be read.
+        ModelError: If the subword file cannot be read.
     """
     is_sentencepiece = subwords is not None and subwords.suffix in _SENTENCEPIECE
     model = "" if subwords is None else file_base64(subwords) if is_sentencepiece else file_text(subwords)
@@ -96,13 +96,13 @@ def word_side(
 
 
 def word_vocabulary(config: ModelConfig, source: Side, target: Side, source_frame: Frame) -> VocabularyFile:
-    """Return the vocabulary of a model that is told no languages.
+    """Return the vocabulary of a model without language tokens.
 
     Args:
-        config: Our settings of the model: its special ids, and how many rows it has.
-        source: How a source is spelled.
-        target: How a target is spelled.
-        source_frame: What a source is made of.
+        config: Our model settings, with the special token ids and the vocabulary sizes.
+        source: The source tokenizer.
+        target: The target tokenizer.
+        source_frame: Frame of a source: its text and the ids around it.
     """
     return VocabularyFile(
         source=source,
@@ -119,16 +119,16 @@ def word_vocabulary(config: ModelConfig, source: Side, target: Side, source_fram
 
 
 def require_rows(pieces: Sequence[object], embedding: Tensor, *, words: object, weights: object) -> None:
-    """Make sure that a list of words is that of an embedding.
+    """Check that a word list has as many words as its embedding has rows.
 
     Args:
-        pieces: The list.
-        embedding: Its vectors.
-        words: Where the list stands, for the message.
-        weights: Where the embedding stands, likewise.
+        pieces: The word list.
+        embedding: The embedding matrix.
+        words: Name of the word list's source, for the message.
+        weights: Name of the embedding's source, for the message.
 
     Raises:
-        ModelError: If their numbers differ.
+        ModelError: If the numbers differ.
     """
     rows = embedding.size(0) if embedding.dim() else 0
     if len(pieces) != rows:
