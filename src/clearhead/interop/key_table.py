@@ -90,7 +90,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that our model computes, with any number of rows: settings may name any number."""
+    """A tensor that our model computes, with only the rows needed, as settings may name a huge number of rows."""
 
     make: Callable[[int], Tensor]
     """Return the first rows of the tensor, as many as requested."""
@@ -105,7 +105,7 @@ class LeftOut:
     pattern: str
     """Pattern of their names; `*` matches anything."""
     reason: str
-    """Why nothing is lost."""
+    """Why nothing is lost by leaving them out."""
     computed: Computed | None = None
     """Tensor that our model computes instead; the rows of a stored tensor must agree with it."""
 

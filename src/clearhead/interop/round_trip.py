@@ -43,7 +43,7 @@ class Origin:
     info: dict[str, Any] = field(default_factory=dict)
     """Training statistics that translation uses."""
     vocabulary_sha256: dict[str, str] | None = None
-    """Checksums of the files of another library's vocabulary; None for a vocabulary trained by clearhead."""
+    """SHA-256 of each file of another library's vocabulary, by name; None for a vocabulary trained by clearhead."""
 
 
 def origin_values(bundle: Bundle, files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def read_attention(
     `positions` is among them only for relative or rotary positions.
 
     Args:
-        their: The configuration; it collects what our model cannot express.
+        their: Configuration of the model; it collects the problems.
         attributes: The scalar variables, by name.
         tensors: The other variables, by name.
         d_model: Width of the model.

@@ -63,7 +63,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
 
 
 def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
-    with warnings.catch_warnings():  # they address programmers
+    with warnings.catch_warnings():  # the warnings address programmers
         warnings.simplefilter("ignore")
         import transformers
 

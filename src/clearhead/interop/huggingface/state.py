@@ -49,7 +49,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Family:
-    """One model family of transformers."""
+    """A model family of transformers."""
 
     config_from: Callable[[Mapping[str, Any]], ModelConfig]
     """Convert their `config.json` to our settings; a ConfigError names every field that our model cannot express."""
@@ -89,7 +89,7 @@ NOT_KNOWN = {"umt5": "every layer has relative positions of its own there, and a
 """Unsupported kinds of model that resemble a supported one, with the feature that ours lacks."""
 
 NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout", "num_placeholders"}
-"""Settings that an export need not keep: those used in training alone, and one that belongs to the vocabulary."""
+"""Settings that an export need not keep: those of training, and `num_placeholders`, which the vocabulary has."""
 
 
 def import_state(

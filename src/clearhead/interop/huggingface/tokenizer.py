@@ -1,4 +1,4 @@
-"""Export of vocabularies as tokenizers of Hugging Face transformers that encode alike.
+"""Export of vocabularies as Hugging Face transformers tokenizers that produce the same ids.
 
 Each kind of model in transformers has a tokenizer class. The class decides the ids of the pieces in a file and the
 special tokens around a text. The written files are read back, to check that they give the same vocabulary.
@@ -137,7 +137,8 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
     file = vocabulary.file
     files, settings = _form(file, kind)
     names = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
-    # An id that the model never reads may belong to a piece of text; as a special token, that piece would not be text.
+    # A special id that the model never reads may be the id of a piece of text; naming it as a special token would
+    # remove that piece from texts.
     is_text = set(token_ids(file.source).values()) - special_ids(file.source)
     named = {
         "pad_token": None if kind == "gpt2" and file.pad_id in is_text else names[file.pad_id],

@@ -78,7 +78,7 @@ def flat_positions(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def stored_positions(config: ModelConfig) -> list[LeftOut]:
-    """Return the tables of sinusoids that OpenNMT-py, eole and JoeyNMT store, in the shape from `flat_positions`."""
+    """Return entries for the sinusoids that OpenNMT-py, eole and JoeyNMT store, as `flat_positions` returns them."""
     if config.positions not in ("sinusoidal", "sinusoidal_t2t"):
         return []
     table = partial(sinusoidal_positions, d_model=config.d_model, layout=config.positions)

@@ -143,7 +143,7 @@ def _embeddings(config: ModelConfig) -> list[Row]:
 
 
 def computed_positions(config: ModelConfig, prefix: str) -> list[LeftOut]:
-    """Return the tables of sinusoids, which old files contain.
+    """Return entries for the tables of sinusoids, which old files contain and our model computes.
 
     Args:
         config: Our settings.
@@ -153,7 +153,7 @@ def computed_positions(config: ModelConfig, prefix: str) -> list[LeftOut]:
     def table(rows: int) -> Tensor:
         found = sinusoidal_positions(rows, config.d_model, "sinusoidal_t2t" if is_t2t else "sinusoidal_halves")
         if is_t2t:
-            found[config.pad_id : config.pad_id + 1] = 0.0  # their row of the padding token
+            found[config.pad_id : config.pad_id + 1] = 0.0  # transformers zeroes the padding token's row
         return found
 
     is_t2t = config.positions == "sinusoidal_t2t"

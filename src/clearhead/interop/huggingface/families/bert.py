@@ -29,8 +29,8 @@ DEFAULTS: Mapping[str, Any] = {
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a BertModel.
 
-    Its configuration names no start and end token ([CLS] and [SEP] belong to the tokenizer). They get unused ids, which
-    `encode` never reads.
+    Its configuration names no start and end token ([CLS] and [SEP] belong to the tokenizer). They get the smallest
+    ids that are no other special token's; `encode` never reads them.
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("is_decoder", False, "only the encoder is supported; see encoder-decoder")
@@ -62,7 +62,7 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of a BertModel."""
+    """Return the key table of a BertModel."""
     return KeyTable(
         (
             Row(("source_embedding.weight",), "embeddings.word_embeddings.weight"),

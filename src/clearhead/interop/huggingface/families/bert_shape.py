@@ -18,7 +18,7 @@ READ_ALIKE = {
     "attention_dropout": "attention_probs_dropout_prob",
     "norm_eps": "layer_norm_eps",
 }
-"""Our settings and their fields of the same meaning."""
+"""Our settings to the fields with the same meaning."""
 
 
 def read_shape(their: TheirConfig) -> dict[str, Any]:

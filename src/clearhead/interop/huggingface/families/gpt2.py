@@ -39,8 +39,8 @@ DEFAULTS: Mapping[str, Any] = {
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a GPT2LMHeadModel.
 
-    One token both starts and ends texts. GPT-2 has no padding token: it gets the smallest unused id, which a decoder
-    alone never reads. The embedding dropout is set to that of the sub-layers.
+    One token both starts and ends texts. GPT-2 has no padding token: `pad_id` is the smallest id that is no other
+    special token's, and a decoder alone never reads it. The embedding dropout is set to that of the sub-layers.
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("scale_attn_weights", True, "attention divides by sqrt(d_k)")
