@@ -1,4 +1,4 @@
-"""Export of models to directories of other libraries, compared with those libraries before they are published."""
+"""Export of models to directories of other libraries, kept only if a comparison with the library succeeds."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def with_rows(tensors: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
     """Add rows to embeddings and output, for tokens that are never written.
 
     The new rows are zeros, and a large negative bias suppresses their tokens. Some libraries start decoding from a zero
-    embedding; here that is such a row.
+    embedding; in our model that is such a row.
 
     Args:
         tensors: All tensors of an encoder-decoder; those that do not fit the embeddings are left unchanged.

@@ -73,7 +73,7 @@ def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> t
         config: Model settings from the other fields of the file.
 
     Returns:
-        The record, or None without one; and a note if it cannot be read.
+        The record, or None without one; if it cannot be read, a default record and a note.
     """
     said = values.get(KEY)
     if said is None:
@@ -133,7 +133,7 @@ def own_bundle(
     else:
         vocabulary, notes = _foreign_vocabulary(directory, config, origin.vocabulary_sha256, anew)
         require_told(directory, vocabulary.languages, source_lang, target_lang)
-    config = config.model_copy(update={"num_placeholders": vocabulary.num_placeholders})  # not stored there
+    config = config.model_copy(update={"num_placeholders": vocabulary.num_placeholders})  # other libraries lack it
     asked = {"source_lang": source_lang, "target_lang": target_lang, **changes}
     decode = origin.decode.with_changes({name: value for name, value in asked.items() if value is not None})
     return Bundle(as_model(config, tensors, directory), vocabulary, decode, {**info, **origin.info}), notes

@@ -147,7 +147,7 @@ def _with_vocabulary(
 def _compare(directory: Path, bundle: Bundle, pieces: Pieces, stored_in: Sequence[str], sources: Sequence[str]) -> str:
     """Compare scores with CTranslate2.
 
-    Weights stored in 16 bits are read exactly, but sinusoidal positions stored with them are computed anew here.
+    Weights stored in 16 bits are read exactly, but sinusoidal positions stored with them are computed by our model.
     """
     if any(name.startswith("int") for name in stored_in):
         return prove_ctranslate2(directory, bundle, sources, "int8", pieces, tolerance=TOLERANCE)

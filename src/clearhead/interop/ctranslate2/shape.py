@@ -164,8 +164,8 @@ def _tying(source: Tensor, target: Tensor, output: Tensor) -> str:
 def _positions(their: TheirConfig, tensors: Mapping[str, Tensor], d_model: int) -> dict[str, Any]:
     """Return the position settings.
 
-    A table of positions is matched with known sinusoids; otherwise it is learned. Without a table, CTranslate2 computes
-    its own sinusoids.
+    A table of positions is matched with known sinusoids; otherwise it is learned. Without a table, CTranslate2
+    computes its own sinusoids.
     """
     if not _on_both(their, tensors, _ENCODINGS):
         return {"positions": "sinusoidal_t2t", "first_position": 1}

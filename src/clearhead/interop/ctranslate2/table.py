@@ -20,7 +20,7 @@ SOURCE, TARGET, OUTPUT = "encoder/embeddings_0/weight", "decoder/embeddings/weig
 def key_table(config: ModelConfig) -> KeyTable:
     """Return the key table of an encoder-decoder with these settings.
 
-    It includes position tables only if they are learned. Computed positions have a table in CTranslate2, but not here.
+    It includes position tables only if they are learned. Computed positions have a table in CTranslate2, but no row.
     """
     config = resolved(config)
     rows = _embeddings(config)
@@ -76,7 +76,7 @@ def _feed_forward(config: ModelConfig) -> list[Row]:
 
 
 def _linear(ours: Sequence[str], theirs: str, size: int, *, has_bias: bool) -> list[Row]:
-    """Return the rows of our linear maps, stacked into one of CTranslate2's; a bias missing there is zero."""
+    """Return the rows of our linear maps, stacked into one of CTranslate2's; a bias missing in a file is zero."""
     layout = SAME if len(ours) == 1 else STACKED
     rows = [Row(tuple(f"{name}.weight" for name in ours), f"{theirs}/weight", layout)]
     if has_bias:

@@ -128,7 +128,7 @@ def _source_frame(directory: Path, side: Side, pieces: Pieces, told: Mapping[str
 
 
 def _template(side: Side) -> list[str | None] | None:
-    """Return the tokens that a `tokenizer.json` puts around a text, which is None; None without such a template."""
+    """Return the template of a `tokenizer.json`: special tokens, with None for the text; None without a template."""
     made = json.loads(side.model).get("post_processor") if side.speller == "tokenizers" else None
     match made:
         case {"type": "TemplateProcessing", "single": [*parts]}:

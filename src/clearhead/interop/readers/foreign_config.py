@@ -21,7 +21,7 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Their names of activations to ours."""
+"""Activation names of Hugging Face transformers to ours."""
 
 
 MOST_POSITIONS = 1_000_000
@@ -32,7 +32,7 @@ Computed positions have no tensor that would limit the number.
 
 
 def activation_name(ours: str) -> str:
-    """Return their name of one of our activations; if they have two names, the first."""
+    """Return the transformers name of one of our activations; if there are two names, the first."""
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 

@@ -1,6 +1,6 @@
 """Pegasus in Hugging Face transformers: Marian's form with norms before the sub-layers and after the stacks.
 
-Of their models only Pegasus has pre-norm and computed positions with the paper's wavelengths. So our own pre-norm
+In transformers, only Pegasus has pre-norm and computed positions with the paper's wavelengths. So our own pre-norm
 models can be written exactly in this form.
 """
 
