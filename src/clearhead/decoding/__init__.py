@@ -1,4 +1,4 @@
-"""From source ids to target ids: greedy and beam search, sampling, scoring, and the engines that do it fast."""
+"""Decoding: greedy and beam search, sampling, scoring, and the fast inference engines."""
 
 from clearhead.config import Sampling
 from clearhead.decoding.beam_state import SearchOptions

@@ -1,4 +1,4 @@
-"""Cutting sentences into batches, and what to say where one does not fit into memory."""
+"""Length-sorted batches, and the error message for an out-of-memory device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["advice_on_memory", "length_batches"]
 
 @contextmanager
 def advice_on_memory(batch_tokens: int) -> Iterator[None]:
-    """Turn the device's lack of memory into advice.
+    """Turn an out-of-memory error into a `DeviceError` that suggests a smaller batch.
 
     Raises:
         DeviceError: If the device ran out of memory.
@@ -29,9 +29,9 @@ def advice_on_memory(batch_tokens: int) -> Iterator[None]:
 
 
 def length_batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Cut the sentences, longest first, into batches of at most `batch_tokens` padded tokens (or one sentence)."""
+    """Yield batches of indices, longest sentence first, of at most `batch_tokens` padded tokens (or one sentence)."""
     batch: list[int] = []
-    # Longest first: what needs the most memory comes at once, not after an hour.
+    # Longest first, so that a batch that is too big for the memory fails at once, not after an hour.
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
             yield batch

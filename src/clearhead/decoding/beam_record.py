@@ -1,4 +1,4 @@
-"""What a beam search looked at, step by step, for whoever wants to see it as it was.
+"""Records of a beam search: the candidates of every step and what became of them.
 
 Shapes: B open sentences, K beams, V vocabulary.
 """
@@ -15,8 +15,8 @@ from torch import Tensor
 __all__ = ["BeamObserver", "BeamStep", "Considered", "Ending", "Fate", "considered"]
 
 Fate = Literal["kept", "finished", "beam", "late end"]
-"""What became of a candidate: it went on; it ended and is a finished hypothesis; more than K went on before it; it
-ended, but was not among the K best of its step."""
+"""What became of a candidate. "kept": still open. "finished": it ended and is a finished hypothesis. "beam": dropped,
+because K better ones stay open. "late end": it ended, but was not among the K best of its step."""
 
 
 Ending = Literal["", "hopeless", "limit"]
@@ -24,33 +24,33 @@ Ending = Literal["", "hopeless", "limit"]
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A candidate: a hypothesis of the step before and the token that would come next."""
+    """A candidate: a hypothesis of the previous step, extended by one token."""
 
     beam: int
-    """The hypothesis, counted from the best of the step before."""
+    """Rank of the extended hypothesis in the previous step, 0 for the best."""
     token: int
     log_prob: float
-    """Of the token, in nats."""
+    """Log-probability of the token, in nats."""
     score: float
-    """Of the hypothesis with it: the log-probability that the search ranks it by."""
+    """Log-probability of the extended hypothesis, in nats, by which the search ranks it."""
     fate: Fate
     becomes: int | None
-    """Its place among the hypotheses that go on, best first; None if it does not."""
+    """Its rank among the open hypotheses after this step, 0 for the best; None if it is not one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeamStep:
-    """One step of one sentence."""
+    """One search step of one sentence."""
 
     sentence: int
-    """Its number among the sources."""
+    """Index of the sentence in the sources."""
     length: int
-    """Tokens of the candidates."""
+    """Length of the candidates, in tokens."""
     candidates: tuple[Considered, ...]
-    """Best first."""
+    """The candidates, best first."""
     ending: Ending
-    """Why the sentence is done after this step: nothing open could win any more, or the length limit was reached;
-    empty if it goes on."""
+    """Why the search of the sentence ended after this step. "hopeless": no open hypothesis could win any more. "limit":
+    the length limit was reached. Empty if the search continues."""
 
 
 BeamObserver = Callable[[BeamStep], None]
@@ -65,14 +65,14 @@ def considered(
     *,
     eos_id: int,
 ) -> list[tuple[Considered, ...]]:
-    """Return the candidates of every open sentence, those that are impossible left out.
+    """Return the candidates of every open sentence, without those of probability zero.
 
     Args:
-        beams: The hypothesis each goes on from.
-        ids: Its next token.
-        scores: Its log-probability, best first.
-        log_probs: Of every token after every hypothesis.
-        kept: Places of those that go on.
+        beams: The hypothesis that each candidate extends.
+        ids: The next token of each candidate.
+        scores: The log-probability of each candidate, best first.
+        log_probs: Log-probability of every token after every hypothesis.
+        kept: Indices of the candidates that stay open.
         eos_id: The end token.
     """
     found = []

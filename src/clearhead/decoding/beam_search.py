@@ -35,22 +35,23 @@ def beam_search(
     end_loops: bool = True,
     observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search for the translations with the best log-probability over length penalty.
+    """Return the translations with the best log-probability divided by length penalty.
 
-    At every step the `beam_size` best candidates are kept. One that ends is finished and leaves room for the next
-    best. A sentence is done when no open hypothesis can still enter its `num_best` finished ones (`rules.can_win`).
+    Every step keeps the `beam_size` best candidates. A candidate that ends is finished and frees its place for the next
+    best one. The search of a sentence stops when no open hypothesis can still enter its `num_best` finished ones
+    (`rules.can_win`).
 
     Args:
-        model: In evaluation mode.
+        model: A model in evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.
-        max_lengths: Most target tokens of each sentence, the end token included.
+        max_lengths: Maximum target tokens of each sentence, end token included.
         beam_size: Hypotheses kept at every step, K.
         alpha: Exponent of the length penalty, at least 0.
-        form: Of the length penalty, see `length_penalty`.
+        form: Formula of the length penalty, see `length_penalty`.
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
-        prefixes: What the translation of each begins with; none is given for none.
-        end_loops: Whether a hypothesis in a repetition loop may only end.
-        observer: Called with every step of every sentence, if given; what is found does not depend on it.
+        prefixes: Forced target prefix of each sentence; empty if there are none.
+        end_loops: Whether a hypothesis in a repetition loop must end.
+        observer: Called with every step of every sentence, if given; it does not change the result.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
     eos_id = model.config.eos_id
@@ -63,7 +64,7 @@ def beam_search(
     open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence
     newest = batch.newest.repeat_interleave(beam_size)  # (R,)
     tokens = torch.empty((len(sources), beam_size, 0), dtype=torch.int64, device=device)  # (B, K, length)
-    # All beams of a sentence start alike; only the first counts, or all K would stay the same hypothesis.
+    # All beams of a sentence begin equal. Only the first may count, or all K would stay the same hypothesis.
     scores = torch.full((len(sources), beam_size), float("-inf"), device=device)  # (B, K)
     scores[:, 0] = 0.0
 
@@ -76,7 +77,7 @@ def beam_search(
         log_probs = next_log_probs(model, batch, newest, masks)  # (R, V)
         vocab_size = log_probs.size(-1)
         all_scores = (scores.view(-1, 1) + log_probs).view(len(open_sentences), -1)  # (B, K * V)
-        # At most K of the best 2 K end, so K that go on are always among them.
+        # At most K of the best 2 K end, so the K best open ones are always among them.
         candidate_scores, candidates = all_scores.topk(2 * beam_size, dim=-1)  # (B, 2K), best first
         beams, ids = candidates // vocab_size, candidates % vocab_size
         ends = ids == eos_id

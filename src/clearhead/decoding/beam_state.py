@@ -1,7 +1,7 @@
-"""Greedy and beam search, decided sentence by sentence: which hypotheses go on, which have ended, and when to stop.
+"""Greedy and beam search of one sentence at a time: open and finished hypotheses, and the stopping rule.
 
-It finds what `beam.beam_search` and `sampling.greedy_search` find, token for token. A hypothesis that can no longer win
-is dropped, and with it what would come of it; whatever ranks below it cannot win either, so its place may stay empty.
+The results equal those of `beam_search.beam_search` and `sampling.greedy_search`, token for token. A hypothesis that
+can no longer win is dropped. Hypotheses ranked below it cannot win either, so its place may stay empty.
 """
 
 from __future__ import annotations
@@ -22,31 +22,34 @@ __all__ = ["SearchOptions", "SearchedSentence", "begin"]
 
 
 BEAMS_OF_TERMS = 3
-"""Beams' width that hypotheses share which lack tokens that a translation must contain. Of Multi30k's lines with two
-terms or more, half of that costs 0.5 BLEU and saves a fifth of the time; twice as much gains 0.1 and costs as much."""
+"""Shared beam size, in multiples of `beam_size`, of the hypotheses that still lack required tokens.
+
+On Multi30k lines with two or more terms, half of it costs 0.5 BLEU and saves a fifth of the time; twice as much gains
+0.1 BLEU and takes a fifth more time.
+"""
 MOST_DIVERSITY = 100.0
-"""Nats; a token that loses so many is as good as forbidden."""
+"""Maximum diversity penalty, in nats; a token that loses this much is as good as forbidden."""
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What to search for: beam search, greedy search (`beam_size` 1), or samples."""
+    """Options of a search: beam search, greedy search (`beam_size` 1), or sampling."""
 
     config: DecodeConfig
     num_best: int = 1
     """Translations returned for each sentence."""
     sampling: Sampling | None = None
-    """Draw at random instead of searching."""
+    """How to sample; None searches instead."""
     mbr: int | None = None
-    """Samples to draw for each sentence, of which those are wanted that are most like the others; None wants those
-    that were drawn."""
+    """Samples to draw for each sentence for minimum Bayes risk decoding, which returns those most similar to the
+    others. None returns the samples as drawn."""
     diversity: float = 0.0
-    """Nats that a token loses for each better hypothesis that writes it at the same step, so that the n best differ
-    (see `diversity`); 0 is ordinary search."""
+    """Penalty in nats on a token for each better hypothesis that writes it at the same step, so that the n best differ
+    (see `diverse_beam_search`); 0 is ordinary search."""
     shortlist: Shortlist | None = None
-    """What each sentence may be written in; None allows the whole vocabulary."""
+    """Selects the target tokens allowed for each sentence; None allows the whole vocabulary."""
     most_required: int = 0
-    """Tokens that any translation must contain, at most (see `constrained`); with 0 it is ordinary search."""
+    """Maximum number of tokens that a translation must contain (see `grid_beam_search`); 0 is ordinary search."""
 
     @property
     def num_found(self) -> int:
@@ -55,32 +58,32 @@ class SearchOptions:
 
     @property
     def are_samples(self) -> bool:
-        """Whether what is wanted is what was drawn, not the best of it."""
+        """Whether the samples themselves are returned, not a choice of the best."""
         return self.sampling is not None and self.mbr is None
 
     @property
     def are_separate(self) -> bool:
-        """Whether no hypothesis takes the place of another: samples, and diverse search."""
+        """Whether hypotheses do not compete with each other: sampling and diverse search."""
         return self.sampling is not None or self.diversity > 0.0
 
     @property
     def is_constrained(self) -> bool:
-        """Whether translations must contain something."""
+        """Whether any translation has required terms."""
         return self.most_required > 0
 
     @property
     def most_beams(self) -> int:
-        """Hypotheses, or samples, of a sentence that are in flight at once, at most."""
+        """Maximum number of hypotheses, or samples, of a sentence in flight at once."""
         if self.sampling is not None:
             return min(self.num_found, TOGETHER)
         widest = max((self.beam_width(number) * number for number in range(1, self.most_required + 1)), default=0)
         return self.config.beam_size + widest
 
     def beam_width(self, num_tokens: int) -> int:
-        """Return how many hypotheses of a sentence lack a number of tokens that its translation must contain.
+        """Return the beam size for hypotheses that still lack the same number of required tokens.
 
         Args:
-            num_tokens: That it must contain; those that lack none are as many as in any search.
+            num_tokens: Required tokens of the sentence. Hypotheses that lack none have the ordinary beam size.
         """
         return max(1, min(self.config.beam_size, BEAMS_OF_TERMS * self.config.beam_size // num_tokens))
 
@@ -120,7 +123,7 @@ class SearchOptions:
 
 @dataclass
 class SearchedSentence(Beams):
-    """A sentence in flight."""
+    """The beam search state of a sentence in flight."""
 
     sentence: Sentence
     allowed: AllowedTokens
@@ -130,14 +133,14 @@ class SearchedSentence(Beams):
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, candidates: Candidates, eos_id: int, options: SearchOptions) -> None:
-        """Take the best candidates."""
+        """Extend the hypotheses by the best candidates, finish those that end, and drop those that cannot win."""
         config, most = options.config, self.sentence.max_length
         self.length += 1
         scores: list[float] = []
         parents: list[int] = []
         newest: list[int] = []
         for rank, (score, beam, token) in enumerate(candidates):
-            if not score > float("-inf") or len(scores) == config.beam_size:  # NaN is no score either
+            if not score > float("-inf") or len(scores) == config.beam_size:  # NaN counts as impossible too
                 break
             if token != eos_id:
                 scores.append(0.0 if self.length <= self.sentence.prefix.given else score)
@@ -149,7 +152,7 @@ class SearchedSentence(Beams):
                 was_ended = self.masks[beam] is self.allowed.end
                 self.finished.append(Hypothesis(tokens, score, rank_score, was_ended))
         open_ones = 0 if self.length == most else len(scores)
-        if self.finished:  # else there is nothing to beat
+        if self.finished:  # otherwise there is no score to beat
             to_beat = score_to_beat(self.finished, options.num_best)
             open_ones = min(open_ones, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
         self.scores, self.parents, self.newest = scores[:open_ones], parents[:open_ones], newest[:open_ones]
@@ -158,11 +161,11 @@ class SearchedSentence(Beams):
         self.masks = [self.allowed.after(tokens, self.sentence) for tokens in self.written]
 
     def best(self, num_best: int) -> list[Hypothesis]:
-        """Return the best hypotheses that have ended, best first."""
+        """Return the best finished hypotheses, best first."""
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.rank_score)[:num_best]
 
 
 def begin(sentence: Sentence, bos_id: int, allowed: AllowedTokens, config: DecodeConfig) -> SearchedSentence:
-    """Return a sentence whose translation is still empty."""
+    """Return the search state of a sentence before its first target token."""
     masks, longest_penalty = [allowed.after((), sentence)], rank_penalty(sentence.max_length, config)
     return SearchedSentence([0.0], [bos_id], [0], masks, 0, sentence, allowed, longest_penalty)

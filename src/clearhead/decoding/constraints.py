@@ -1,7 +1,7 @@
-"""What a translation must contain: one form of every term that its source has, in tokens.
+"""Required terms: token sequences of which a translation must contain one for every term of its source.
 
-A form counts at the borders of words alone: `Hund` is not in `Hundehütte`. Found forms do not overlap; of several that
-begin at the same place the longest counts, and each stands for one term.
+A spelling counts only at word boundaries: `Hund` is not in `Hundehütte`. Matches do not overlap. Of several that begin
+at the same position the longest counts, and each match satisfies one term.
 
 Shapes: V vocabulary.
 """
@@ -17,66 +17,68 @@ from jaxtyping import Bool
 __all__ = ["ANOTHER_WORD", "SAME_WORD", "Progress", "Required", "RequiredTerm", "Spelling", "WordEdges"]
 
 Spelling = tuple[int, ...]
-"""A form in tokens."""
+"""One spelling of a term, as tokens."""
 
 ANOTHER_WORD, SAME_WORD = -1, -2
-"""Stand for any token that is in no form: one that begins another word, and one that goes on with a word. Two less
-stands for one that does not end in a word."""
+"""Represent any token that is in no spelling: one that begins a new word, and one that continues a word.
+
+Minus 2, they represent such a token that does not end inside a word.
+"""
 _NO_WORD = ANOTHER_WORD - 2
 
 
 @dataclass(frozen=True, slots=True)
 class WordEdges:
-    """Where words begin and end, of each token of a vocabulary."""
+    """Word boundaries of each token of a vocabulary."""
 
     continues: Bool[np.ndarray, " V"]
-    """Whether it goes on with the word that the token before it ends in."""
+    """Whether the token continues the word in which the previous token ends."""
     ends_in_word: Bool[np.ndarray, " V"]
-    """Whether its last character is in a word."""
+    """Whether the last character of the token is part of a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress:
-    """How far a translation that is not finished has come: a state of `Required`."""
+    """A state of the automaton `Required`: the required terms found so far in an unfinished translation."""
 
     met: frozenset[int]
-    """Numbers of the terms that are met, whatever comes."""
+    """Indices of the terms that are satisfied, whatever tokens follow."""
     tail: Spelling
-    """The last tokens, from the first on that may begin a form."""
+    """The last tokens, from the first one that may begin a spelling."""
     before: int | None
-    """What stands before them: another word, none, or at the beginning of all nothing."""
+    """The token before `tail`, reduced to whether it ends in a word; None at the beginning of the translation."""
     remaining: int
-    """Tokens that are still to come, at least."""
+    """Minimum number of required tokens still missing."""
     next_tokens: tuple[int, ...]
-    """Those that begin a form of a term that is missing, or go on with one that has begun."""
+    """Tokens that begin a spelling of a missing term, or continue one that has begun."""
     then: dict[int, Progress] = field(default_factory=dict)
-    """The states that tokens lead to, as far as they are known."""
+    """Cached transitions: the next state for each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredTerm:
-    """The forms of which a translation must contain one, each as often as it may be spelled otherwise."""
+    """The spellings of a term, of which a translation must contain one."""
 
     first: tuple[Spelling, ...]
-    """To begin a translation with."""
+    """Spellings at the beginning of a translation."""
     later: tuple[Spelling, ...]
-    """Behind other words; at least one."""
+    """Spellings after other words; at least one."""
     others: tuple[Spelling, ...] = ()
-    """That count, but are never brought up: behind a bracket, or with a capital letter."""
+    """Spellings that count if found, but that the search never proposes: after a bracket, or capitalized."""
 
     @property
     def spellings(self) -> frozenset[Spelling]:
-        """All of them."""
+        """All spellings of the term."""
         return frozenset((*self.first, *self.later, *self.others))
 
 
 class Required:
-    """The terms of a sentence: an automaton that reads translations, whose states are made when first reached.
+    """The required terms of a sentence, as a lazily built finite automaton over target tokens.
 
     Args:
         terms: One for each term of the source.
-        edges: Of the vocabulary.
-        given: Tokens that every translation begins with, which are no text.
+        edges: Word boundaries of the vocabulary.
+        given: Number of tokens at the beginning of every translation that are not text.
     """
 
     def __init__(self, terms: Sequence[RequiredTerm], edges: WordEdges, given: int = 0) -> None:
@@ -85,8 +87,8 @@ class Required:
         self._given = given
         self._shortest = [min(map(len, term.later)) for term in terms]
         self.num_tokens = sum(self._shortest)
-        """Tokens that the shortest forms of all terms have together."""
-        # The longest first; of equal ones that of the term that has fewest others.
+        """Total number of tokens in the shortest spellings of all terms."""
+        # Longest spelling first; among equal lengths, that of the term with the fewest spellings.
         order = sorted(
             (-len(spelling), len(term.spellings), number, spelling)
             for number, term in enumerate(terms)
@@ -96,16 +98,16 @@ class Required:
         for _, _, number, spelling in order:
             self._by_first.setdefault(spelling[0], []).append((number, spelling))
         self.tokens = frozenset(token for *_, spelling in order for token in spelling)
-        """All that stand in a form."""
+        """All tokens that occur in a spelling."""
         self._states: dict[tuple[frozenset[int], Spelling, int | None], Progress] = {}
         self.beginning = self._state(frozenset(), (), None)
-        """Before anything is written."""
+        """The state before the first target token."""
 
     def progress(self, written: Sequence[int]) -> Progress:
-        """Return how far a translation has come.
+        """Return the automaton state after some target tokens.
 
         Args:
-            written: Target ids, without the end.
+            written: Target ids, without the end token.
         """
         found = self.beginning
         for token in written[self._given :]:
@@ -113,8 +115,8 @@ class Required:
         return found
 
     def after(self, progress: Progress, token: int) -> Progress:
-        """Return how far a translation has come when it goes on with a token."""
-        if token not in self.tokens and token >= 0:  # all others are alike, but for the edges of words
+        """Return the state that follows when a token is written."""
+        if token not in self.tokens and token >= 0:  # tokens in no spelling differ only in their word edges
             ends, goes_on = self.edges.ends_in_word[token], self.edges.continues[token]
             token = (SAME_WORD if goes_on else ANOTHER_WORD) - 2 * int(not ends)
         found = progress.then.get(token)
@@ -137,12 +139,12 @@ class Required:
         return self._state(frozenset(met), tokens[place:], tokens[place - 1] if place else before)
 
     def _state(self, met: frozenset[int], tail: Spelling, before: int | None) -> Progress:
-        """Return the state in which some terms are met, and the last tokens may be those of a form.
+        """Return the state with the given satisfied terms and unresolved last tokens.
 
         Args:
-            met: Numbers of the terms that are met, whatever comes.
-            tail: The last tokens, from the first on that may begin a form.
-            before: The token before them, of which only counts how it ends; None at the beginning.
+            met: Indices of the terms that are satisfied, whatever tokens follow.
+            tail: The last tokens, from the first one that may begin a spelling.
+            before: The token before them, of which only its word edge counts; None at the beginning.
         """
         before = before if before is None else (ANOTHER_WORD if self._ends_in_word(before) else _NO_WORD)
         key = (met, tail, before)
@@ -151,7 +153,7 @@ class Required:
         return self._states[key]
 
     def _outlook(self, met: frozenset[int], tail: Spelling, before: int | None) -> tuple[int, tuple[int, ...]]:
-        """Return how many tokens are still to come at least, and which may be next; see `Progress`."""
+        """Return `remaining` and `next_tokens` of a state; see `Progress`."""
         found, place, end = set(met), 0, 0
         while place < len(tail):
             number, spelling = next(self._forms_at(tail, place, before, found), (None, tail[place : place + 1]))
@@ -178,7 +180,7 @@ class Required:
     def _forms_at(
         self, tokens: Spelling, place: int, before: int | None, met: Collection[int]
     ) -> Iterator[tuple[int, Spelling]]:
-        """Yield the whole forms of terms that are not met that stand at a place, the best first."""
+        """Yield the complete spellings of unsatisfied terms that begin at a position, best first."""
         for number, spelling in self._by_first.get(tokens[place], ()):
             behind = place + len(spelling)
             if (
@@ -192,7 +194,7 @@ class Required:
     def _begun_at(
         self, tokens: Spelling, place: int, before: int | None, met: Collection[int]
     ) -> Iterator[tuple[int, Spelling]]:
-        """Yield the forms of terms that are not met of which all tokens from a place on are the beginning."""
+        """Yield the spellings of unsatisfied terms that begin with all tokens from a position to the end."""
         begun = len(tokens) - place
         for number, spelling in self._by_first.get(tokens[place], ()):
             if (
@@ -211,7 +213,7 @@ class Required:
         return last is None or self._are_between(last, spelling[0])
 
     def _are_between(self, before: int, after: int) -> bool:
-        """Tell whether a word ends or begins between two tokens."""
+        """Return whether there is a word boundary between two tokens."""
         return not (self._ends_in_word(before) and self._continues(after))
 
     def _ends_in_word(self, token: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where the model looks in the source when it writes, and what of the source it could not do without.
+"""Cross-attention weights and source occlusion, for word alignment and explanations.
 
 Shapes: B pairs, L layers, H heads, T target length, S source length.
 """
@@ -22,45 +22,45 @@ __all__ = ["AlignmentHead", "attended", "candidates", "cross_attention_weights",
 
 
 class AlignmentHead(NamedTuple):
-    """Attention that tells which source tokens a target token translates."""
+    """A choice of cross-attention weights that aligns target tokens with source tokens."""
 
     layer: int | None = None
-    """Of the decoder, counted from 0; None is the mean over all layers and heads, of the step that writes a token."""
+    """Decoder layer, counted from 0; None is the mean over all layers and heads, at the step that writes a token."""
     head: int | None = None
-    """Of that layer, counted from 0; None is the mean over all its heads."""
+    """Head of the layer, counted from 0; None is the mean over all its heads."""
     is_reading: bool = False
-    """Whether a token's attention is that of the step that reads it, and so knows what it looks for; otherwise that of
-    the step that writes it (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine Translation")."""
+    """Whether to use the step that has the token as its input, rather than the step that predicts it. The input step
+    already knows the token (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine Translation")."""
 
     def __str__(self) -> str:
-        """Say in words which it is, counted from 1."""
+        """Describe the choice in words, counted from 1."""
         if self.layer is None:
             return "the mean over all layers and heads"
         which = "the mean over the heads" if self.head is None else f"head {self.head + 1}"
         return f"{which} of layer {self.layer + 1}, at the step that {'reads' if self.is_reading else 'writes'} a word"
 
     def of(self, cross: Sequence[Float[Tensor, "B H T S"]]) -> Float[Tensor, "B T S"]:
-        """Return its attention.
+        """Return the chosen attention weights.
 
         Args:
-            cross: Cross-attention of each layer, of the steps that write the target's tokens.
+            cross: Cross-attention weights of each layer, at the steps that write the target tokens.
         """
         if self.layer is None:
             return torch.stack([layer.float().mean(dim=1) for layer in cross]).mean(dim=0)
         heads = cross[self.layer].float()
         weights = heads.mean(dim=1) if self.head is None else heads[:, self.head]
-        # No step reads the last token, the end, which no word is linked by.
+        # No step reads the last token, the end token. No word is aligned by it.
         return torch.cat([weights[:, 1:], weights[:, -1:]], dim=1) if self.is_reading else weights
 
     def of_pair(self, cross: Float[np.ndarray, "L H T S"]) -> Float[np.ndarray, "T S"]:
-        """Return its attention of one pair; see `of`."""
+        """Return the chosen attention weights of a single pair; see `of`."""
         return self.of(list(torch.from_numpy(cross)[:, None]))[0].numpy()
 
 
 def cross_attention_weights(
     model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
 ) -> list[Float[Tensor, "B H T S"]]:
-    """Return for each layer how much each head looked at each source token when each target token was written.
+    """Return the cross-attention weights of each layer: one row for each target token, at the step that writes it.
 
     Args:
         model: An encoder-decoder in evaluation mode.
@@ -81,15 +81,15 @@ def attended(
     batch_tokens: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[Float[np.ndarray, "T S"]]:
-    """Return for each pair how much each target token attended to each source token.
+    """Return for each pair the attention weights of each target token over the source tokens.
 
     Args:
         model: An encoder-decoder in evaluation mode.
         sources: Source ids, ended by `eos_id`.
         targets: Target ids, ended by `eos_id`.
-        head: Whose attention.
-        batch_tokens: Tokens of the longer side computed at once, padding included.
-        on_progress: Called with the number of pairs finished, batch by batch.
+        head: Which attention weights to return.
+        batch_tokens: Tokens of the longer side per batch, padding included.
+        on_progress: Called with the number of pairs finished, after each batch.
     """
     found: dict[int, Float[np.ndarray, "T S"]] = {}
     for indices, cross in _in_batches(model, sources, targets, batch_tokens):
@@ -103,13 +103,13 @@ def attended(
 def candidates(
     model: Transformer, sources: Sequence[list[int]], targets: Sequence[list[int]], *, batch_tokens: int
 ) -> Iterator[tuple[AlignmentHead, list[Float[np.ndarray, "T S"]]]]:
-    """Yield every head, the mean of each layer and that of all, with what `attended` says of them.
+    """Yield every alignment head, including the layer means and the overall mean, with its weights as in `attended`.
 
     Args:
-        model: As of `attended`, like all others.
-        sources: As there; so few that the attention of all heads fits into memory.
-        targets: As there.
-        batch_tokens: As there.
+        model: An encoder-decoder in evaluation mode.
+        sources: Source ids, ended by `eos_id`; few enough for the attention of all heads to fit into memory.
+        targets: Target ids, ended by `eos_id`.
+        batch_tokens: Tokens of the longer side per batch, padding included.
     """
     config = model.config
     heads = [AlignmentHead()] + [
@@ -138,18 +138,18 @@ def occluded(
     batch_tokens: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[Float[np.ndarray, "T S"]]:
-    """Return for each pair how many nats each target token loses when the model cannot see a source token.
+    """Return for each pair how much log-probability, in nats, each target token loses without each source token.
 
-    A token is hidden as padding is, so the others keep their places; what gets more probable without it loses nothing
-    (Li et al. 2019, "On the Word Alignment from Neural Machine Translation": prediction difference). It takes as many
-    passes as the source has tokens.
+    A source token is masked like padding, so the others keep their positions. A target token that gets more probable
+    counts as losing 0 (Li et al. 2019, "On the Word Alignment from Neural Machine Translation": prediction difference).
+    This takes one forward pass per source token.
 
     Args:
-        model: As of `attended`, like all others.
-        sources: As there.
-        targets: As there.
-        batch_tokens: As there.
-        on_progress: Called with the number of pairs finished, one by one.
+        model: An encoder-decoder in evaluation mode.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        batch_tokens: Tokens of the longer side per batch, padding included.
+        on_progress: Called with 1 after each pair.
     """
     found = []
     for source, target in zip(sources, targets, strict=True):
@@ -171,7 +171,7 @@ def occluded(
 def _in_batches(
     model: Transformer, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int
 ) -> Iterator[tuple[list[int], list[Float[Tensor, "B H T S"]]]]:
-    """Yield which pairs a batch has, and their cross-attention, layer by layer."""
+    """Yield the indices of the pairs in each batch, and their cross-attention, layer by layer."""
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for indices in length_batches(lengths, batch_tokens):
         source, target = (

@@ -1,4 +1,4 @@
-"""What is asked of decoding: translations of any number of sentences, or their scores, answered in the order asked."""
+"""Public entry points of decoding: decode and score, with results in input order."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["decode", "make_engine", "score"]
 
 
 def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
-    """Return the engine that decodes fastest here: the compiled core if it can run the model, else PyTorch.
+    """Return the fastest engine for a model: the compiled core if it supports the model, else PyTorch.
 
     Args:
-        model: In evaluation mode; the engine holds as long as its weights stay as they are. Of an ensemble every member
-            has an engine of its own.
-        precision: Of the matrix products; `fp32` gives the model's own numbers.
+        model: A model in evaluation mode. The engine is valid until its weights change. Each member of an ensemble gets
+            its own engine.
+        precision: Precision of the matrix products; `fp32` gives the model's own numbers.
 
     Raises:
         ValueError: If the model has no decoder.
@@ -58,17 +58,16 @@ def decode(
     """Translate source ids.
 
     Args:
-        model: In evaluation mode; who decodes often makes its engine once, whose precision then counts.
+        model: A model in evaluation mode, or an engine made once for repeated calls, whose precision then applies.
         sources: Source ids of each sentence, ended by `eos_id`.
-        options: What to search for.
-        on_progress: Called with the number of sentences finished, whenever some are.
-        prefixes: What the translation of each sentence begins with; none is given for none.
-        required: What the translation of each must contain, which is searched for (`constrained`); none is given for
-            none.
+        options: Options of the search.
+        on_progress: Called with 1 for every finished sentence.
+        prefixes: Forced target prefix of each sentence; empty if there are none.
+        required: Required terms of each sentence, decoded by `grid_beam_search`; empty if there are none.
 
     Returns:
-        For each sentence, in the order given, its `num_found` hypotheses, best first; their log-probabilities are those
-        of the precision that found them, which rounds where it is not fp32.
+        For each sentence, in input order, its `num_found` hypotheses, best first. Their log-probabilities are rounded
+        as the decoding precision rounds them, if it is not fp32.
 
     Raises:
         DeviceError: If the device cannot compute in the precision, or has too little memory.
@@ -85,7 +84,7 @@ def decode(
             is_done = options.sampling is None or len(results[index]) == options.num_found
             if on_progress is not None and is_done:
                 on_progress(1)
-    if options.sampling is not None:  # which workers may have found in any order
+    if options.sampling is not None:  # the workers finish them in any order
         results = [sorted(drawn, key=lambda sample: (-sample.rank_score, sample.tokens)) for drawn in results]
     return results
 
@@ -102,12 +101,13 @@ def score(
     """Return the log-probability of each target given its source, in nats, over the whole vocabulary.
 
     Args:
-        model: In evaluation mode; who scores often makes its engine once, in fp32: others only lend their model.
+        model: A model in evaluation mode, or an fp32 engine made once for repeated calls; of other engines only the
+            model is used.
         sources: Source ids, ended by `eos_id`.
         targets: Target ids, ended by `eos_id`.
-        batch_tokens: Tokens of the longer side computed at once, padding included.
-        on_progress: Called with the number of pairs finished, batch by batch.
-        given: How many tokens at the beginning of each target cost nothing, as of `Prefix`; none do if not given.
+        batch_tokens: Tokens of the longer side per batch, padding included.
+        on_progress: Called with the number of pairs finished, after each batch.
+        given: Number of tokens at the beginning of each target that cost nothing, see `Prefix`; 0 for all if empty.
 
     Raises:
         IndexError: If an id is not in its vocabulary.
@@ -124,17 +124,17 @@ def score(
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
 
-    @torch.inference_mode()  # of the thread that runs it
+    @torch.inference_mode()  # inference mode is per thread
     def totals(indices: list[int]) -> list[float]:
         pairs = [sources[i] for i in indices], [targets[i] for i in indices]
         if not any(given):
             return engine.score(*pairs)
-        # Added up in the order of a search, and in its precision.
+        # Add in the same order and precision as the search.
         rest = (one[given[i] :] for i, one in zip(indices, engine.token_log_probs(*pairs), strict=True))
         return [float(np.cumsum(one)[-1]) for one in rest]
 
     threads = engine.num_workers(len(batches))
-    with advice_on_memory(batch_tokens), helpers.call():  # searches that run meanwhile go on without helpers
+    with advice_on_memory(batch_tokens), helpers.call():  # concurrent searches run without helpers meanwhile
         for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
@@ -146,7 +146,7 @@ def score(
 def _on_threads(
     function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
 ) -> Iterator[list[float]]:
-    """Yield what a function makes of each batch, in order, computed by several threads at once."""
+    """Yield the function's result for each batch, in order, computed by several threads."""
     if threads <= 1:
         yield from map(function, batches)
         return

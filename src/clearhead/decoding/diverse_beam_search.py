@@ -1,9 +1,10 @@
-"""Diverse beam search, for n best translations that differ in more than a comma (Vijayakumar et al. 2018).
+"""Diverse beam search: n-best translations that differ in more than a comma (Vijayakumar et al. 2018).
 
-Their beam is cut into groups that choose one after the other at every step; a token is the less welcome to a group, the
-more groups before it have just written it (Hamming diversity). Here every group is one hypothesis, the form they found
-most diverse. So the first hypothesis is greedy search's, and each writes what is most probable at its step minus
-`diversity` nats for every hypothesis before it that writes the same there. Scores and ranks are those of the model.
+The paper splits the beam into groups that choose one after the other at every step. A token is penalized for each
+earlier group that has just written it (Hamming diversity). Here each group has one hypothesis, the setting that the
+paper found most diverse. So the first hypothesis is that of greedy search. Each other one writes the token with the
+highest log-probability minus `diversity` nats per earlier hypothesis that writes it at this step. Scores and ranks use
+the model's log-probabilities without the penalty.
 
 Shapes: R rows (the open hypotheses of all slots), N sentences, V vocabulary.
 """
@@ -31,7 +32,7 @@ def advance_diverse(
     eos_id: int,
 ) -> None:
     """Choose the next token of every open hypothesis."""
-    if not log_probs.amax(dim=-1).isfinite().all():  # they are no numbers
+    if not log_probs.amax(dim=-1).isfinite().all():  # NaN or infinite
         for searched in active:
             searched.stop()
         return
@@ -48,9 +49,10 @@ def choose_diverse(log_probs: Float[Tensor, "R V"], sizes: Sequence[int], divers
     """Return the next token of each row.
 
     Args:
-        log_probs: Of all tokens after each row; rows of a sentence are neighbours, in the order in which they choose.
-        sizes: Rows of each sentence.
-        diversity: Nats that a token loses for each row before that has chosen it.
+        log_probs: Log-probabilities of all tokens after each row. Rows of a sentence are adjacent, in the order in
+            which they choose.
+        sizes: Number of rows of each sentence.
+        diversity: Penalty in nats on a token for each earlier row of the sentence that has chosen it.
     """
     chosen = log_probs.argmax(dim=-1)
     firsts = torch.tensor([0, *sizes[:-1]]).cumsum(0)

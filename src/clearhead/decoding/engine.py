@@ -1,4 +1,4 @@
-"""What a search asks of whatever computes the model: the one interface of `pytorch` and `native`.
+"""The engine interface of a search, implemented by `pytorch` and `native`.
 
 Shapes: K beams, R rows (the open hypotheses of all slots), V vocabulary, T tokens of a target.
 """
@@ -26,7 +26,7 @@ from clearhead.model.transformer import Transformer
 __all__ = ["Beams", "Candidates", "Engine", "Slots"]
 
 Candidates = Iterator[tuple[float, int, int]]
-"""The best continuations of a sentence, best first: log-probability, beam and token."""
+"""The best continuations of a sentence, best first, as (log-probability, beam, token)."""
 
 
 @dataclass
@@ -34,67 +34,67 @@ class Beams:
     """The open hypotheses of a sentence, best first."""
 
     scores: list[float]
-    """Log-probabilities so far."""
+    """Log-probability of each so far, in nats."""
     newest: list[int]
-    """Newest token of each."""
+    """The last token of each."""
     parents: list[int]
-    """The beam that each goes on from, at the step before."""
+    """The beam of the previous step that each hypothesis extends."""
     masks: list[Mask | None]
-    """What each may go on with; None is anything but padding and the start token."""
+    """The allowed next tokens of each; None allows all but padding and the start token."""
     length: int
-    """Tokens written."""
+    """Number of target tokens written."""
 
 
 @runtime_checkable  # so that tests can check annotations
 class Slots(Protocol):
-    """The sentences that one worker has in flight, a slot each; slots in use are always the first ones."""
+    """The sentences that one worker has in flight, one per slot; occupied slots always come first."""
 
     source_lengths: list[int]
-    """Source tokens of the sentence in each slot."""
+    """Number of source tokens of the sentence in each slot."""
 
     def encode(self, sentences: Sequence[Sentence]) -> list[Any]:
-        """Encode some sentences ahead of their entry, if the engine can."""
+        """Encode sentences before they enter their slots, if the engine can."""
 
     def enter(self, encoded: Sequence[Any]) -> None:
-        """Give the next slots to sentences that were encoded."""
+        """Assign the next free slots to encoded sentences."""
 
     def leave(self, slot: int) -> None:
-        """Give up a slot; the last sentence moves there."""
+        """Free a slot; the sentence in the last slot moves there."""
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
-        """Take every open hypothesis a token further.
+        """Run one decoder step for every open hypothesis and return the best candidates.
 
         Args:
             active: The open hypotheses of every slot.
 
         Returns:
-            For each slot `rules.candidates_of_sentence` candidates, or as many as there are.
+            For each slot, `rules.candidates_of_sentence` candidates, or all if there are fewer.
         """
 
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
-        """Take every open hypothesis a token further, and leave the choice to others.
+        """Run one decoder step for every open hypothesis and return all log-probabilities.
 
         Args:
             active: The open hypotheses of every slot.
 
         Returns:
-            For each of them, slot by slot, the log-probability of every token that may come after it; minus infinity of
-            the others.
+            For each hypothesis, slot by slot, the log-probability of every allowed next token; minus infinity for the
+            others.
         """
 
 
 class Engine(ABC):
-    """A model, or an ensemble, in a form that translates and scores fast, as long as its weights stay as they are.
+    """A model or ensemble prepared for fast translation and scoring; valid until its weights change.
 
     Args:
-        model: In evaluation mode.
-        precision: Of the matrix products; `fp32` gives the model's own numbers.
+        model: A model in evaluation mode.
+        precision: Precision of the matrix products; `fp32` gives the model's own numbers.
     """
 
     finds_scores = False
-    """Whether the log-probabilities that a search finds are those that `score` gives."""
+    """Whether the log-probabilities found by a search equal those of `score`."""
     most_scored = sys.maxsize
-    """Tokens of the longer side that are best scored at once."""
+    """Recommended maximum batch for scoring, in tokens of the longer side."""
 
     def __init__(self, model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model
@@ -104,12 +104,12 @@ class Engine(ABC):
         self._fingerprint = _fingerprint(self._modules)
 
     def is_current(self) -> bool:
-        """Tell whether the model still has the weights that this was made of; if not, make another one."""
+        """Return whether the model still has the weights this engine was made from; if not, make a new engine."""
         return self._fingerprint == _fingerprint(self._modules)
 
     @abstractmethod
     def num_workers(self, most: int) -> int:
-        """Return how many threads should work at once, each on its own sentences; `most` could."""
+        """Return how many threads should work in parallel on separate sentences, at most `most`."""
 
     @abstractmethod
     def slots(
@@ -118,10 +118,10 @@ class Engine(ABC):
         """Return the slots of one worker.
 
         Args:
-            beam_size: Most hypotheses of a sentence, K.
-            max_slots: Most sentences at once.
-            shortlist: What each sentence may be written in; None allows the whole vocabulary.
-            team: Threads that may help the worker.
+            beam_size: Maximum hypotheses of a sentence, K.
+            max_slots: Maximum sentences in flight.
+            shortlist: Selects the target tokens allowed for each sentence; None allows the whole vocabulary.
+            team: Helper threads of the worker.
 
         Raises:
             DeviceError: If the device cannot compute in the precision.
@@ -129,7 +129,7 @@ class Engine(ABC):
         """
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return the model's own log-probability of each target given its source, in nats; asked in fp32 alone.
+        """Return the model's own log-probability of each target given its source, in nats; only called in fp32.
 
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.
@@ -141,14 +141,14 @@ class Engine(ABC):
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " T"]]:
-        """Return the log-probability of every token of each target given what comes before it; see `score`."""
+        """Return the log-probability of every target token given the tokens before it, in nats; see `score`."""
 
 
 def _fingerprint(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
-    """Return what changes when modules or weights are replaced, or written to by PyTorch's own operations.
+    """Return a value that changes when modules or weights are replaced, or written to by PyTorch operations.
 
-    It is asked for at each call, so it reads the modules' own dictionaries: to walk through the model with `parameters`
-    takes 0.2 ms more, a fifth of all that a translation of one line needs beside its search.
+    It is computed at each call, so it reads the modules' own dictionaries. Iterating over `parameters` takes 0.2 ms
+    more, a fifth of the time that translating one line needs besides its search.
     """
     parts = [(id(child), 0) for module in modules for child in module._modules.values()]
     weights = (weight for module in modules for weight in module._parameters.values() if weight is not None)

@@ -1,7 +1,7 @@
-"""Several models of one vocabulary that translate together: every token's probability is the mean of the members'.
+"""Ensembles of models with one vocabulary: each token's probability is the mean of the members' probabilities.
 
-As in fairseq the mean is of the probabilities, not of their logarithms, at every step of a search, in sampling and in
-scoring.
+As in fairseq, the mean is over probabilities, not over their logarithms. It is used at every step of a search, in
+sampling and in scoring.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ __all__ = ["Ensemble", "mean_log_probs"]
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models whose probabilities are averaged; all have the same vocabulary."""
+    """Models with the same vocabulary whose probabilities are averaged."""
 
     members: tuple[Transformer, ...]
 
     @cached_property
     def config(self) -> ModelConfig:
-        """That of the member with the fewest positions; what the others have in common is the same."""
+        """The configuration of the member with the fewest positions; the shared settings are equal in all members."""
         return min((member.config for member in self.members), key=lambda config: config.max_length or math.inf)
 
     def parameters(self) -> Iterator[Tensor]:
-        """Return the weights of all members."""
+        """Return an iterator over the weights of all members."""
         return chain.from_iterable(member.parameters() for member in self.members)
 
 

@@ -1,7 +1,7 @@
-"""The engine of an ensemble: every member decodes in the one that is fastest for it, with slots of its own.
+"""The engine of an ensemble: each member decodes in its own fastest engine and slots.
 
-The core and PyTorch choose among the tokens of one model; here they give all log-probabilities, and the choice comes
-after the mean.
+The core and PyTorch select candidates among the tokens of one model. Here they return all log-probabilities, and
+candidates are selected after averaging.
 
 Shapes: R rows (the open hypotheses of all slots), V vocabulary, K beams, C candidates of a beam, T tokens of a target.
 """
@@ -32,11 +32,11 @@ __all__ = ["EnsembleEngine"]
 
 
 class EnsembleEngine(Engine):
-    """What decodes an ensemble.
+    """The inference engine of an ensemble.
 
     Args:
         model: The ensemble.
-        members: An engine for each of its models, all of one precision.
+        members: One engine for each model, all of the same precision.
     """
 
     def __init__(self, model: Ensemble, members: Sequence[Engine]) -> None:
@@ -45,7 +45,7 @@ class EnsembleEngine(Engine):
         self.most_scored = min(member.most_scored for member in members)
 
     def num_workers(self, most: int) -> int:
-        """Return how many threads should work at once: as many as suit every member."""
+        """Return how many threads should work in parallel: the minimum over the members."""
         return min(member.num_workers(most) for member in self.members)
 
     def slots(
@@ -54,7 +54,7 @@ class EnsembleEngine(Engine):
         """Return the slots of one worker; see `engine.Engine`.
 
         Raises:
-            ConfigError: If there is a shortlist, which knows the tokens of one model.
+            ConfigError: If there is a shortlist, which is learned from one model.
         """
         if shortlist is not None:
             raise ConfigError("a shortlist is learned from one model, and has no meaning for an ensemble")
@@ -75,28 +75,28 @@ class EnsembleSlots:
     def __init__(self, members: Sequence[Slots], beam_size: int) -> None:
         self._members = members
         self._beam_size = beam_size
-        self.source_lengths = members[0].source_lengths  # all have the same
+        self.source_lengths = members[0].source_lengths  # equal in all members
 
     def encode(self, sentences: Sequence[Sentence]) -> list[Any]:
-        """Encode some sentences ahead of their entry, as far as each member can."""
+        """Encode sentences before they enter their slots, in each member that can."""
         return list(zip(*(member.encode(sentences) for member in self._members), strict=True))
 
     def enter(self, encoded: Sequence[Any]) -> None:
-        """Give the next slots to sentences that were encoded."""
+        """Assign the next free slots to encoded sentences."""
         for member, own in zip(self._members, zip(*encoded, strict=True), strict=True):
             member.enter(own)
 
     def leave(self, slot: int) -> None:
-        """Give up a slot; the last sentence moves there."""
+        """Free a slot; the sentence in the last slot moves there."""
         for member in self._members:
             member.leave(slot)
 
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
-        """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
+        """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         return mean_log_probs([member.log_probs(active) for member in self._members])
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
-        """Take every open hypothesis a token further; see `engine.Slots`."""
+        """Run one decoder step and return the best candidates; see `engine.Slots`."""
         log_probs = self.log_probs(active)
         whole = functional.pad(log_probs, (0, -log_probs.size(1) % BLOCK), value=-math.inf)
         gains, tokens = best_tokens(whole, candidates_of_row(self._beam_size))

@@ -1,9 +1,10 @@
-"""Grid beam search: the best translations that contain what they must (Hokamp and Liu 2017; Post and Vilar 2018).
+"""Grid beam search: translations that contain required terms (Hokamp and Liu 2017; Post and Vilar 2018).
 
-A hypothesis that has begun a form of a term is less probable than one that has not, and in one beam the latter would
-drive it out. So there is a beam for each number of tokens of forms that are still to come, and hypotheses compete with
-those alone that have come as far. Every one may go on with what the model finds best, and with each token that begins
-or goes on with a form: where the form goes is the model's choice. `allowed` lets none end before it has all of them.
+A hypothesis that has begun a required spelling is less probable than one that has not, and would be dropped from a
+common beam. So there is one beam for each number of required tokens still missing, and hypotheses compete only within
+their beam. Each may be extended by the tokens that the model finds best, and by each token that begins or continues a
+spelling. The model thus chooses where the spelling goes. `allowed` prevents a hypothesis from ending before it has all
+of them.
 
 Shapes: R rows (the open hypotheses of all slots), V vocabulary, C candidates of a row.
 """
@@ -31,30 +32,30 @@ __all__ = ["ConstrainedSentence", "advance_constrained", "begin_constrained"]
 
 
 class _Candidate(NamedTuple):
-    """How a hypothesis may go on; the best is the first of several that are sorted."""
+    """A candidate extension of a hypothesis; sorting puts the best first."""
 
     cost: float
-    """Its log-probability, with the other sign."""
+    """Its negative log-probability, in nats."""
     beam: int
     token: int
 
 
 @dataclass
 class ConstrainedSentence(Beams):
-    """A sentence in flight whose translation must contain something."""
+    """The search state of a sentence in flight with required terms."""
 
     sentence: Sentence
     allowed: AllowedTokens
     longest_penalty: float
     required: Required
     progress: list[Progress]
-    """Of each open hypothesis."""
+    """The required terms found so far, for each open hypothesis."""
     written: list[tuple[int, ...]] = field(default_factory=lambda: [()])
     """The tokens of each open hypothesis."""
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, candidates: Sequence[_Candidate], eos_id: int, options: SearchOptions) -> None:
-        """Take the best candidates of each beam."""
+        """Extend the hypotheses by the best candidates of each beam."""
         config, required = options.config, self.required
         self.length += 1
         to_beat = score_to_beat(self.finished, options.num_best)
@@ -90,11 +91,11 @@ class ConstrainedSentence(Beams):
         self.masks = [self.allowed.after(tokens, self.sentence) for tokens in self.written]
 
     def stop(self) -> None:
-        """Have none go on."""
+        """Drop all open hypotheses."""
         self.scores = []
 
     def best(self, num_best: int) -> list[Hypothesis]:
-        """Return the best hypotheses that have ended, best first; those that lack something come last."""
+        """Return the best finished hypotheses, best first; those that lack a required term come last."""
 
         def order(one: Hypothesis) -> tuple[int, float]:
             return self.required.progress(one.tokens[:-1]).remaining, -one.rank_score
@@ -105,7 +106,7 @@ class ConstrainedSentence(Beams):
 def begin_constrained(
     sentence: Sentence, bos_id: int, allowed: AllowedTokens, options: SearchOptions
 ) -> ConstrainedSentence:
-    """Return a sentence whose translation is still empty."""
+    """Return the search state of a sentence before its first target token."""
     masks, longest_penalty = [allowed.after((), sentence)], rank_penalty(sentence.max_length, options.config)
     required = sentence.required
     assert required is not None, "a sentence without terms is searched for as any other"
@@ -119,15 +120,15 @@ def advance_constrained(
     options: SearchOptions,
     eos_id: int,
 ) -> None:
-    """Take every open hypothesis a token further.
+    """Extend every open hypothesis by a token.
 
     Args:
         active: The sentences in flight.
-        log_probs: Of every token after each hypothesis; minus infinity of those that may not come.
-        options: What to search for.
-        eos_id: The token that ends.
+        log_probs: Log-probability of every token after each hypothesis; minus infinity if it is not allowed.
+        options: Options of the search.
+        eos_id: The end token.
     """
-    if not log_probs.amax(dim=-1).isfinite().all():  # they are no numbers
+    if not log_probs.amax(dim=-1).isfinite().all():  # NaN or infinite
         for searched in active:
             searched.stop()
         return
@@ -142,8 +143,8 @@ def advance_constrained(
 def _candidates(searched: ConstrainedSentence, log_probs: Float[Tensor, "R V"], beam_size: int) -> Iterator[_Candidate]:
     """Yield all candidates that can be among the best of their beams, and few others.
 
-    The tokens that no form needs lead from a hypothesis to the same beam, so the best of them are enough; but those
-    that begin a word lead to another one where a form is complete only if its word ends there.
+    Tokens in no spelling lead from a hypothesis to the same beam, so the best of them are enough. The exception is a
+    spelling that is complete only if its word ends there: tokens that begin a word then lead to another beam.
     """
     required = searched.required
     totals = torch.tensor(searched.scores, device=log_probs.device)[:, None] + log_probs

@@ -1,4 +1,4 @@
-"""The threads that help a worker of the compiled core with its products: asleep unless one call alone is running."""
+"""Helper threads of the compiled core: awake only while a single call is running."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 __all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
 
 TASKS = Path("/proc/self/task")
-"""The threads that the system knows."""
+"""The thread ids of this process, as Linux lists them."""
 MOST_CALLERS = 1_000
-"""Threads that are remembered; beyond, those that have ended are forgotten."""
+"""Number of thread ids remembered; above it, those of ended threads are dropped."""
 SECONDS_TO_END = 1.0
-"""How long a fork waits at most for threads that end."""
+"""Maximum time that a fork waits for ended threads to disappear."""
 HELPER_NAME = "clearhead helper"
-"""The name of the helping threads."""
+"""Name of the helper threads."""
 
 
 class Call:
-    """A search or a scoring that is running."""
+    """A search or scoring call in progress."""
 
     def __init__(self, helpers: _Helpers) -> None:
         self.helpers = helpers
@@ -41,24 +41,24 @@ class Call:
         return len(self.helpers.calls) <= 1
 
     def team(self, size: int) -> Team:
-        """Return the team of one worker: itself and helpers that no other worker of this call has."""
+        """Return the team of one worker: the worker and helpers that no other worker of this call has."""
         team = Team(self, range(self._num_taken, self._num_taken + size - 1))
         self._num_taken += size - 1
         self._teams.append(team)
         return team
 
     def end(self) -> None:
-        """Let all helpers go to sleep at once."""
+        """Let all helpers sleep at once."""
         for team in self._teams:
             team.dismiss()
 
 
 class Team:
-    """A worker's helpers.
+    """The helper threads of one worker.
 
     Args:
-        call: Whose worker it is.
-        members: Which of them help.
+        call: The call that the worker belongs to.
+        members: Indices of the helper threads.
     """
 
     def __init__(self, call: Call, members: range) -> None:
@@ -67,10 +67,10 @@ class Team:
         self._struct = STRUCTS["Team"]()
 
     def wake(self) -> Struct | None:
-        """Return what the next function of the core shares its products through, the helpers awake.
+        """Wake the helpers and return the structure that the core shares its products through.
 
-        None means that the worker goes on alone: there are no helpers, another call is running too, or the helpers were
-        so often late that the core dismissed them.
+        Return None if the worker must run alone: there are no helpers, another call is running too, or the helpers were
+        late so often that the core dismissed them.
         """
         if not self._members or self._struct.state == CONSTANTS["TO_LEAVE"] or not self._call.is_alone:
             return None
@@ -78,31 +78,31 @@ class Team:
         return self._struct
 
     def dismiss(self) -> None:
-        """Let the helpers go to sleep at once; without it they do after a millisecond."""
+        """Let the helpers sleep at once; otherwise they do after a millisecond."""
         core = library()
         if core is not None:
             core.dismiss(self._struct)
 
 
 class _Helpers:
-    """The helping threads of this process, and the calls that are running.
+    """The helper threads of this process, and the calls in progress.
 
-    Helpers of no use are no harm: whoever computes a product takes all the parts that nobody else has taken. So nothing
-    here has to happen for a call to be right, and Ctrl-C may come between any two lines.
+    A useless helper does no harm: whoever computes a product takes all parts that nobody else has taken. So results do
+    not depend on anything here, and Ctrl-C may interrupt it at any line.
     """
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Begin without threads or calls, as also a forked process does."""
+        """Reset to no threads and no calls; also called in a forked process."""
         self.calls: WeakSet[Call] = WeakSet()
-        self._callers: set[int] = set()  # the system's numbers of threads that made calls
+        self._callers: set[int] = set()  # native ids of threads that made calls
         self._threads: list[_Helper] = []
 
     @contextmanager
     def call(self) -> Iterator[Call]:
-        """Count a call as running until the block ends, or until nobody holds it any more."""
+        """Register a call as running until the block ends or the call is garbage-collected."""
         call = Call(self)
         self.calls.add(call)
         if len(self._callers) > MOST_CALLERS:
@@ -115,8 +115,8 @@ class _Helpers:
             call.end()
 
     def wake(self, members: range, team: Struct) -> None:
-        """Let some threads help a team; those of them that the system does not allow do not."""
-        # No lock, which Ctrl-C could leave closed: two calls here at once only make a thread too many.
+        """Let some threads help a team; threads that the system does not allow are left out."""
+        # No lock, because Ctrl-C could leave it locked. Two calls here at once only create one thread too many.
         with suppress(RuntimeError):  # the system allows no more threads
             while members.stop > len(self._threads):
                 self._threads.append(_Helper())
@@ -124,10 +124,10 @@ class _Helpers:
             helper.help(team)
 
     def let_threads_end(self) -> None:
-        """Wait until the threads that made calls and have ended are gone for the system too.
+        """Wait until the system has removed the ended threads that made calls.
 
-        Python joins a thread that still gives MKL's memory back. In a process forked amid that, MKL's list of threads
-        is half written, and its next product never ends.
+        Python can join a thread that is still returning MKL's memory. In a process forked at that moment, MKL's list of
+        threads is half written, and its next product never ends.
         """
         alive = {thread.native_id for thread in threading.enumerate()}
         ended = {number for number in self._callers if number not in alive}
@@ -138,7 +138,7 @@ class _Helpers:
 
 
 class _Helper:
-    """A thread that sleeps until there is a team to help."""
+    """A thread that sleeps until it gets a team to help."""
 
     def __init__(self) -> None:
         self.team: Struct | None = None
@@ -146,7 +146,7 @@ class _Helper:
         Thread(target=self._run, daemon=True, name=HELPER_NAME).start()
 
     def help(self, team: Struct) -> None:
-        """Help a team, if that is not what it does already."""
+        """Help a team, unless the thread already does."""
         if self.team is not team:
             self.team = team
             self._teams.put(team)
@@ -164,5 +164,5 @@ class _Helper:
 helpers = _Helpers()
 
 if hasattr(os, "register_at_fork"):
-    # In a forked process no thread is alive but the one that forked.
+    # In a forked process only the forking thread is alive.
     os.register_at_fork(before=helpers.let_threads_end, after_in_child=helpers.begin)

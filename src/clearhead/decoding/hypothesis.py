@@ -1,4 +1,4 @@
-"""A finished translation in tokens, and the length penalty that ranks it (paper section 6.1)."""
+"""Finished translations in tokens, and the length penalty that ranks them (paper section 6.1)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """Target ids; the last one is `eos_id`."""
     log_prob: float
-    """Sum of the log-probabilities of all tokens, in nats, as the search added them up: in fp32 the compiled core
-    adds up what scoring the same tokens gives; rounded precisions round it, and a shortlist counts fewer tokens."""
+    """Sum of the log-probabilities of all tokens, in nats, as the search added them. In fp32 the compiled core's sum
+    equals the score of the same tokens. Other precisions round it, and a shortlist normalizes over fewer tokens."""
     rank_score: float
-    """What the search ranked by: `log_prob`, divided by the length penalty in beam search."""
+    """The ranking score: `log_prob`, divided by the length penalty in beam search."""
     was_ended: bool = False
-    """Not the model ended it but the length limit, which it has reached, or the rule for repetition loops."""
+    """Whether the length limit or the repetition rule ended it, not the model."""
 
 
 def length_penalty(length: int, alpha: float, form: PenaltyForm = "gnmt") -> float:
-    """Return what divides a log-probability before hypotheses are compared.
+    """Return the divisor of a log-probability by which hypotheses are compared.
 
     Args:
         length: Target tokens, the end token included.

@@ -1,6 +1,6 @@
-"""Hypotheses of a sentence that each go on by themselves: samples, and those of diverse search.
+"""Hypotheses of a sentence that do not compete: samples, and those of diverse search.
 
-They share the sentence's slot, a beam each, and so its memory.
+They share the sentence's slot, and so its encoder output; each has its own beam.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ __all__ = ["SeparateHypotheses", "begin_separately"]
 
 @dataclass
 class SeparateHypotheses(Beams):
-    """A sentence in flight, of which no hypothesis takes the place of another."""
+    """A sentence in flight whose hypotheses do not compete."""
 
     sentence: Sentence
     allowed: AllowedTokens
     numbers: list[int]
-    """Which of the sentence's hypotheses each open one is."""
+    """Number of each open hypothesis among those of the sentence."""
     written: list[tuple[int, ...]]
     """The tokens of each open hypothesis."""
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, scores: Sequence[float], tokens: Sequence[int], eos_id: int, penalty: float = 1.0) -> None:
-        """Add a token to each, and leave out those that have ended.
+        """Add a token to each hypothesis, and finish those that end.
 
         Args:
-            scores: The log-probability of each, its new token included.
+            scores: Log-probability of each hypothesis, its new token included.
             tokens: The new token of each.
-            eos_id: The token that ends.
-            penalty: What divides the log-probability of those that end, to be ranked.
+            eos_id: The end token.
+            penalty: Divisor of the log-probability of ended hypotheses, for ranking.
         """
         self.length += 1
         for score, token, before, mask in zip(scores, tokens, self.written, self.masks, strict=True):
