@@ -133,7 +133,7 @@ class SearchedSentence(Beams):
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, candidates: Candidates, eos_id: int, options: SearchOptions) -> None:
-        """Extend the hypotheses by the best candidates, finish those that end, and drop those that cannot win."""
+        """Extend the hypotheses by the best candidates; finish the ended ones and drop the hopeless ones."""
         config, most = options.config, self.sentence.max_length
         self.length += 1
         scores: list[float] = []

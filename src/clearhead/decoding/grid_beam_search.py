@@ -95,7 +95,7 @@ class ConstrainedSentence(Beams):
         self.scores = []
 
     def best(self, num_best: int) -> list[Hypothesis]:
-        """Return the best finished hypotheses, best first; those that lack a required term come last."""
+        """Return the best finished hypotheses, best first; incomplete ones come last."""
 
         def order(one: Hypothesis) -> tuple[int, float]:
             return self.required.progress(one.tokens[:-1]).remaining, -one.rank_score

@@ -29,7 +29,7 @@ class SeparateHypotheses(Beams):
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, scores: Sequence[float], tokens: Sequence[int], eos_id: int, penalty: float = 1.0) -> None:
-        """Add a token to each hypothesis, and finish those that end.
+        """Add a token to each hypothesis, and finish the ended ones.
 
         Args:
             scores: Log-probability of each hypothesis, its new token included.
@@ -50,18 +50,18 @@ class SeparateHypotheses(Beams):
         self.masks = [self.allowed.after(written, self.sentence) for written in self.written]
 
     def stop(self) -> None:
-        """Have none go on."""
+        """Drop all open hypotheses."""
         self.scores = []
 
     def best(self, num_best: int) -> list[Hypothesis]:
-        """Return the best of those that have ended, best first."""
+        """Return the best finished hypotheses, best first."""
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.rank_score)[:num_best]
 
 
 def begin_separately(
     sentence: Sentence, bos_id: int, allowed: AllowedTokens, numbers: Sequence[int]
 ) -> SeparateHypotheses:
-    """Return a sentence whose hypotheses, of these numbers, are still empty."""
+    """Return the search state of a sentence before its first token, with one hypothesis per number."""
     count = len(numbers)
     masks = [allowed.after((), sentence)] * count
     beams = ([0.0] * count, [bos_id] * count, [0] * count, masks, 0)

@@ -1,9 +1,9 @@
-"""How much samples agree, by chrF: what minimum Bayes risk decoding chooses by.
+"""Expected chrF of samples, the utility function of minimum Bayes risk decoding.
 
-The sample that is most like all the others is the best translation as far as the model knows (Kumar and Byrne 2004;
-with samples for hypotheses and for references, Eikema and Aziz 2020). Likeness is chrF (Popović 2015) as sacreBLEU
-computes it by default: the F2 score of character n-grams up to six, white space left out, orders averaged over those
-that both texts have.
+The sample most similar to all others is the best translation by the model's own distribution (Kumar and Byrne 2004;
+with samples both as hypotheses and as references, Eikema and Aziz 2020). Similarity is chrF (Popović 2015) with
+sacreBLEU's defaults: the F2 score of character n-grams up to six, without whitespace, averaged over the orders that
+both texts have.
 
 Shapes: N texts.
 """
@@ -21,19 +21,19 @@ __all__ = ["chrf_of_pairs", "expected_chrf"]
 
 ORDERS = range(1, 7)
 RECALL_WEIGHT = 4
-"""Beta squared."""
+"""Beta squared, for the F2 score."""
 
 
 def expected_chrf(samples: Sequence[str]) -> list[float]:
     """Return the mean chrF of each sample with all the others as its references, from 0 to 100.
 
     Args:
-        samples: Two at least; a text counts as often as it was drawn.
+        samples: At least two; a text counts as often as it was drawn.
 
     >>> expected_chrf(["a dog", "a dog", "x"])
     [50.0, 50.0, 0.0]
     """
-    counts = Counter(samples)  # texts in the order in which they first come
+    counts = Counter(samples)  # distinct texts in order of first occurrence
     scores = chrf_of_pairs(list(counts))
     sums = scores @ np.array(list(counts.values())) - scores.diagonal()
     of_text = dict(zip(counts, (sums / (len(samples) - 1)).tolist(), strict=True))
@@ -41,7 +41,7 @@ def expected_chrf(samples: Sequence[str]) -> list[float]:
 
 
 def chrf_of_pairs(texts: Sequence[str]) -> Float[np.ndarray, "N N"]:
-    """Return the chrF of every text, a row each, with every text as its reference."""
+    """Return a matrix with the chrF of every text, one per row, against every text as its reference."""
     texts = ["".join(text.split()) for text in texts]
     lengths = np.array(list(map(len, texts)))
     precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
@@ -57,10 +57,10 @@ def chrf_of_pairs(texts: Sequence[str]) -> Float[np.ndarray, "N N"]:
 
 
 def _matches(texts: Sequence[str], order: int) -> Float[np.ndarray, "N N"]:
-    """Return how many n-grams each two texts have in common, each as often as the text has it that has fewer.
+    """Return how many n-grams each two texts share, each counted as often as in the text with fewer of it.
 
-    The first, the second, ... of an n-gram in a text are features of their own: to count what is common is a product.
-    What stands in one text alone, as most does, is left out of it.
+    The first, the second, ... occurrence of an n-gram in a text are separate features, so the counts are a matrix
+    product. Features of only one text, the great majority, are left out of it.
     """
     columns: dict[Hashable, int] = {}
     features: list[list[int]] = []

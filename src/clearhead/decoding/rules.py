@@ -1,7 +1,7 @@
-"""What every search keeps to: which tokens may be written, how many, and which hypotheses can still win.
+"""Rules shared by all searches: never-written tokens, source and length limits, and the stopping rule.
 
-The readable searches (`beam`, `sampling`) and the fast one (`search`, with the engines) take these rules from here, and
-from `allowed`.
+Both the reference searches (`beam_search`, `sampling`) and the batched one (`scheduler`, with the engines) take their
+rules from here and from `token_masks`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 
 
 def never_written(config: ModelConfig) -> list[int]:
-    """Return the tokens that no output holds: padding, and the start token unless it is also the end token.
+    """Return the tokens that no output contains: padding, and the start token unless it is also the end token.
 
-    A placeholder is one too, unless it is the source's: then a mask allows it (`allowed`). A decoder alone knows
-    neither padding nor start: what has their ids is text.
+    Placeholders are never written either, except those of the source, which a mask then allows (`token_masks`). A
+    decoder-only model has no padding and no start token; their ids are ordinary text.
     """
     if config.is_decoder_alone:
         return []
@@ -40,11 +40,11 @@ def never_written(config: ModelConfig) -> list[int]:
 
 
 def first_token(model: ModelConfig, source: Sequence[int]) -> int:
-    """Return what a target starts from: the start token, or to a decoder alone the last token of what it goes on with.
+    """Return the first decoder input: the start token, or for a decoder-only model the last source token.
 
     Args:
-        model: Its settings.
-        source: Source ids; of a decoder alone those of the text that it goes on with.
+        model: The model configuration.
+        source: Source ids; for a decoder-only model the text to continue.
     """
     return source[-1] if model.is_decoder_alone else model.bos_id
 
@@ -52,14 +52,14 @@ def first_token(model: ModelConfig, source: Sequence[int]) -> int:
 def cut_sources(
     model: ModelConfig, config: DecodeConfig, sources: Sequence[list[int]], *, begun: int = 0
 ) -> list[list[int]]:
-    """Return sources of which no more is read than `max_input_tokens`, and than the model has positions for.
+    """Return the sources, truncated to `max_input_tokens` and to the model's positions.
 
     Args:
-        model: Whose positions may have an end.
-        config: Of which `max_input_tokens` counts.
-        sources: Source ids of each sentence, ended by `eos_id`; those that are cut end with it too. Of a text that a
-            decoder alone goes on with, the end is kept, and room for what it writes: half of the positions at most.
-        begun: Tokens of the longest prefix, which a decoder alone needs room for as well.
+        model: The model configuration, whose `max_length` may limit the positions.
+        config: The decoding settings; only `max_input_tokens` and `extra_length` are used.
+        sources: Source ids of each sentence, ended by `eos_id`; truncated ones end with it too. For a decoder-only
+            model the end of the text is kept, and positions are reserved for the output: at most half of them.
+        begun: Tokens of the longest prefix, which a decoder-only model needs positions for as well.
     """
     if model.is_decoder_alone:
         limit = config.max_input_tokens
@@ -74,15 +74,17 @@ def cut_sources(
 def length_limits(
     model: ModelConfig, config: DecodeConfig, sources: Sequence[Sequence[int]], prefixes: Sequence[Prefix] = ()
 ) -> list[int]:
-    """Return the most target tokens of each sentence, the end token included; one that has so many was ended there.
+    """Return the maximum target tokens of each sentence, end token included.
 
-    A decoder alone goes on with its source: the two share its positions, and both are as much longer than the source.
+    A translation of that length was ended by the limit. The limit is `extra_length` more than the source or the prefix
+    has, whichever is longer. A decoder-only model continues its source and shares its positions, so only the prefix
+    counts there.
 
     Args:
-        model: Whose positions may have an end.
-        config: Of which `extra_length` counts.
+        model: The model configuration, whose `max_length` may limit the positions.
+        config: The decoding settings; only `extra_length` is used.
         sources: Source ids of each sentence, ended by `eos_id`.
-        prefixes: What the translation of each begins with, which may be longer than the source; none is given for none.
+        prefixes: Forced target prefix of each sentence, which may be longer than the source; empty if there are none.
 
     Raises:
         ValueError: If a prefix leaves no position for the end token.
@@ -100,17 +102,17 @@ def length_limits(
 
 
 def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, pad_id: int | None, side: str) -> None:
-    """See that every sentence has ids, that all of them are in the vocabulary, and that none is padding.
+    """Check that every sentence has ids, that all are in the vocabulary, and that none is padding.
 
     Args:
-        sentences: Ids of each.
-        vocab_size: Rows of the vocabulary.
-        pad_id: Of the padding token; None if there is none.
-        side: Source or target, for messages.
+        sentences: Ids of each sentence.
+        vocab_size: Number of tokens in the vocabulary.
+        pad_id: The padding token; None if there is none.
+        side: "source" or "target", for messages.
 
     Raises:
         IndexError: If an id is not in the vocabulary.
-        ValueError: If a sentence has no ids, or holds padding, which attention would overlook.
+        ValueError: If a sentence has no ids, or contains padding, which attention would ignore.
     """
     for number, ids in enumerate(sentences):
         if not ids:
@@ -122,30 +124,30 @@ def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, pad_id: int |
 
 
 def candidates_of_row(beam_size: int) -> int:
-    """Return how many next tokens of a hypothesis can matter: its end and K others; to greedy search, the best."""
+    """Return how many next tokens of a hypothesis can matter: 1 in greedy search, else the end token and K others."""
     return 1 if beam_size == 1 else beam_size + 1
 
 
 def candidates_of_sentence(beam_size: int) -> int:
-    """Return how many continuations of a sentence can matter: at most K of the best 2 K end, so K go on."""
+    """Return how many candidates of a sentence can matter: at most K of the best 2 K end, so K stay open."""
     return 1 if beam_size == 1 else 2 * beam_size
 
 
 def rank_penalty(length: int, config: DecodeConfig) -> float:
-    """Return what a log-probability is divided by to be ranked; greedy search compares nothing."""
+    """Return the divisor of a log-probability for ranking; 1 in greedy search, which compares nothing."""
     return length_penalty(length, config.length_penalty, config.length_penalty_form) if config.beam_size > 1 else 1.0
 
 
 def score_to_beat(finished: Sequence[Hypothesis], num_best: int) -> float:
-    """Return the rank score that a hypothesis must beat to be among the best; minus infinity while there is room."""
+    """Return the rank score that a new hypothesis must exceed; minus infinity if fewer than `num_best` are finished."""
     if len(finished) < num_best:
         return float("-inf")
     return sorted(hypothesis.rank_score for hypothesis in finished)[-num_best]
 
 
 def can_win(log_prob: float, longest_penalty: float, to_beat: float) -> bool:
-    """Tell whether an open hypothesis may still be among the best.
+    """Return whether an open hypothesis can still be among the best.
 
-    Log-probabilities only fall, so the best it can reach is its present one over the penalty of the longest output.
+    Log-probabilities only decrease, so its upper bound is the present one over the penalty of the longest output.
     """
     return log_prob / longest_penalty > to_beat

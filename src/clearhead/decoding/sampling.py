@@ -1,4 +1,4 @@
-"""One token at a time: the most probable one (greedy search), or one drawn at random.
+"""Greedy search and sampling: one token at a time, the most probable one or a random one.
 
 Shapes: R rows, V vocabulary.
 """
@@ -24,7 +24,7 @@ __all__ = ["draw_tokens", "greedy_search", "likely_tokens", "sample", "seed_of"]
 
 
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
-"""Choose each row's next token, given its log-probabilities and which source each row belongs to."""
+"""A function that returns each row's next token, given the log-probabilities and the source index of each row."""
 
 
 def greedy_search(
@@ -35,14 +35,14 @@ def greedy_search(
     prefixes: Sequence[Prefix] = (),
     end_loops: bool = True,
 ) -> list[Hypothesis]:
-    """Take the most probable token at every step.
+    """Return the translations by greedy search: the most probable token at every step.
 
     Args:
-        model: In evaluation mode.
+        model: A model in evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.
-        max_lengths: Most target tokens of each sentence, the end token included.
-        prefixes: What the translation of each begins with; none is given for none.
-        end_loops: Whether a translation in a repetition loop may only end.
+        max_lengths: Maximum target tokens of each sentence, end token included.
+        prefixes: Forced target prefix of each sentence; empty if there are none.
+        end_loops: Whether a translation in a repetition loop must end.
     """
     batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
     allowed = AllowedTokens(model.config, end_loops=end_loops)
@@ -59,16 +59,16 @@ def sample(
     prefixes: Sequence[Prefix] = (),
     end_loops: bool = True,
 ) -> list[list[Hypothesis]]:
-    """Draw `count` translations of each source, in order; how many there are changes none of them.
+    """Draw `count` translations of each source, in order; a larger `count` does not change the first ones.
 
     Args:
-        model: In evaluation mode.
+        model: A model in evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.
-        max_lengths: Most target tokens of each sentence, the end token included.
-        sampling: How tokens are drawn.
+        max_lengths: Maximum target tokens of each sentence, end token included.
+        sampling: Sampling settings.
         count: Translations of each source.
-        prefixes: What the translations of each begin with; none is given for none.
-        end_loops: Whether a translation in a repetition loop may only end.
+        prefixes: Forced target prefix of each sentence; empty if there are none.
+        end_loops: Whether a translation in a repetition loop must end.
     """
     allowed = AllowedTokens(model.config, end_loops=end_loops)
     encoded, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
@@ -79,7 +79,7 @@ def sample(
         def pick(log_probs: Float[Tensor, "R V"], rows: list[int]) -> Int[Tensor, " R"]:
             return draw_tokens(log_probs, [generators[row] for row in rows], sampling)
 
-        # Keys and values of the memory are made in every draw, 3 % of it: one way to begin a decoding.
+        # Each draw recomputes the memory's keys and values, 3 % of its time, so that decoding has a single start.
         return _one_by_one(model, encoded.again(), sentences, allowed, pick)
 
     return list(map(list, zip(*map(draw, range(count)), strict=True)))
@@ -88,7 +88,7 @@ def sample(
 def draw_tokens(
     log_probs: Float[Tensor, "R V"], generators: Sequence[torch.Generator], sampling: Sampling
 ) -> Int[Tensor, " R"]:
-    """Draw a token for each row, with one uniform number from the row's own generator: neighbours change no draw."""
+    """Draw a token per row, with one uniform number from the row's own generator, so other rows have no influence."""
     probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
     uniform = torch.cat([torch.rand(1, generator=generator) for generator in generators]).to(probs.device)
     cumulative = probs.double().cumsum(dim=-1)
@@ -97,12 +97,12 @@ def draw_tokens(
 
 
 def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
-    """Scale by the temperature, and set tokens below epsilon, or outside the top k or the top p, to minus infinity."""
+    """Apply the temperature, and set tokens below epsilon, or outside the top k or top p, to minus infinity."""
     best = log_probs.amax(dim=-1, keepdim=True)
-    if sampling.epsilon > 0.0:  # of the model's own probability, whatever the temperature
+    if sampling.epsilon > 0.0:  # on the model's own probability, before the temperature
         is_improbable = (log_probs < math.log(sampling.epsilon)) & (log_probs < best)
         log_probs = log_probs.masked_fill(is_improbable, float("-inf"))
-    # Temperature and top p within what float32 can hold: what it rounds to 0 or infinity would leave no token.
+    # Clamp temperature and top p to what float32 can represent: rounded to 0 or infinity they would leave no token.
     limits = torch.finfo(log_probs.dtype)
     temperature = min(max(sampling.temperature, limits.tiny), limits.max)
     scaled = (log_probs - best) / temperature
@@ -112,7 +112,7 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
     if sampling.top_p < 1.0:
         ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
         probs = ordered.softmax(dim=-1)
-        # A token stays if what stands before it does not yet hold top_p; so the first always stays.
+        # A token stays if those before it sum to less than top_p; so the first always stays.
         outside = probs.cumsum(dim=-1) - probs >= max(sampling.top_p, limits.tiny)
         scaled = scaled.masked_fill(outside.scatter(1, order, outside), float("-inf"))
     return scaled
@@ -124,7 +124,7 @@ def _one_by_one(
     tokens: list[list[int]] = [[] for _ in sentences]
     log_prob = [0.0 for _ in sentences]
     was_ended = [False for _ in sentences]
-    rows = list(range(len(sentences)))  # which sentence each open row belongs to
+    rows = list(range(len(sentences)))  # the sentence of each open row
     newest = batch.newest
 
     while rows:
@@ -146,6 +146,6 @@ def _one_by_one(
 
 
 def seed_of(seed: int, number: int, ids: Sequence[int]) -> int:
-    """Return the seed of one sample of a source."""
+    """Return the random seed of one sample of a source."""
     digest = hashlib.blake2b(repr((seed, number, list(ids))).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1  # torch takes signed 64-bit seeds

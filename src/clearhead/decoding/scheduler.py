@@ -1,8 +1,8 @@
-"""Search with full batches: a sentence that is done leaves its slot, and the next one that waits enters at once.
+"""Continuous batching: a finished sentence leaves its slot, and the next waiting one enters at once.
 
-An engine says how many workers are best. Each has slots of its own, and a thread if there are several, so none waits
-for another at every product. If there are fewer sentences than threads, and no other call is running, the idle threads
-help (see `team`).
+The engine chooses the number of workers. Each worker has its own slots, and its own thread if there are several, so
+that no worker waits for another at every product. If there are fewer sentences than threads, and no other call is
+running, the idle threads help (see `helper_threads`).
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from clearhead.runtime.device import num_threads
 __all__ = ["SentenceQueue", "Waiting", "find", "search"]
 
 ENCODED_TOKENS = 512
-"""Source tokens that a worker encodes at once, if so many wait."""
+"""Source tokens that a worker encodes in one batch, if so many are waiting."""
 
 Found = tuple[int, list[Hypothesis]]
-"""The number of a sentence, and its best hypotheses, best first; none of one that was withdrawn."""
+"""The number of a sentence and its best hypotheses, best first; no hypotheses if it was cancelled."""
 
 
 @runtime_checkable  # so that tests can check annotations
 class Waiting(Protocol):
-    """Sentences in the order in which they are to be taken."""
+    """An ordered queue of sentences."""
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting sentences."""
 
     def __getitem__(self, index: Literal[0], /) -> Sentence:
-        """Return the next one."""
+        """Return the next sentence."""
 
     def popleft(self) -> Sentence:
-        """Take the next one."""
+        """Remove and return the next sentence."""
 
     def extend(self, sentences: Iterable[Sentence], /) -> None:
-        """Add some."""
+        """Add sentences."""
 
     def discard(self, numbers: Container[int], /) -> list[int]:
-        """Let go of some; return the numbers of those that there were."""
+        """Remove the sentences with these numbers; return the numbers that were found."""
 
 
 class _InTurn(deque[Sentence]):
-    """Sentences in the order in which they came."""
+    """A first-in, first-out queue of sentences."""
 
     def discard(self, numbers: Container[int], /) -> list[int]:
         gone = [sentence.number for sentence in self if sentence.number in numbers]
@@ -73,10 +73,10 @@ class _InTurn(deque[Sentence]):
 
 
 class SentenceQueue:
-    """Sentences that wait for a worker; more may come, from any thread, until it is closed.
+    """A thread-safe queue of sentences for the workers; sentences may be added until it is closed.
 
     Args:
-        waiting: Says which is next; without one it is the one that has waited longest.
+        waiting: Queue that decides the order; first in, first out if None.
     """
 
     def __init__(self, waiting: Waiting | None = None) -> None:
@@ -84,13 +84,13 @@ class SentenceQueue:
         self._withdrawn: set[int] = set()
         self._changed = Condition()
         self.num_open = 0
-        """Sentences that were added and are not done."""
+        """Number of sentences that were added and are not finished."""
         self.is_closed = False
         self.is_stopped = False
-        """Whether nobody wants what the workers would still find; no event, because Ctrl-C may interrupt its `set`."""
+        """Whether workers must stop and discard their results; not an event, because Ctrl-C may interrupt its `set`."""
 
     def add(self, sentences: Iterable[Sentence]) -> None:
-        """Add sentences to those that wait."""
+        """Add sentences to the queue."""
         with self._changed:
             before = len(self._waiting)
             self._waiting.extend(sentences)
@@ -98,29 +98,29 @@ class SentenceQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Say that no more sentences come; workers end when none is left."""
+        """Close the queue; workers end when it is empty."""
         with self._changed:
             self.is_closed = True
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Let workers end at once."""
+        """Make all workers end at once."""
         self.is_stopped = True
         with self._changed:
             self._changed.notify_all()
 
     @property
     def is_empty(self) -> bool:
-        """Whether no sentence waits now."""
+        """Whether no sentence is waiting."""
         return not self._waiting
 
     def take(self, room: Callable[[int], int], num_workers: int, *, wait: bool) -> list[Sentence]:
-        """Take the next sentences: as many as there is room for, and if there are plenty, enough to be encoded fast.
+        """Remove and return the next sentences: as many as fit, or if many wait, enough for efficient encoding.
 
         Args:
-            room: How many there is room for if the longest has so many source tokens.
-            num_workers: Who share those that wait.
-            wait: Wait until there is one or no more can come.
+            room: Function that returns how many sentences fit, given the longest source length in tokens.
+            num_workers: Number of workers that share the waiting sentences.
+            wait: Whether to wait until there is a sentence, or until the queue is closed or stopped.
         """
         with self._changed:
             while wait and not (self._waiting or self.is_closed or self.is_stopped):
@@ -139,18 +139,18 @@ class SentenceQueue:
             return taken
 
     def finish(self, number: int) -> None:
-        """Count a sentence that was taken as done."""
+        """Mark a sentence that was taken as finished."""
         with self._changed:
             self.num_open -= 1
             self._withdrawn.discard(number)
 
     def withdraw(self, numbers: Iterable[int]) -> list[int]:
-        """Let go of sentences that nobody wants any more; return the numbers of those that nothing is found for.
+        """Cancel sentences; return the numbers of those removed from the queue, which get no result.
 
-        They are those that waited. One that was taken leaves at the next step, and nothing is found for it as well.
+        A cancelled sentence that a worker has already taken leaves at the next step, with an empty result.
 
         Args:
-            numbers: Of sentences that are not done, with one number each, as those of a search have.
+            numbers: Unique numbers of unfinished sentences, such as those of one search.
         """
         unwanted = set(numbers)
         with self._changed:
@@ -160,7 +160,7 @@ class SentenceQueue:
         return gone
 
     def is_withdrawn(self, number: int) -> bool:
-        """Tell whether nobody wants a sentence that was taken."""
+        """Return whether the sentence was cancelled after a worker took it."""
         return number in self._withdrawn
 
 
@@ -172,17 +172,17 @@ def search(
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
 ) -> Iterator[Found]:
-    """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
+    """Yield the index and the best hypotheses, best first, of each sentence as it is finished.
 
-    Samples come `samples.TOGETHER` at a time, so that the index of a sentence comes as often as it takes.
+    Samples are drawn `batched_sampling.TOGETHER` at a time, so the index of a sentence may be yielded several times.
 
     Args:
-        engine: What translates.
+        engine: The inference engine.
         sources: Source ids of each sentence, ended by `eos_id`.
-        max_lengths: Most target tokens of each sentence, the end token included.
-        options: What to search for.
-        prefixes: What the translation of each begins with; none is given for none.
-        required: What the translation of each must contain; none is given for none.
+        max_lengths: Maximum target tokens of each sentence, end token included.
+        options: Options of the search.
+        prefixes: Forced target prefix of each sentence; empty if there are none.
+        required: Required terms of each sentence; empty if there are none.
 
     Raises:
         IndexError: If a source id is not in the vocabulary.
@@ -191,7 +191,7 @@ def search(
     model = engine.model.config
     check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
     waiting = SentenceQueue()
-    # Longest first: what needs the most memory comes at once, not after an hour.
+    # Longest first, so that what needs too much memory fails at once, not after an hour.
     sentences = sentences_of(sources, max_lengths, prefixes, required)
     if options.sampling is not None:
         sentences = list(in_groups(sentences, options.num_found))
@@ -204,14 +204,14 @@ def search(
 def find(
     engine: Engine, waiting: SentenceQueue, options: SearchOptions, num_workers: int, max_slots: int
 ) -> Iterator[Found]:
-    """Yield what is found for the sentences of a queue until it is closed and empty; see `search`.
+    """Yield the results for the sentences of a queue until it is closed and empty; see `search`.
 
     Args:
-        engine: What translates.
-        waiting: The sentences, whose source ids are in the vocabulary.
-        options: What to search for.
-        num_workers: How many work at once.
-        max_slots: Most sentences that a worker has in flight.
+        engine: The inference engine.
+        waiting: The queue; its source ids must be in the vocabulary.
+        options: Options of the search.
+        num_workers: Number of parallel workers.
+        max_slots: Maximum sentences in flight per worker.
     """
     with helpers.call() as call:
         teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
@@ -233,9 +233,9 @@ class _Worker:
         self._allowed = AllowedTokens(self.model, end_loops=self.options.config.end_loops)
 
     def work(self) -> Iterator[Found]:
-        """Yield what this worker finds."""
-        active: list[Any] = []  # by slot: sentences that are searched for, or sampled
-        ready: list[tuple[Sentence, Any]] = []  # that enter next, and what was made of their sources
+        """Yield the results of this worker."""
+        active: list[Any] = []  # by slot: the search state of each sentence
+        ready: list[tuple[Sentence, Any]] = []  # the next sentences to enter, with their encoded sources
         while not self.waiting.is_stopped:
             if taken := self._take(ready, wait=not (active or ready)):
                 ready += zip(taken, self.slots.encode(taken), strict=True)
@@ -255,7 +255,7 @@ class _Worker:
             for slot in reversed(range(len(active))):
                 done, number = active[slot], active[slot].sentence.number
                 is_wanted = not self.waiting.is_withdrawn(number)
-                if not done.scores or not is_wanted:  # no open hypothesis is left, or nobody waits for it
+                if not done.scores or not is_wanted:  # finished or cancelled
                     active[slot] = active[-1]
                     active.pop()
                     self.slots.leave(slot)
@@ -278,7 +278,7 @@ class _Worker:
         return begin(sentence, bos_id, self._allowed, options.config)
 
     def _advance_separately(self, active: Sequence[Any]) -> None:
-        """Take every open sample, or hypothesis of diverse or constrained search, a token further."""
+        """Advance every sample, or hypothesis of diverse or constrained search, by a token."""
         options, log_probs, eos_id = self.options, self.slots.log_probs(active), self.model.eos_id
         if options.is_constrained:
             advance_constrained(active, log_probs, options, eos_id)
@@ -288,7 +288,7 @@ class _Worker:
             advance_diverse(active, log_probs, options.diversity, options.config, eos_id)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
-        """Take the sentences that may enter behind those that are ready."""
+        """Take the next sentences that may enter after the ready ones."""
         ahead = max((len(sentence.source) for sentence, _ in ready), default=0)
         return self.waiting.take(
             lambda longest: min(self._room(max(longest, ahead)), self._share()) - len(ready),
@@ -297,7 +297,7 @@ class _Worker:
         )
 
     def _fitting(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
-        """Return how many of the next sentences may enter now."""
+        """Return how many of the ready sentences may enter now."""
         longest = 0
         for count, (sentence, _) in enumerate(ready):
             longest = max(longest, len(sentence.source))
@@ -306,11 +306,11 @@ class _Worker:
         return len(ready)
 
     def _share(self) -> int:
-        """Return how many sentences may be added to those in flight, so that the other workers have as many."""
+        """Return how many more sentences this worker may take, so that all workers have equally many."""
         return -(-self.waiting.num_open // self.num_workers) - len(self.slots.source_lengths)
 
     def _room(self, longest: int) -> int:
-        """Return how many sentences up to a length may enter; none rather than a few, while others are in flight."""
+        """Return how many sentences up to a length may enter; 0 instead of only a few, while others are in flight."""
         in_flight = self.slots.source_lengths
         capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options))
         room = capacity - len(in_flight)
@@ -318,7 +318,7 @@ class _Worker:
 
 
 def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:
-    """Yield what several workers find, each in a thread of its own."""
+    """Yield the results of several workers, each in its own thread."""
     found: queue.SimpleQueue[Found | BaseException | None] = queue.SimpleQueue()
 
     def work(worker: _Worker) -> None:
@@ -352,5 +352,5 @@ def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterat
 
 
 def _capacity(length: int, options: SearchOptions) -> int:
-    """Return how many sentences of a length a worker may have in flight at once."""
+    """Return the maximum number of sentences of a length that a worker has in flight."""
     return max(1, options.config.batch_tokens // (options.most_beams * length))

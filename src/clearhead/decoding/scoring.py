@@ -1,4 +1,4 @@
-"""The model's own score of a given translation, by force-decoding.
+"""Scoring of given translations by forced decoding.
 
 Shapes: B batch, T target length.
 """
@@ -19,8 +19,8 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
     """Return the log-probability of every target token given the source and the tokens before it.
 
     Args:
-        model: In evaluation mode.
-        sources: Source ids, ended by `eos_id`; of a decoder alone those of the text that it goes on with.
+        model: A model in evaluation mode.
+        sources: Source ids, ended by `eos_id`; for a decoder-only model the texts to continue.
         targets: Target ids, ended by `eos_id`.
 
     Returns:
@@ -41,7 +41,7 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
 
 
 def _continued(model: Transformer, source: list[int], target: list[int]) -> Float[Tensor, " T"]:
-    """Return the log-probability of every token of a target with which a decoder alone goes on with its source."""
+    """Return the log-probability of every target token, for a decoder-only model that continues the source."""
     logits = model(None, torch.tensor([[*source, *target[:-1]]], device=model.device))[0, len(source) - 1 :]
     log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)  # (T, V)
     return log_probs.gather(-1, torch.tensor(target, device=model.device)[:, None])[:, 0]

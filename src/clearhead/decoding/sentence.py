@@ -1,4 +1,4 @@
-"""A sentence to translate, in tokens, and what its translation must begin with."""
+"""A sentence to translate, as tokens, and its forced target prefix."""
 
 from __future__ import annotations
 
@@ -14,44 +14,43 @@ __all__ = ["NO_PREFIX", "Prefix", "Sentence", "given_prefix", "sentences_of"]
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The text that a translation must begin with; see `allowed`."""
+    """A forced target prefix; see `token_masks`."""
 
     tokens: tuple[int, ...]
-    """As the tokenizer spells it."""
+    """The tokenizer's spelling of the prefix."""
     completions: tuple[tuple[int, ...], ...]
-    """For each of them, the tokens whose text begins with all of the prefix from there on."""
+    """For each token, all tokens whose text begins with the rest of the prefix from there on."""
     given: int = 0
-    """How many of them, the first, are no text but told to the model, such as the language to write: they cost
-    nothing."""
+    """Number of leading tokens that are control tokens, not text, such as the target language; they cost nothing."""
 
 
 NO_PREFIX = Prefix((), ())
 
 
 def given_prefix(given: tuple[int, ...], prefix: Prefix = NO_PREFIX) -> Prefix:
-    """Return what a translation begins with: what the model is told, then a prefix."""
+    """Return a prefix with control tokens before its text."""
     alone = tuple((token,) for token in given)
     return Prefix((*given, *prefix.tokens), (*alone, *prefix.completions), len(given)) if given else prefix
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence to search for."""
+    """One input of a search."""
 
     number: int
     source: Sequence[int]
     """Source ids, ended by `eos_id`."""
     max_length: int
-    """Most target tokens, the end token included; more than the prefix has."""
+    """Maximum target tokens, end token included; more than the prefix has."""
     prefix: Prefix = NO_PREFIX
     draws: range = range(0)
-    """Which of its samples to draw; none is for a search."""
+    """Numbers of the samples to draw; empty for a search."""
     required: Required | None = None
-    """What its translation must contain; None is anything."""
+    """Required terms of the translation; None if there are none."""
 
     @cached_property
     def times_in_source(self) -> int:
-        """How many times in a row any tokens of the source stand, at most."""
+        """Largest number of consecutive repetitions of any tokens in the source."""
         return most_times(self.source)
 
 
@@ -61,13 +60,13 @@ def sentences_of(
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
 ) -> list[Sentence]:
-    """Return sentences numbered as they are given.
+    """Return sentences, numbered in input order.
 
     Args:
-        sources: Source ids of each, ended by `eos_id`.
-        max_lengths: Most target tokens of each.
-        prefixes: What the translation of each begins with; none is given for none.
-        required: What the translation of each must contain; none is given for none.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        max_lengths: Maximum target tokens of each sentence.
+        prefixes: Forced target prefix of each sentence; empty if there are none.
+        required: Required terms of each sentence; empty if there are none.
     """
     every: Sequence[Required | None] = required or [None] * len(sources)
     given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * len(sources), every, strict=True)

@@ -1,11 +1,11 @@
-"""A lexical shortlist: which target tokens each source token may become; its file, and how it is learned.
+"""Lexical shortlist: the target tokens that each source token may become; its file format and its learning.
 
-A sentence is written in the tokens that are always allowed and in those of its own source tokens, about a thousand in
-all. Its scores come from the rows of the output matrix that belong to them: far fewer products, and a far shorter
-softmax, than with the whole vocabulary. No other sentence has a say in what it is allowed.
+A sentence is written in the tokens that are always allowed and those of its own source tokens, about a thousand in all.
+Its logits use only their rows of the output matrix: far fewer products and a far shorter softmax than over the whole
+vocabulary. The allowed tokens do not depend on other sentences of a batch.
 
-It is learned from parallel text: cross-attention that is about to write a token looks at the source tokens it
-translates, so its weights are summed over the text for every pair of a source and a target token that met.
+The shortlist is learned from parallel text. At the step that writes a token, cross-attention looks at the source tokens
+that it translates. So its weights are summed over the text for every pair of source and target token.
 
 Shapes: V source vocabulary, A tokens always allowed, C tokens that a source token allows, P own tokens of a sentence,
 B pairs, T target length, S source length, E entries.
@@ -33,39 +33,39 @@ from clearhead.model.transformer import Transformer
 __all__ = ["COMMON", "PER_TOKEN", "Shortlist", "learn_shortlist"]
 
 PER_TOKEN = 20
-"""Target tokens that a source token allows, unless told otherwise."""
+"""Default number of target tokens per source token."""
 COMMON = 1_000
-"""Target tokens that are always allowed, unless told otherwise; all sentences share their matrix."""
+"""Default number of target tokens that are always allowed; all sentences share their output rows."""
 
 LINKS = 3
-"""Source tokens that a target token is counted with: those it looks at most."""
+"""Number of source tokens that each target token is linked to: those with the largest attention weights."""
 BUFFER = 1 << 22
-"""Entries gathered before equal ones are summed."""
+"""Number of entries collected before equal keys are summed."""
 
 NONE = -1
-"""Fills the rows of source tokens that allow fewer tokens than others."""
+"""Pads the rows of source tokens that allow fewer target tokens than others."""
 
 
 class Shortlist:
-    """The target tokens that a translation may be written in; the end token always is one.
+    """The allowed target tokens of a translation; the end token always is one.
 
     Args:
         common: Tokens that every sentence may use: (A) in int32.
-        rows: Target tokens that each source token allows, filled up with -1: (V, C) in int32.
+        rows: Target tokens that each source token allows, padded with -1: (V, C) in int32.
         path: The file it was read from, for messages.
     """
 
     def __init__(self, common: Tensor, rows: Tensor, path: Path | None = None) -> None:
-        # Whatever a file or a caller holds: `check` looks at types and shapes, and says what is wrong with them.
+        # Not validated here: `check` validates types and shapes, and reports what is wrong.
         self.common = common
         self.rows = rows
         self.path = path
 
     def check(self, model: ModelConfig) -> None:
-        """Check that every number is one that a model can use; what uses a shortlist calls this first.
+        """Check that types, shapes and token ids fit a model; every user of a shortlist calls this first.
 
         Raises:
-            ModelError: If a type, a shape or a number is wrong.
+            ModelError: If a type, a shape or an id is wrong.
         """
         fault = _fault("common", self.common, [None], 0, model.vocab_size)
         fault = fault or _fault("rows", self.rows, [model.source_vocabulary, None], NONE, model.vocab_size)
@@ -74,17 +74,17 @@ class Shortlist:
             raise ModelError(f"{name} does not fit the model: {fault}; {_ADVICE}")
 
     def own_tokens(self, source: Sequence[int]) -> Int[Tensor, " P"]:
-        """Return the tokens that a source allows beside the common ones, ascending."""
+        """Return the tokens that a source allows besides the common ones, ascending."""
         tokens = self.rows[list(source)].unique()
         return tokens[tokens != NONE].long()
 
     def tokens_for(self, sentence: Sentence) -> Int[Tensor, " P"]:
-        """Return the tokens that a sentence may use: those of its source and of its prefix, ascending."""
+        """Return the tokens that the sentence's source and prefix allow besides the common ones, ascending."""
         own = self.own_tokens(sentence.source)
         return torch.cat([own, own.new_tensor(sentence.prefix.tokens)]).unique() if sentence.prefix.tokens else own
 
     def coverage(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> tuple[float, float]:
-        """Return the share of target tokens that their sentences may use, and how many tokens a sentence may use.
+        """Return the fraction of target tokens that are allowed, and the mean number of allowed tokens per sentence.
 
         Args:
             sources: Source ids of each pair; at least one pair.
@@ -99,14 +99,14 @@ class Shortlist:
         return covered / sum(map(len, targets)), allowed_tokens / len(sources)
 
     def save(self, path: str | Path, model: Mapping[str, str]) -> None:
-        """Write a file, whole or not at all.
+        """Write the shortlist to a file atomically.
 
         Args:
-            path: A `.safetensors` file; an older one is replaced.
-            model: What tells the model it was learned with from all others.
+            path: A `.safetensors` file; an existing one is replaced.
+            model: Metadata that identifies the model it was learned with.
 
         Raises:
-            ModelError: If it cannot be written.
+            ModelError: If the file cannot be written.
         """
         tensors = {"common": self.common, "rows": self.rows}
         try:
@@ -116,11 +116,11 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: str | Path, model: Mapping[str, str]) -> Shortlist:
-        """Read a file.
+        """Read a shortlist from a file.
 
         Args:
-            path: What `save` wrote.
-            model: What tells the model it is wanted for from all others.
+            path: A file written by `save`.
+            model: Metadata that identifies the model it will be used with.
 
         Raises:
             ModelError: If the file is missing, damaged, or was learned with another model.
@@ -139,7 +139,7 @@ class Shortlist:
 
 
 def _fault(name: str, tensor: object, shape: Sequence[int | None], smallest: int, vocab_size: int) -> str | None:
-    """Say what is wrong with a tensor of a shortlist, if anything is; an axis of any length is None in its shape."""
+    """Return what is wrong with a tensor of a shortlist, or None; a None in `shape` accepts any length."""
     if not isinstance(tensor, Tensor) or tensor.dtype != torch.int32:
         kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         return f"`{name}` is {kind}, not a tensor of int32"
@@ -159,7 +159,7 @@ _ADVICE = "learn one with `clearhead optimize MODEL --source FILE --target FILE`
 
 
 def _sha256(tensors: Mapping[str, Tensor]) -> str:
-    """Return the hash of what a file holds; the weights of a model are checked by its config.json, these are not."""
+    """Return the hash of a file's tensors; unlike model weights they have no hash in config.json."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
@@ -178,16 +178,16 @@ def learn_shortlist(
     batch_tokens: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Shortlist:
-    """Learn from translations which target tokens each source token may become.
+    """Learn from parallel text which target tokens each source token may become.
 
     Args:
         model: An encoder-decoder in evaluation mode.
         sources: Source ids, ended by `eos_id`.
         targets: Target ids, ended by `eos_id`.
-        per_token: Most target tokens that a source token allows; where both sides share a vocabulary, itself is one.
-        common: Most frequent target tokens, which are always allowed; the end token is one.
-        batch_tokens: Tokens of the longer side computed at once, padding included.
-        on_progress: Called with the number of pairs finished, batch by batch.
+        per_token: Maximum target tokens per source token; with a shared vocabulary, the token itself is one of them.
+        common: Number of most frequent target tokens that are always allowed; the end token is one of them.
+        batch_tokens: Tokens of the longer side per batch, padding included.
+        on_progress: Called with the number of pairs finished, after each batch.
     """
     config = model.config
     num_sources = config.source_vocabulary
@@ -206,7 +206,7 @@ def learn_shortlist(
     frequencies[config.eos_id] = max(map(len, [*targets, []])) * len(targets) + 1
     always = frequencies.topk(min(common, int((frequencies > 0).sum()))).indices
     if num_sources == config.vocab_size:
-        # Names, numbers and whatever else is copied, also what this text does not hold.
+        # Allows copying of names, numbers and the like, even if this text does not contain them.
         tokens = torch.arange(num_sources)
         tokens = tokens[(tokens != config.pad_id) & (tokens != config.bos_id) & (tokens != config.eos_id)]
         counts.add(tokens * config.vocab_size + tokens, torch.full(tokens.shape, float("inf")))
@@ -223,10 +223,10 @@ def learn_shortlist(
 def _links(
     model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
 ) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
-    """Return what each target token looked at before it was written: source id times V plus target id, and weight."""
+    """Return the attention links of each target token: keys (source id times V plus target id) and weights."""
     config = model.config
     weights = AlignmentHead().of(cross_attention_weights(model, source, target))
-    # Much attention rests on the end of the source, when nothing is to be found there.
+    # Attention often falls on the end of the source if nothing there is relevant.
     weights = weights.masked_fill(((source == config.eos_id) | (source == config.pad_id))[:, None], 0.0)
     weights, places = weights.topk(min(LINKS, weights.size(-1)), dim=-1)  # (B, T, LINKS)
     looked_at = source[:, None].expand(-1, target.size(1), -1).gather(2, places)
@@ -236,7 +236,7 @@ def _links(
 
 
 class _Counts:
-    """Sums by key; a table of all pairs of tokens would not fit into memory."""
+    """Sums of weights by key; a table of all token pairs would not fit into memory."""
 
     def __init__(self) -> None:
         self._keys: list[Tensor] = [torch.empty(0, dtype=torch.int64)]
@@ -252,7 +252,7 @@ class _Counts:
             self.totals()
 
     def totals(self) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
-        """Return every key once, ascending, and its sum."""
+        """Return every distinct key, ascending, and its sum."""
         keys, places = torch.cat(self._keys).unique(return_inverse=True)
         sums = torch.zeros(len(keys)).index_add_(0, places, torch.cat(self._weights))
         self._keys, self._weights, self._waiting = [keys], [sums], 0
@@ -262,11 +262,11 @@ class _Counts:
 def _heaviest(
     keys: Int[Tensor, " E"], weights: Float[Tensor, " E"], num_sources: int, vocab_size: int, most: int
 ) -> Int[Tensor, "_ C"]:
-    """Return for each source token the target tokens of most weight, heaviest first, filled up with -1."""
+    """Return for each source token the target tokens with the largest weights, largest first, padded with -1."""
     order = weights.argsort(descending=True, stable=True)
     order = order[(keys[order] // vocab_size).argsort(stable=True)]
     sources, targets = keys[order] // vocab_size, keys[order] % vocab_size
-    starts = torch.searchsorted(sources, sources)  # where each one's row begins
+    starts = torch.searchsorted(sources, sources)  # start of each source token's entries
     ranks = torch.arange(len(sources)) - starts
     kept = ranks < most
     rows = torch.full((num_sources, most), NONE)

@@ -1,4 +1,4 @@
-"""One step of decoding: from the newest token of every row to the log-probabilities of the next.
+"""One decoding step: from the newest token of every row to the log-probabilities of the next.
 
 Shapes: B sentences, R rows (B times the beams of a sentence), S source length, V vocabulary.
 """
@@ -22,10 +22,10 @@ __all__ = ["DecodingBatch", "next_log_probs", "pad_batch"]
 
 @dataclass
 class DecodingBatch:
-    """The sentences still being decoded, in the model's terms."""
+    """The encoder output and decoder cache of the sentences in a batch."""
 
     newest: Int[Tensor, " B"]
-    """What the target of each starts from."""
+    """The first decoder input of each sentence."""
     memory: Float[Tensor, "B S D"] | None
     memory_mask: Bool[Tensor, "B S"] | None
     cache: DecoderCache | None = None
@@ -35,9 +35,9 @@ class DecodingBatch:
         """Encode source sentences, each ended by `eos_id`.
 
         Args:
-            model: In evaluation mode.
-            sources: Source ids; of a decoder alone those of the texts that it goes on with, all of one length, which
-                it has then read.
+            model: A model in evaluation mode.
+            sources: Source ids; for a decoder-only model the texts to continue, all of one length. Their tokens except
+                the last are then in the cache.
             beam_size: Rows of each sentence.
         """
         newest = torch.tensor([first_token(model.config, source) for source in sources], device=model.device)
@@ -50,7 +50,7 @@ class DecodingBatch:
         return batch
 
     def again(self) -> DecodingBatch:
-        """Return the same batch for another decoding, which keeps its own cache."""
+        """Return a copy of the batch with its own cache, for another decoding."""
         return replace(self, cache=None if self.cache is None else self.cache.again())
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
@@ -63,7 +63,7 @@ class DecodingBatch:
 
 
 def pad_batch(sequences: list[list[int]], pad_id: int) -> Int[Tensor, "B S"]:
-    """Set sequences side by side, the shorter ones padded at the end."""
+    """Stack sequences into a batch, the shorter ones padded at the end."""
     width = max(map(len, sequences))
     return torch.tensor([[*ids, *[pad_id] * (width - len(ids))] for ids in sequences], dtype=torch.int64)
 
@@ -73,8 +73,9 @@ def next_log_probs(
 ) -> Float[Tensor, "R V"]:
     """Feed each row its newest token and return the log-probabilities of the next.
 
-    What a row's mask rules out is impossible; without one, padding and the start token are, unless it is also the end.
-    What remains keeps the model's own probability, so that scores compare with scoring.
+    Tokens that a row's mask excludes get minus infinity. Without a mask, these are padding and the start token, unless
+    it is also the end token. The others keep the model's own probability, so that search scores are comparable with
+    `score`.
     """
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.

@@ -1,19 +1,19 @@
-"""Which tokens a hypothesis may go on with.
+"""Masks of the allowed next tokens of each hypothesis.
 
-Padding and the start token are never written, a given prefix comes first, and there is only the end at the length
-limit and for a translation that has fallen into a repetition loop (`loops`). Every search asks here, the plain ones and
-the fast one, and the engines take the answer as a mask. What is allowed keeps the model's own probability, so that
-scores compare with scoring.
+Padding and the start token are never written, a forced prefix comes first, and only the end token is allowed at the
+length limit and in a repetition loop (`repetition`). All searches use these rules, the reference ones and the batched
+one, and pass them to the engines as masks. Allowed tokens keep the model's own probability, so that search scores are
+comparable with `score`.
 
-Of a model with tokens for placeholders (`protect`) a translation has those of its source, each as often as there: no
-other may come, the end must wait for all of them, and what closes something for what opens it; where they would not fit
-before the length limit any more, they alone may come. The same holds for the forms of terms (`required`): the end waits
-for them, and at last they alone may come.
+A model with placeholder tokens must write exactly the placeholders of the source, each equally often. The end token
+is not allowed before all of them are written, and a closing placeholder only after its opening one. When the tokens
+left before the length limit are just enough for the missing ones, only those are allowed. The same holds for required
+terms (`constraints`).
 
-A prefix is written in the tokenizer's own spelling. But its last word may be half a word, which the model knows in
-other pieces (`do` and `dog`). So at every place any token may come that begins with all of the prefix that is still
-missing ("token healing"; Lundberg 2023, microsoft/guidance): the text is the prefix to the letter, its end may be
-completed, and it never takes more tokens than the spelling has.
+A prefix is written in the tokenizer's own spelling. But its last word may be part of a word, for which the model knows
+other tokens (`do` and `dog`). So at every position any token is also allowed that begins with all of the missing rest
+of the prefix ("token healing"; Lundberg 2023, microsoft/guidance). The output then begins with exactly the prefix text,
+its last word may be completed, and the prefix never takes more tokens than its own spelling.
 
 Shapes: V vocabulary.
 """
@@ -37,43 +37,43 @@ from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
 __all__ = ["AllowedTokens", "Mask"]
 
 Mask = Bool[np.ndarray, " V"]
-"""True for the tokens that may come."""
+"""True for the allowed tokens."""
 
 _MOST_MASKS = 1_000
-"""Masks that are kept; one has a byte for every token."""
+"""Maximum number of cached masks; a mask has one byte per token."""
 
 
 class AllowedTokens:
-    """What the hypotheses of a model may go on with.
+    """The allowed next tokens of a model's hypotheses.
 
     Args:
-        config: Of the model.
-        end_loops: Whether a repetition loop may only end.
+        config: The model configuration.
+        end_loops: Whether a translation in a repetition loop must end.
     """
 
     def __init__(self, config: ModelConfig, *, end_loops: bool = True) -> None:
         self._vocab_size = config.vocab_size
         self._end_loops = end_loops
         self.anything = self._all_but(never_written(config))
-        """Every token that is ever written."""
+        """Mask of every token that may ever be written."""
         self._end_id = config.eos_id
         self._first_placeholder = config.first_placeholder if config.num_placeholders else math.inf
         self._waiting: dict[tuple[int, ...], Mask] = {}
         self.end = self._only([config.eos_id])
-        """The end alone; where it is the mask, not the model ended the translation."""
+        """Mask of the end token alone; a hypothesis that ends under it was ended by a rule, not by the model."""
 
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
-        """Return what may come after the tokens written so far; None is anything.
+        """Return the mask of the tokens allowed after those written so far; None allows anything.
 
         Args:
-            written: Target ids, none at the beginning.
-            sentence: What is translated.
+            written: Target ids; empty at the beginning.
+            sentence: The sentence to translate.
         """
         if len(written) + 1 == sentence.max_length:
             return self.end
         if len(written) < len(sentence.prefix.tokens):
             return self._rest_of_prefix(written, sentence.prefix)
-        own = written[len(sentence.prefix.tokens) :]  # a prefix may repeat what it likes
+        own = written[len(sentence.prefix.tokens) :]  # a prefix may contain repetitions
         is_over = self._end_loops and is_loop(own, lambda: sentence.times_in_source)
         missing = self._missing_placeholders(written, sentence)
         if sentence.required is None:
@@ -87,9 +87,9 @@ class AllowedTokens:
     def _for_terms(
         self, written: Sequence[int], sentence: Sentence, required: Required, missing: Sequence[int], *, is_over: bool
     ) -> Mask | None:
-        """Return what may come if the forms of terms, and placeholders, are to fit before the length limit."""
+        """Return the mask that lets required terms and placeholders fit before the length limit."""
         now = required.progress(written)
-        room = sentence.max_length - len(written) - 2 - len(missing)  # behind the next token, before the end
+        room = sentence.max_length - len(written) - 2 - len(missing)  # after the next token, before the end token
         is_complete = not (missing or now.remaining)
         if is_complete and is_over:
             return self.end
@@ -108,16 +108,15 @@ class AllowedTokens:
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
         if max(sentence.source, default=0) < self._first_placeholder:
-            return []  # as of nearly every source; to count took half of a search's time in Python
+            return []  # the usual case; counting took half of a search's time in Python
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
         missing.subtract(token for token in written if token in missing)
         return list((+missing).elements())
 
     def _next_of(self, missing: Sequence[int], written: Sequence[int]) -> list[int]:
-        """Return the placeholders that may come next: what closes something, only if that was opened last.
+        """Return the missing placeholders allowed next: a closing one only if its opening one was opened last.
 
-        Where a source closes what it never opened, as a text that has signs of its own may, what is left comes in any
-        order.
+        If a source closes what it never opened, as text with its own markup may, the rest is allowed in any order.
         """
         opening = self._first_placeholder + NUM_ALONE
         closing = opening + NUM_PAIRS
@@ -130,7 +129,7 @@ class AllowedTokens:
         return [token for token in missing if token < closing or opened[-1:] == [token - NUM_PAIRS]] or list(missing)
 
     def _before_the_end(self, placeholders: Sequence[int]) -> Mask:
-        """Return that these may come, and text, but not the end."""
+        """Return a mask of text and these placeholders, without the end token."""
         key = tuple(sorted(set(placeholders)))
         if key not in self._waiting:
             if len(self._waiting) == _MOST_MASKS:
@@ -144,7 +143,7 @@ class AllowedTokens:
     def _rest_of_prefix(self, written: Sequence[int], prefix: Prefix) -> Mask | None:
         place = len(written)
         if tuple(written) != prefix.tokens[:place]:
-            return None  # completed by one token for all the rest
+            return None  # already completed by one token for the whole rest
         return self._only([prefix.tokens[place], *prefix.completions[place]])
 
     def _only(self, tokens: Sequence[int]) -> Mask:

@@ -1,1 +1,1 @@
-"""The compiled core (`kernels.library`) as an engine."""
+"""The inference engine of the compiled core (`kernels.library`)."""

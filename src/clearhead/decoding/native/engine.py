@@ -1,4 +1,4 @@
-"""The engine of the compiled core.
+"""The inference engine of the compiled core: translation and scoring on the CPU.
 
 Shapes: B targets, T tokens of a target, or of all of them.
 """
@@ -28,17 +28,17 @@ __all__ = ["NativeEngine"]
 
 
 class NativeEngine(Engine):
-    """An encoder-decoder `Transformer` for the compiled core, if it `supports` it.
+    """An encoder-decoder `Transformer` prepared for the compiled core; see `supports`.
 
-    Every number is computed from its own row, in one order: no neighbour, batch or thread changes a bit.
+    Results are deterministic: each row is computed in one order, whatever the batch or the number of threads.
     """
 
     model: Transformer
     most_scored = 512
-    """What more tokens need would not stay in the cache."""
+    """More tokens than these would not fit into the processor's cache."""
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        assert self.supports(model, precision)  # the core would not find out, and write where it must not
+        assert self.supports(model, precision)  # the core does not check, and would write out of bounds
         core = library()
         assert core is not None
         super().__init__(model, precision)
@@ -50,12 +50,12 @@ class NativeEngine(Engine):
 
     @staticmethod
     def supports(model: Transformer, precision: DecodePrecision) -> bool:
-        """Tell whether the core is there, can compute in that precision, and has room for a model's widths."""
+        """Return whether the core is available, supports the precision, and supports the model's sizes."""
         return NativeEngine.obstacle(model, precision) is None
 
     @staticmethod
     def obstacle(model: Transformer, precision: DecodePrecision) -> str | None:
-        """Say why the core cannot translate with a model, or return None if it can."""
+        """Return the reason why the core cannot run a model, or None if it can."""
         config = model.config
         if not config.is_encoder_decoder:
             return "a model without encoder or decoder does not translate"
@@ -84,29 +84,29 @@ class NativeEngine(Engine):
         return None
 
     def num_workers(self, most: int) -> int:
-        """Return how many threads should work at once; `most` could."""
+        """Return how many threads should work in parallel, at most `most`."""
         return max(1, min(num_threads(), most))
 
     def slots(
         self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
     ) -> NativeSlots:
-        """Return the slots of one worker, as many as it takes; see `engine.Engine`."""
-        del max_slots  # they take memory one by one
+        """Return the slots of one worker, without a limit on their number; see `engine.Engine`."""
+        del max_slots  # memory is allocated per slot
         listed = None if shortlist is None else self._listed_products(shortlist)
         return NativeSlots(self.weights, beam_size, listed, team)
 
     def _listed_products(self, shortlist: Shortlist) -> ListedProducts:
-        """Return the products of a shortlist; those of the last one are kept, so that not every call packs them."""
-        listed = self._listed  # which another thread may replace at any time
+        """Return the packed products of a shortlist; those of the last shortlist are cached."""
+        listed = self._listed  # another thread may replace it at any time
         if listed is None or listed.shortlist is not shortlist:
             self._listed = listed = ListedProducts(self.weights, shortlist)
         return listed
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return the log-probability of each target given its source, in nats, by force-decoding.
+        """Return the log-probability of each target given its source, in nats, by forced decoding.
 
-        All positions of all targets are computed at once, so give no more than belong into the cache together. A score
-        is bit for bit what a search in fp32 adds up for the same tokens, whatever is scored beside it.
+        All positions of all targets are computed at once, so pass no more than `most_scored` tokens. A score equals,
+        bit for bit, the sum of an fp32 search over the same tokens, whatever else is in the batch.
 
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.
@@ -121,15 +121,15 @@ class NativeEngine(Engine):
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " T"]]:
-        """Return the log-probability of every token of each target; see `score`, which adds them up."""
+        """Return the log-probability of every target token, in nats; see `score` for their sum."""
         return np.split(self._forced(sources, targets)[1], np.cumsum([len(target) for target in targets])[:-1])
 
     def _forced(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " T"]]:
-        """Return the log-probabilities of whole targets, and of all their tokens in a row."""
+        """Return the log-probabilities of the whole targets, and those of all their tokens, concatenated."""
         assert self.precision == "fp32"
-        # Whoever asks, and `calls.score` has asked: the core takes lengths and ids as addresses.
+        # Checked here too, although `decode.score` checks it, because the core uses lengths and ids as addresses.
         if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
             raise ValueError("every target needs a source, and each of them its end token at least")
         lengths = [len(target) for target in targets]
@@ -149,9 +149,7 @@ class NativeEngine(Engine):
             "wanted": wanted,
         }
         totals, log_probs = np.empty(len(lengths), dtype=np.float32), np.empty(rows, dtype=np.float32)
-        memories = self.weights.encode(
-            sources
-        )  # anew, also after a search: kept for all lines they take too much memory
+        memories = self.weights.encode(sources)  # not kept from a search: for all lines they need too much memory
         slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
         stack = self.weights.decoder
         struct = STRUCTS["Targets"](

@@ -1,6 +1,6 @@
-"""A shortlist for the compiled core: a product for the tokens that all sentences may use, and one for those of each.
+"""Shortlist products for the compiled core: one for the common tokens, and one per sentence for its own.
 
-Products with a sentence's own tokens are in float32, whatever the precision of the others: they are few.
+The products with a sentence's own tokens are always in float32, because they are small.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["ListedProducts"]
 
 
 class ListedProducts:
-    """The products of a shortlist.
+    """The packed products of a shortlist.
 
     Args:
-        weights: Of the model.
-        shortlist: Learned with it.
+        weights: Packed weights of the model.
+        shortlist: A shortlist learned with the same model.
 
     Raises:
         ModelError: If the shortlist does not fit the model.
@@ -33,7 +33,7 @@ class ListedProducts:
         shortlist.check(config)
         self.shortlist = shortlist
         self._weight, self._bias = output.weight.detach(), output.bias
-        # What is never written keeps its share of the probability.
+        # Tokens that are never written keep their share of the probability.
         always = torch.tensor([config.eos_id, *never_written(config)])
         self.common = torch.cat([shortlist.common, always]).unique().int()
         self.decoder = STRUCTS["Stack"].from_buffer_copy(weights.decoder)
@@ -41,7 +41,7 @@ class ListedProducts:
         self.decoder.output = make_product(self._weight, self._bias, weights.precision, rows=self.common)
 
     def enter(self, slot: Struct, sentence: Sentence) -> None:
-        """Give a sentence the product with its own tokens."""
+        """Create the product with the sentence's own tokens, in its slot."""
         own = self.shortlist.tokens_for(sentence).int()
         own = own[~torch.isin(own, self.common)]
         slot.own = make_product(self._weight, self._bias, "fp32", rows=own)

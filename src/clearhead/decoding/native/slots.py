@@ -1,4 +1,4 @@
-"""Sentences in flight in the memory of the compiled core.
+"""Slots of sentences in flight, in the memory layout of the compiled core.
 
 Shapes: S source length, L decoder layers, W width of keys and values together, K beams, R rows (the open
 hypotheses of all slots), V vocabulary.
@@ -32,14 +32,15 @@ class NativeSlots:
     """The sentences that one worker has in flight; see `engine.Slots`.
 
     Args:
-        weights: Of the model.
-        beam_size: Most hypotheses of a sentence, K.
-        listed: Products of what each sentence may be written in; None allows the whole vocabulary.
-        team: Threads that help with every product.
+        weights: Packed weights of the model.
+        beam_size: Maximum hypotheses of a sentence, K.
+        listed: Products of the shortlist; None allows the whole vocabulary.
+        team: Helper threads that share every product.
     """
 
     spent: Float[np.ndarray, "5"] | None = None
-    """Where to add up the seconds of layer products, attention, norms and the like, vocabulary product, and choice."""
+    """Array to which the seconds of layer products, attention, norms and other layer work, vocabulary product, and
+    candidate selection are added; None measures nothing."""
 
     def __init__(
         self, weights: NativeWeights, beam_size: int, listed: ListedProducts | None = None, team: Team | None = None
@@ -55,7 +56,7 @@ class NativeSlots:
         self.source_lengths: list[int] = []
         self._slots: list[_Slot] = []
         self._tokens = STRUCTS["Tokens"]()
-        self._positions = 0  # that the tokens may have
+        self._positions = 0  # number of positions that `_tokens` can embed
         self._step = STRUCTS["Step"](
             beam_size=beam_size, count=candidates_of_row(beam_size), num_candidates=candidates_of_sentence(beam_size)
         )
@@ -65,7 +66,7 @@ class NativeSlots:
         self._scores = np.empty(0, dtype=np.float32)
 
     def encode(self, sentences: Sequence[Sentence]) -> list[_Slot]:
-        """Encode some sentences, and make the slots that they will have."""
+        """Encode sentences and allocate their slots."""
         sources = [sentence.source for sentence in sentences]
         memories = self._weights.encode(sources, None if self._team is None else self._team.wake())
         slots = [_Slot(memory, self._beam_size) for memory in memories]
@@ -75,31 +76,31 @@ class NativeSlots:
         return slots
 
     def enter(self, encoded: Sequence[_Slot]) -> None:
-        """Give the next slots to sentences that were encoded."""
+        """Assign the next free slots to encoded sentences."""
         self._slots += encoded
         self.source_lengths += [len(slot.memory) for slot in encoded]
 
     def leave(self, slot: int) -> None:
-        """Give up a slot; the last sentence moves there."""
+        """Free a slot; the sentence in the last slot moves there."""
         self._slots[slot], self.source_lengths[slot] = self._slots[-1], self.source_lengths[-1]
         self._slots.pop()
         self.source_lengths.pop()
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
-        """Take every open hypothesis a token further; see `engine.Slots`."""
+        """Run one decoder step and return the best candidates; see `engine.Slots`."""
         self._take_step(active, None)
         best = (part[: len(active)].tolist() for part in self._best)
         return [zip(*of_slot, strict=True) for of_slot in zip(*best, strict=True)]
 
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
-        """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
+        """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
         found = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)])
         self._take_step(active, found)
         return torch.from_numpy(found)
 
     def _take_step(self, active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"] | None) -> None:
-        """Have the core take a step, which also fills `log_probs` if it is given."""
+        """Run one step of the core, which also fills `log_probs` if given."""
         for slot, beams in zip(self._slots, active, strict=True):
             slot.make_room(beams.length)
         longest = max(beams.length for beams in active) + 1
@@ -131,7 +132,7 @@ class NativeSlots:
         self._core.take_step(self._decoder, self._tokens, step)
 
     def _make_room(self, num_rows: int) -> None:
-        """Make sure that a step may have so many rows, and as many slots."""
+        """Grow the step's arrays to at least `num_rows` rows, and as many slots."""
         if num_rows <= len(self._scores):
             return
         room, step = 2 * num_rows, self._step
@@ -144,7 +145,7 @@ class NativeSlots:
         )
 
     def _give_positions(self, longest: int) -> None:
-        """Make sure that so many positions can be embedded."""
+        """Extend the position embeddings to at least `longest` positions."""
         if longest <= self._positions:
             return
         self._positions = self._weights.num_positions(longest)
@@ -155,7 +156,7 @@ class NativeSlots:
 
 
 class _Slot:
-    """The memory of a sentence in flight."""
+    """The keys, values and beam history of a sentence in flight."""
 
     def __init__(self, memory: Float[np.ndarray, "S LW"], beam_size: int) -> None:
         self.memory = memory
@@ -164,10 +165,10 @@ class _Slot:
         self.struct = STRUCTS["Slot"](
             memory=memory.ctypes.data, source_length=len(memory), newest=self._newest.ctypes.data
         )
-        self._allocate((2 * len(memory) + 16) * beam_size)  # for an output that is not unusually long
+        self._allocate((2 * len(memory) + 16) * beam_size)  # enough for an output of ordinary length
 
     def make_room(self, position: int) -> None:
-        """Make sure that there is room for a position, even if the beams' pasts have nothing in common."""
+        """Grow the slot to hold a position, even if its beams share no history."""
         places = (position + 1) * self._beam_size
         if places > self._places:
             past, parents = self._past, self._parents

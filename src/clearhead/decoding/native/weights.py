@@ -1,4 +1,4 @@
-"""The weights of a model in the structures of the compiled core, and encoding with them.
+"""The weights of a model in the structures of the compiled core, and its encoder.
 
 Shapes: S source length, L decoder layers, W width of keys and values together.
 """
@@ -26,15 +26,15 @@ from clearhead.model.transformer import Transformer
 __all__ = ["NativeWeights"]
 
 ENCODED_ROWS = 512
-"""Source tokens encoded at once, and up to a sentence more: what they need stays in the cache."""
+"""Minimum source tokens per encoder batch, exceeded by less than a sentence; their activations fit into the cache."""
 
 
 class NativeWeights:
-    """The stacks of a model: norms and embeddings point to its own weights, matrices are copies in another order.
+    """The layer stacks of a model: norms and embeddings reference its weights, matrices are packed copies.
 
     Args:
-        model: One that `NativeEngine.supports`.
-        precision: Of the matrix products.
+        model: A model that `NativeEngine.supports`.
+        precision: Precision of the matrix products.
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision) -> None:
@@ -43,7 +43,7 @@ class NativeWeights:
         self._core = core
         self.model = model
         self.precision = precision
-        # What the structures point to, also when the model gets other weights.
+        # Keeps alive what the structures point to, even if the model gets other weights.
         self._kept = [parameter.detach() for parameter in model.parameters()]
         decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
         cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
@@ -56,22 +56,22 @@ class NativeWeights:
         output = make_product(proj.weight.detach(), proj.bias, precision)
         self.decoder = self._stack(decoder_layers, model.decoder.final_norm, output)
         self.memory_width = self.encoder.output.outputs
-        self._source_tokens: tuple[int, Struct | None] = 0, None  # for so many positions
+        self._source_tokens: tuple[int, Struct | None] = 0, None  # the number of positions it covers
         self._rotary = decoder_layers[0].self_attn.rotary
 
     def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[np.ndarray, "_ LW"]]:
-        """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
+        """Return the cross-attention keys and values of every decoder layer, (S, L W) for each sentence.
 
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.
-            team: Threads that help with it.
+            team: Helper threads.
 
         Raises:
             IndexError: If an id is not in the source vocabulary.
         """
         before = [0, *accumulate(map(len, sources))]
         num_groups = -(-before[-1] // ENCODED_ROWS)
-        # As alike in size as whole sentences allow: a few rows take nearly as long as many.
+        # Groups as equal in size as whole sentences allow, because a few rows take nearly as long as many.
         groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
         memories: list[np.ndarray] = []
         for _, group in groups:
@@ -84,7 +84,7 @@ class NativeWeights:
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
         ids = np.concatenate(sources)
         embedding, stack = self.model.source_embedding, self.encoder
-        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):  # whoever asks: the core takes them as addresses
+        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):  # the core uses them as addresses
             raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
         memory = uninitialized([-(-rows // PANEL) * PANEL, self.memory_width])
         struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
@@ -97,7 +97,7 @@ class NativeWeights:
         )
         if team is not None:
             struct.team = pointer(team)
-        room, tokens = self._source_tokens  # as one: other workers replace them meanwhile
+        room, tokens = self._source_tokens  # read together: other workers may replace both meanwhile
         if longest > room:
             room = self.num_positions(longest)
             self._source_tokens = room, tokens = room, self.tokens(embedding, room)
@@ -105,11 +105,11 @@ class NativeWeights:
         return np.split(memory[:rows], np.cumsum(lengths)[:-1])
 
     def num_positions(self, longest: int) -> int:
-        """Return for how many positions to ask, so that it need not be done again soon: `longest` at least."""
+        """Return how many positions to allocate, at least `longest`, with room to grow."""
         return max(longest, min(2 * longest, self.model.config.max_length or 2 * longest))
 
     def tokens(self, embedding: Embedding, longest: int) -> Struct:
-        """Return what the core needs to embed tokens at the first `longest` positions, and which may be written."""
+        """Return the core's structure for embedding tokens at the first `longest` positions, and its output size."""
         tokens = STRUCTS["Tokens"](
             num_ids=self.model.config.vocab_size,
             embedding_scale=embedding.scale,
@@ -172,14 +172,14 @@ class NativeWeights:
         return struct
 
     def _product(self, projections: Sequence[nn.Linear]) -> Struct:
-        """Return the product of the same rows with several projections."""
+        """Return one product that applies several projections to the same rows."""
         biases = [p.bias.detach() for p in projections if p.bias is not None]
         weight = torch.cat([p.weight.detach() for p in projections])
         return make_product(weight, torch.cat(biases) if biases else None, self.precision)
 
 
 def norm_struct(norm: nn.Module | None) -> Struct:
-    """Return a norm whose weights belong to the model; anything but a norm is none."""
+    """Return the structure of a norm, which references the module's weights; an empty one if it is no norm."""
     match norm:
         case nn.LayerNorm():
             return STRUCTS["Norm"](eps=norm.eps).point(weight=norm.weight.detach(), bias=norm.bias.detach())

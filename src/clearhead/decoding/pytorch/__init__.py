@@ -1,1 +1,1 @@
-"""PyTorch as an engine, on every device and processor."""
+"""The PyTorch inference engine, for every device and processor."""

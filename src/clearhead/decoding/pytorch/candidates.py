@@ -1,4 +1,4 @@
-"""From hidden states to the best next tokens of each hypothesis, and to the best continuations of each sentence.
+"""From hidden states to the best next tokens of each hypothesis, and to the best candidates of each sentence.
 
 Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary in whole blocks, A tokens that
 a shortlist always allows, P own tokens of a sentence, C candidates.
@@ -27,13 +27,13 @@ __all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens", "log
 def best_of_all(
     model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None], count: int
 ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """Return log-probabilities and ids of the best next tokens of each row, best first, from the whole vocabulary.
+    """Return log-probabilities and ids of each row's best next tokens, best first, from the whole vocabulary.
 
     Args:
-        model: Its weights.
-        hidden_states: The decoder's hidden states.
-        masks: What may come after each row; None is anything.
-        count: Tokens wanted, C; fewer if there are not as many.
+        model: Packed weights of the model.
+        hidden_states: The decoder's final hidden states.
+        masks: Allowed next tokens of each row; None allows anything.
+        count: Number of tokens to return, C; fewer if the vocabulary is smaller.
     """
     return best_tokens(log_probs_of_all(model, hidden_states, masks), count)
 
@@ -41,9 +41,9 @@ def best_of_all(
 def log_probs_of_all(
     model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None]
 ) -> Float[Tensor, "R blocks"]:
-    """Return the log-probabilities of all tokens after each row, minus infinity of those that may not come.
+    """Return the log-probabilities of all tokens after each row; minus infinity for tokens that are not allowed.
 
-    They are a whole number of blocks: the last may have tokens that there are not.
+    The result has a whole number of blocks, so the last one may have columns beyond the vocabulary.
     """
     log_probs, never = model.log_probs(hidden_states), never_written(model.config)
     for row, mask in _restricted(log_probs, never, masks):
@@ -54,14 +54,14 @@ def log_probs_of_all(
 def _restricted(
     log_probs: Float[Tensor, "R C"], never: list[int], masks: Sequence[Mask | None]
 ) -> Iterable[tuple[int, Mask]]:
-    """Rule out what is never written; return the rows with a mask, which alone says what may come, a prefix too."""
+    """Exclude never-written tokens from rows without a mask; return the masked rows, where only the mask counts."""
     free = torch.tensor([row for row, mask in enumerate(masks) if mask is None], dtype=torch.int64)
     log_probs[slice(None) if len(free) == len(masks) else free[:, None], never] = float("-inf")
     return [(row, mask) for row, mask in enumerate(masks) if mask is not None]
 
 
 def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: Rows) -> list[Candidates]:
-    """Return for each slot the best (score, beam, token), best first."""
+    """Return the best (score, beam, token) of each slot, best first."""
     count = scores.size(1)
     scores = rows.spread(scores, float("-inf"))  # (N, K, C)
     tokens = rows.spread(tokens)
@@ -77,7 +77,7 @@ def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], ro
 def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Return the `count` best tokens of each row, best first; V is a whole number of blocks.
 
-    The best tokens are in the blocks whose best tokens are best, and to find those takes one pass at full speed.
+    The best tokens are in the blocks with the best maxima, which one pass at full memory speed finds.
     """
     blocks = log_probs.unflatten(1, (-1, BLOCK))
     chosen = blocks.amax(dim=-1).topk(min(count, blocks.size(1)), dim=-1).indices  # (R, C)
@@ -87,14 +87,14 @@ def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tens
 
 
 class ListedTokens:
-    """The tokens that each sentence in flight may use; its slots are those of `SlotCache`.
+    """The output rows of the shortlist tokens of each sentence in flight; slots as in `SlotCache`.
 
-    A sentence's rows of the output matrix are copied to its slot when it enters. Those of the common tokens are one
-    matrix for all. Products are in float32, whatever the precision of the others: they are few.
+    A sentence's rows of the output matrix are copied to its slot when it enters. The rows of the common tokens are one
+    matrix for all sentences. Products are always in float32, because they are small.
 
     Args:
-        model: What translates.
-        shortlist: Learned with it.
+        model: Packed weights of the model.
+        shortlist: A shortlist learned with the same model.
 
     Raises:
         ModelError: If the shortlist does not fit the model.
@@ -105,8 +105,8 @@ class ListedTokens:
         shortlist.check(config)
         self.shortlist = shortlist
         self.weight, self.bias = model.output_weight, model.output_bias
-        # The end comes first. Padding and start, which are never written, keep their share of the probability: a
-        # shortlist that allows everything changes nothing.
+        # The end token is first. Padding and start are never written, but keep their share of the probability, so that
+        # a shortlist that allows everything changes nothing.
         never = never_written(config)
         others = [token for token in dict.fromkeys(shortlist.common.tolist()) if token not in {config.eos_id, *never}]
         self._never = list(range(1, 1 + len(never)))
@@ -118,12 +118,12 @@ class ListedTokens:
         width = len(self._common)
         self._ids = self._common.new_zeros((0, width))  # (N, A + P)
         self._weights = self.weight.new_zeros((0, 0, self.weight.size(1)))  # (N, P, D)
-        self._biases = self.weight.new_zeros((0, 1, 0))  # (N, 1, P); minus infinity where there is no token
+        self._biases = self.weight.new_zeros((0, 1, 0))  # (N, 1, P); minus infinity in unused places
 
     def enter(self, sentences: Sequence[Sentence]) -> None:
-        """Give the next slots to sentences."""
+        """Assign the next free slots to sentences."""
         owned = [self.shortlist.tokens_for(sentence).to(self.weight.device) for sentence in sentences]
-        owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # none counts twice
+        owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # no token may count twice
         self._make_room(len(self._sizes) + len(owned), max(map(len, owned)))
         for slot, tokens in enumerate(owned, start=len(self._sizes)):
             size = len(tokens)
@@ -135,7 +135,7 @@ class ListedTokens:
         self._sizes += map(len, owned)
 
     def leave(self, slot: int) -> None:
-        """Give up a slot; the last one moves there."""
+        """Free a slot; the last one moves there."""
         last = len(self._sizes) - 1
         if slot < last:
             size = self._sizes[last]
@@ -148,7 +148,7 @@ class ListedTokens:
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: Rows, masks: Sequence[Mask | None], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first; see `best_of_all`."""
+        """Return log-probabilities and ids of each row's best next tokens, best first; see `best_of_all`."""
         num_slots, width = rows.num_slots, max(self._sizes)
         own = torch.baddbmm(
             self._biases[:num_slots, :, :width],
@@ -164,7 +164,7 @@ class ListedTokens:
         return values, ids.gather(1, places)
 
     def _make_room(self, num_slots: int, width: int) -> None:
-        """Make sure that there are so many slots, and room for so many own tokens in each."""
+        """Grow to at least `num_slots` slots of at least `width` own tokens each."""
         old_slots, old_width = self._weights.shape[:2]
         if num_slots <= old_slots and width <= old_width:
             return
@@ -173,7 +173,7 @@ class ListedTokens:
         kept, device = len(self._sizes), self.weight.device
         ids = self._ids.new_zeros((slots, len(self._common) + places))
         biases = self._biases.new_full((slots, 1, places), float("-inf"))
-        # What a bias hides must be finite all the same, for it is added to.
+        # Values masked by a bias must still be finite, because the bias is added to them.
         weights = lazy_zeros([slots, places, self.weight.size(1)], device)
         ids[:kept, : self._ids.size(1)] = self._ids[:kept]
         biases[:kept, :, :old_width] = self._biases[:kept]

@@ -1,4 +1,4 @@
-"""The engine of PyTorch: packed weights, slots, and scores in float64.
+"""The PyTorch inference engine: packed weights, slots, and scores in float64.
 
 Shapes: N slots, K beams, R rows (the active beams of all slots), V vocabulary, T tokens of a target.
 """
@@ -42,14 +42,14 @@ class PyTorchEngine(Engine):
         if not model.config.num_decoder_layers:
             raise ValueError("an encoder alone writes nothing")
         super().__init__(model, precision)
-        # Made when first needed, and not by the decorator of functools: in Python 3.11 it locks all engines of the
-        # process, and a process forked meanwhile would wait forever.
+        # Lazy, but not by `functools.cached_property`: in Python 3.11 that locks all engines of the process, and a
+        # process forked meanwhile would wait forever.
         self._packed: PackedModel | None = None
         self._in_float64: Transformer | None = None
 
     @property
     def packed(self) -> PackedModel:
-        """The weights as a search reads them.
+        """The packed weights, for searching.
 
         Raises:
             DeviceError: If the model's device cannot compute in that precision.
@@ -58,23 +58,23 @@ class PyTorchEngine(Engine):
         return packed
 
     def num_workers(self, most: int) -> int:
-        """Return 1: PyTorch's own threads share every product."""
+        """Return 1, because PyTorch's own threads share every product."""
         del most
         return 1
 
     def slots(
         self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
     ) -> PyTorchSlots:
-        """Return the slots of the worker; see `engine.Engine`. PyTorch's own threads need no team."""
+        """Return the slots of the worker; see `engine.Engine`. PyTorch has its own threads and needs no team."""
         del team
-        listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it knows the search's sentences
+        listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it holds the search's sentences
         return PyTorchSlots(self.packed, beam_size, max_slots, listed)
 
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " T"]]:
-        """Return the log-probability of every token of each target; see `engine.Engine`."""
-        # float32 sums of PyTorch depend on the batch from the fourth decimal on, these from the twelfth.
+        """Return the log-probability of every target token, in nats; see `engine.Engine`."""
+        # Sums in float32 depend on the batch from the fourth decimal on, those in float64 from the twelfth.
         self._in_float64 = model = self._in_float64 or deepcopy(self.model).double()
         sides = ([list(ids) for ids in side] for side in (sources, targets))
         log_probs = token_log_probs(model, *sides).numpy(force=True)
@@ -85,10 +85,10 @@ class PyTorchSlots:
     """The sentences that the worker has in flight; see `engine.Slots`.
 
     Args:
-        packed: The model's weights.
-        beam_size: Most hypotheses of a sentence, K.
-        max_slots: Most sentences at once.
-        listed: What each sentence may be written in; None allows the whole vocabulary.
+        packed: The packed weights of the model.
+        beam_size: Maximum hypotheses of a sentence, K.
+        max_slots: Maximum sentences in flight.
+        listed: Output rows of the shortlist; None allows the whole vocabulary.
     """
 
     def __init__(self, packed: PackedModel, beam_size: int, max_slots: int, listed: ListedTokens | None) -> None:
@@ -98,11 +98,11 @@ class PyTorchSlots:
         self.source_lengths = self._cache.source_lengths
 
     def encode(self, sentences: Sequence[Sentence]) -> list[Sentence]:
-        """Do nothing yet: those that enter are encoded together."""
+        """Return the sentences unchanged: `enter` encodes them in one batch."""
         return list(sentences)
 
     def enter(self, encoded: Sequence[Sentence]) -> None:
-        """Give the next slots to sentences."""
+        """Encode sentences and assign them the next free slots."""
         batch = [list(sentence.source) for sentence in encoded]
         if self._packed.config.is_decoder_alone:
             self._cache.enter_pasts([self._packed.past(source[:-1]) for source in batch])
@@ -113,13 +113,13 @@ class PyTorchSlots:
             self._listed.enter(encoded)
 
     def leave(self, slot: int) -> None:
-        """Give up a slot; the last sentence moves there."""
+        """Free a slot; the sentence in the last slot moves there."""
         self._cache.leave(slot)
         if self._listed is not None:
             self._listed.leave(slot)
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
-        """Take every open hypothesis a token further; see `engine.Slots`."""
+        """Run one decoder step and return the best candidates; see `engine.Slots`."""
         newest, rows = self._enter(active)
         hidden_states = self._packed.hidden_states(newest, self._cache, rows)
         masks = [mask for beams in active for mask in beams.masks]
@@ -132,7 +132,7 @@ class PyTorchSlots:
         return best_candidates(gains + scores[:, None], tokens, rows)
 
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
-        """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
+        """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
         newest, rows = self._enter(active)
         hidden_states = self._packed.hidden_states(newest, self._cache, rows)
@@ -140,7 +140,7 @@ class PyTorchSlots:
         return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
 
     def _enter(self, active: Sequence[Beams]) -> tuple[Int[Tensor, " R"], Rows]:
-        """Return the newest tokens of all open hypotheses, and where these stand."""
+        """Return the newest tokens of all open hypotheses, and their rows in the cache."""
         beam_size, device = self._cache.beam_size, self._packed.device
         index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
         parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]

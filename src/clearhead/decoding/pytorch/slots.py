@@ -1,9 +1,9 @@
-"""Keys and values of the sentences in flight: a slot each, with those of all its beams.
+"""The key-value cache of the sentences in flight: one slot per sentence, shared by its beams.
 
-A slot is taken when a sentence enters and given to the last one when it leaves, so the slots in use are always the
-first ones. Beams are never copied when a search reorders them: the keys of all beams of a slot lie side by side, and a
-mask says which of them belong to a beam's own past. What no beam refers to any more gives its place to the next key, so
-a slot of many beams holds little more than one of a single beam: their pasts soon have the same beginning.
+When a sentence leaves, the last one moves to its slot, so the occupied slots always come first. Beams are never copied
+when a search reorders them. The keys of all beams of a slot are stored together, and a mask marks those in each beam's
+own history. The place of a key that no beam refers to any more is reused. So a slot of many beams needs little more
+room than one of a single beam, because their histories soon share a beginning.
 
 Shapes: N slots, K beams, P places for target keys, S source positions, R rows (the active beams of all slots), L
 decoder layers, W width of keys and values together.
@@ -21,62 +21,62 @@ from torch import Tensor
 __all__ = ["Rows", "SlotCache", "lazy_zeros", "rounded"]
 
 STEP = 16
-"""Room grows by so many positions; attention is fast with multiples of it."""
+"""The cache grows in multiples of this many positions, which attention computes fast."""
 
 
 @dataclass
 class Rows:
-    """Where the active beams of a step stand."""
+    """The positions of a step's active beams in the cache."""
 
     num_slots: int
-    """N here: the slots in use."""
+    """Number of occupied slots, N."""
     beam_size: int
     index: Int[Tensor, " R"]
-    """Slot times K plus beam, ascending."""
+    """Slot times K plus beam of each row, ascending."""
     positions: Int[Tensor, " R"]
-    """Target position of the newest token."""
+    """Target position of the newest token of each row."""
     places: Int[Tensor, " R"]
-    """Slot times the places of a slot, plus the place of the newest key and value."""
+    """Index of the newest key and value of each row: slot times the places per slot, plus the place."""
     longest: int
-    """Target positions of the row that has most, the newest included."""
+    """Largest number of target positions of a row, the newest included."""
     past_mask: Float[Tensor, "N 1 K P"]
-    """What is added to the scores of self-attention: 0, or minus infinity."""
+    """Additive mask of self-attention: 0 or minus infinity."""
     memory_mask: Float[Tensor, "N 1 1 S"]
-    """Likewise of cross-attention."""
+    """Additive mask of cross-attention: 0 or minus infinity."""
     distances: Int[Tensor, "N P"] | None = None
-    """Position of the key in each place less that of the newest, where a model asks for it."""
+    """Position of each key relative to the newest one; None if the model has no relative positions."""
 
     def spread(self, x: Shaped[Tensor, "R W"], empty: float = 0.0) -> Shaped[Tensor, "N K W"]:
-        """Put each row where its beam stands, and `empty` where none is active."""
+        """Arrange rows by slot and beam, with `empty` for inactive beams."""
         num_beams = self.num_slots * self.beam_size
         if len(self.index) < num_beams:
             x = x.new_full((num_beams, x.size(1)), empty).index_copy_(0, self.index, x)
         return x.unflatten(0, (self.num_slots, self.beam_size))
 
     def gather(self, x: Float[Tensor, "N K W"]) -> Float[Tensor, "R W"]:
-        """Take the active rows back."""
+        """Select the active rows; the inverse of `spread`."""
         x = x.flatten(0, 1)
         return x if len(self.index) == len(x) else x[self.index]
 
     def past(self, past: Float[Tensor, "slots places W"]) -> Float[Tensor, "N P W"]:
-        """Return the keys and values of one layer that self-attention asks for."""
+        """Return one layer's self-attention keys and values, for the occupied slots."""
         return past[: self.num_slots, : self.past_mask.size(-1)]
 
     def memory(self, memory: Float[Tensor, "slots places W"]) -> Float[Tensor, "N S W"]:
-        """Return the keys and values of one layer that cross-attention asks for."""
+        """Return one layer's cross-attention keys and values, for the occupied slots."""
         return memory[: self.num_slots, : self.memory_mask.size(-1)]
 
 
 class SlotCache:
-    """Keys and values of the sentences in flight.
+    """The key-value cache of the sentences in flight.
 
     Args:
         num_layers: Decoder layers.
-        kv_width: Width of a key and a value together, all heads.
-        beam_size: Beams of a sentence.
-        max_slots: Most sentences in flight at once.
-        device: Where they are.
-        knows_distances: Whether each step says how far away every key stands.
+        kv_width: Width of a key and a value together, over all heads.
+        beam_size: Beams of a sentence, K.
+        max_slots: Maximum sentences in flight.
+        device: Device of the cache.
+        knows_distances: Whether to track the positions of keys, for models with relative positions.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class SlotCache:
     ) -> None:
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
-        self._lengths: list[int] = []  # target positions seen by each slot
-        self._ends: list[int] = []  # the place after the last one that each slot has used
+        self._lengths: list[int] = []  # target positions in each slot
+        self._ends: list[int] = []  # end of the used places in each slot
         self.past = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, P, W)
         self.memory = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, S, W)
         self._past_mask = torch.empty(max_slots, beam_size, 0, device=device)  # (N, K, P)
@@ -104,7 +104,7 @@ class SlotCache:
         return len(self._lengths)
 
     def enter(self, memory: Float[Tensor, "L B S W"], source_lengths: list[int]) -> None:
-        """Give a slot to each of B new sentences, whose cross-attention asks for `memory`."""
+        """Assign a slot to each of B new sentences, with `memory` as their cross-attention keys and values."""
         length = memory.size(2)
         if length > self.memory.size(2):
             self.memory = self._with_room(self.memory, length, slots_axis=1)
@@ -120,7 +120,7 @@ class SlotCache:
         self._ends += [0] * len(source_lengths)
 
     def enter_pasts(self, pasts: list[Float[Tensor, "L _ W"]]) -> None:
-        """Give a slot to each of some texts that a decoder alone goes on with, and whose beginnings it has read."""
+        """Assign a slot to each of several decoder-only texts, with the cached keys and values of their beginnings."""
         first, lengths = len(self), [past.size(1) for past in pasts]
         self.enter(self.memory.new_empty(self.memory.size(0), len(pasts), 0, self.memory.size(3)), lengths)
         self._make_room(max(lengths))
@@ -132,7 +132,7 @@ class SlotCache:
             self._lengths[slot] = self._ends[slot] = length
 
     def leave(self, slot: int) -> None:
-        """Give up a slot; the last one moves there."""
+        """Free a slot; the last one moves there."""
         last = len(self) - 1
         if slot < last:
             end, length = self._ends[last], self.source_lengths[last]
@@ -147,11 +147,11 @@ class SlotCache:
             values.pop()
 
     def advance(self, index: list[int], parents: list[int]) -> Rows:
-        """Begin a step: every sentence goes on by one position.
+        """Begin a step: advance every sentence by one position.
 
         Args:
             index: Slot times K plus beam of every active beam, ascending.
-            parents: Of each, that of the beam whose past it goes on.
+            parents: For each of them, slot times K plus beam of the beam that it extends.
         """
         num_slots, beam_size, device = len(self), self.beam_size, self.past.device
         most = max(self._ends) + beam_size
@@ -164,7 +164,7 @@ class SlotCache:
         else:
             pasts = beams[torch.tensor(parents, device=device)]
             if len(index) < len(beams):
-                beams.fill_(float("-inf"))  # beams that are no longer active refer to nothing
+                beams.fill_(float("-inf"))  # inactive beams refer to nothing
             beams.index_copy_(0, rows, pasts)
             free = mask[:, :, :most].amax(dim=1).argsort(dim=1, stable=True)[:, :beam_size].tolist()
         places = [free[row // beam_size][row % beam_size] for row in index]
@@ -192,7 +192,7 @@ class SlotCache:
         )
 
     def _make_room(self, most: int) -> None:
-        """Make sure that every slot has so many places for target keys."""
+        """Grow every slot to at least `most` places for target keys."""
         if most > self.past.size(2):
             self.past = self._with_room(self.past, most, slots_axis=1)
             self._past_mask = self._with_room(self._past_mask, most, slots_axis=0)
@@ -200,9 +200,9 @@ class SlotCache:
                 self._written = self._with_room(self._written, most, slots_axis=0)
 
     def _with_room(self, tensor: Tensor, length: int, *, slots_axis: int) -> Tensor:
-        """Return a copy with room for more places or positions, which are the third axis."""
+        """Return a copy with room for at least `length` places or positions, along the third axis."""
         shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
-        # A mask hides what has no values yet; it must be finite all the same, for 0 times NaN is NaN.
+        # Values that a mask hides must still be finite, because 0 times NaN is NaN.
         empty = float("-inf") if tensor.is_floating_point() else 0
         larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, empty)
         larger[:, :, : tensor.size(2)].narrow(slots_axis, 0, len(self)).copy_(tensor.narrow(slots_axis, 0, len(self)))
@@ -210,12 +210,12 @@ class SlotCache:
 
 
 def rounded(length: int) -> int:
-    """Return the room that so many positions get."""
+    """Return the number of positions to allocate for `length`."""
     return -(-length // STEP) * STEP
 
 
 def lazy_zeros(shape: list[int], device: torch.device) -> Tensor:
-    """Return zeros; on a CPU those of the system, which come when a page is first touched."""
+    """Return zeros; on a CPU their pages are allocated when first touched."""
     if device.type == "cpu":
         return torch.from_numpy(np.zeros(shape, dtype=np.float32))
     return torch.zeros(shape, device=device)

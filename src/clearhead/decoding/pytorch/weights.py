@@ -1,8 +1,8 @@
-"""The model in the form that decoding reads fastest: the same weights and the same numbers as `Transformer`.
+"""Packed model weights for fast decoding, with the same numbers as `Transformer`.
 
-Projections of the same input are one product, matrices are stored as the product reads them, and a decoding step
-takes rows that stand at different positions. What a sub-layer computes stands in `clearhead.model`; this file only
-brings it to a form in which a processor wastes little.
+Projections of the same input are joined into one product, matrices are stored in the layout that the product reads, and
+the rows of a decoding step may be at different positions. The sublayers themselves are documented in `clearhead.model`;
+this file only arranges their work efficiently.
 
 Shapes: B sentences, S source length, N slots (sentences in flight), K beams, R rows (the active beams of all slots),
 D d_model, V vocabulary, rounded up to whole blocks.
@@ -34,20 +34,20 @@ from clearhead.runtime.device import keep_freed_memory
 __all__ = ["BLOCK", "PackedModel"]
 
 BLOCK = 32
-"""Tokens among which the best is sought at once; see `candidates.best_tokens`."""
+"""Block size of the two-stage search for the best tokens; see `candidates.best_tokens`."""
 
 Turns = tuple[Float[Tensor, "R half"], Float[Tensor, "R half"]] | None
-"""Cosines and sines of rotary positions."""
+"""Cosines and sines of rotary positions, one row each."""
 
 
 class PackedModel:
-    """The weights of a `Transformer` that has a decoder, ready to decode.
+    """The packed weights of a `Transformer` with a decoder.
 
     It computes no gradients: use it inside `torch.inference_mode`.
 
     Args:
-        model: In evaluation mode.
-        precision: Of the matrix products; `fp32` gives the model's own numbers.
+        model: A model in evaluation mode.
+        precision: Precision of the matrix products; `fp32` gives the model's own numbers.
 
     Raises:
         DeviceError: If the model's device cannot compute in that precision.
@@ -81,7 +81,7 @@ class PackedModel:
         )
 
     def cache(self, beam_size: int, max_slots: int) -> SlotCache:
-        """Return room for the keys and values of this model's decoder."""
+        """Return an empty key-value cache for this model's decoder."""
         return SlotCache(
             num_layers=len(self._layers),
             kv_width=sum(self._layers[0].self_attn.widths[1:]),
@@ -92,7 +92,7 @@ class PackedModel:
         )
 
     def encode(self, source: Int[Tensor, "B S"]) -> Float[Tensor, "L B S W"]:
-        """Return the keys and values that cross-attention will ask for, of every decoder layer, side by side."""
+        """Return the cross-attention keys and values of every decoder layer, concatenated."""
         assert self._memory_projection is not None, "a decoder alone has no source; see `past`"
         source = source.to(self.device)
         is_token = source != self.config.pad_id
@@ -108,7 +108,7 @@ class PackedModel:
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
 
     def past(self, target: list[int]) -> Float[Tensor, "L T W"]:
-        """Return the keys and values of every layer of a decoder alone that has read the beginning of a text."""
+        """Return the keys and values of every layer of a decoder-only model for the beginning of a text."""
         if not target:
             return torch.empty(len(self._layers), 0, sum(self._layers[0].self_attn.widths[1:]), device=self.device)
         _, cache = self.model.decode(torch.tensor([target], device=self.device))
@@ -116,12 +116,12 @@ class PackedModel:
         return torch.stack([torch.cat([part[0].transpose(0, 1).flatten(1) for part in past], dim=1) for past in pasts])
 
     def hidden_states(self, newest: Int[Tensor, " R"], cache: SlotCache, rows: Rows) -> Float[Tensor, "R D"]:
-        """Take a step: return the decoder's hidden states after the newest tokens.
+        """Run one decoder step and return the hidden states of the newest tokens.
 
         Args:
             newest: The newest token of each row.
-            cache: Keys and values of what came before; takes in those of the newest.
-            rows: Where each row stands.
+            cache: Keys and values of the earlier positions; those of the newest tokens are added.
+            rows: Slot, beam and position of each row.
         """
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
         turns = _turns(self._layers[0].self_attn, rows.positions, rows.longest)
@@ -135,15 +135,15 @@ class PackedModel:
         return x / math.sqrt(self.config.d_model) if self.config.output_scale else x
 
     def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
-        """Return the log-probabilities of each row's next token, of all but what is no token."""
+        """Return the log-probabilities of each row's next token; minus infinity beyond the vocabulary."""
         logits = self._output(hidden_states)
         logits[:, self.config.vocab_size :] = float("-inf")
-        # On a CPU in place: it is the largest tensor of a step, and another one would push it out of the cache.
+        # In place on a CPU: it is the largest tensor of a step, and a second one would evict it from the cache.
         return torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
 
 
 def _turns(attention: _PackedAttention, positions: Int[Tensor, " R"], longest: int) -> Turns:
-    """Return by how much rows turn at their positions, in every layer alike; None without rotary positions."""
+    """Return the rotary cosines and sines of the rows' positions, for all layers; None without rotary positions."""
     if attention.rotary is None:
         return None
     cos, sin = attention.rotary.cos_and_sin(longest)
@@ -151,14 +151,14 @@ def _turns(attention: _PackedAttention, positions: Int[Tensor, " R"], longest: i
 
 
 def _joined(projections: Sequence[nn.Linear], precision: DecodePrecision) -> Product:
-    """Return the product of the same rows with several projections."""
+    """Return one product that applies several projections to the same rows."""
     return make_product([p.weight for p in projections], [p.bias for p in projections], precision)
 
 
 class _PackedFeedForward:
     def __init__(self, module: FeedForward, precision: DecodePrecision) -> None:
         self.up = _joined([module.up_proj], precision)
-        # A product of its own, for the activation wants it in one piece.
+        # A separate product, because the activation needs it contiguous.
         self.gate = None if module.gate_proj is None else _joined([module.gate_proj], precision)
         self.down = _joined([module.down_proj], precision)
         self.activation = module.activation
@@ -174,7 +174,7 @@ class _PackedFeedForward:
 
 
 class _PackedAttention:
-    """Queries, keys and values of self-attention in one product; of cross-attention the queries alone."""
+    """One joined product for self-attention's queries, keys and values; for cross-attention only the queries."""
 
     def __init__(self, module: MultiHeadAttention, precision: DecodePrecision, *, is_cross: bool = False) -> None:
         projections = [module.q_proj, module.k_proj, module.v_proj]
@@ -186,7 +186,7 @@ class _PackedAttention:
         self.out = _joined([module.out_proj], precision)
 
     def queries_and_keys(self, x: Tensor, turns: Turns) -> tuple[Tensor, Tensor]:
-        """Return the queries of R rows, and keys and values side by side, as they stand at their positions."""
+        """Return the queries of R rows, and their keys and values concatenated, with rotary positions applied."""
         q, kv = self.project(x).split([self.widths[0], sum(self.widths[1:])], dim=-1)
         if turns is not None:
             k, v = kv.split(self.widths[1:], dim=-1)
@@ -201,7 +201,7 @@ class _PackedAttention:
     def attend(
         self, q: Float[Tensor, "B T Q"], kv: Float[Tensor, "B S W"], mask: Float[Tensor, "B H #T S"]
     ) -> Float[Tensor, "B T V"]:
-        """Attend from queries to keys and values that stand side by side."""
+        """Attend from queries to concatenated keys and values."""
         k, v = kv.split(self.widths[1:], dim=-1)
         q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
         attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale)
@@ -234,7 +234,7 @@ class _PackedDecoderLayer:
     def __call__(
         self, x: Tensor, past: Tensor, memory: Tensor, rows: Rows, mask: Tensor, turns: Turns
     ) -> Float[Tensor, "R D"]:
-        """Take rows of (R, D) through the layer; `past` is (slots, places, W) and takes theirs in, `memory` alike."""
+        """Apply the layer to rows of (R, D). `past`, (slots, places, W), is extended; `memory` is read-only."""
         residual = self.layer.self_attn_residual
         q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
         past.flatten(0, 1).index_copy_(0, rows.places, kv)
@@ -249,12 +249,12 @@ class _PackedDecoderLayer:
 
 
 def _before(residual: Residual, x: Tensor) -> Tensor:
-    """Return what a sub-layer takes; see `Residual.add_and_norm`."""
+    """Return the input of a sublayer, normalized in pre-norm models; see `Residual.add_and_norm`."""
     return residual.norm(x) if residual.is_pre else x
 
 
 def _after(residual: Residual, x: Tensor, update: Tensor) -> Tensor:
-    """Return the sub-layer's result, added and normed."""
+    """Return the residual sum of a sublayer, normalized in post-norm models."""
     return x + update if residual.is_pre else residual.norm(x + update)
 
 
