@@ -1,1 +1,1 @@
-"""Operations in forms that a processor computes fast; each gives what the plain operation of PyTorch gives."""
+"""Fast CPU implementations of operations; each is equivalent to the plain PyTorch operation."""

@@ -1,12 +1,12 @@
-"""Linear layers, whose matrix products can be rounded on a CPU: inputs and results in bfloat16, sums in float32.
+"""Linear layers with optional bfloat16 products on a CPU: inputs and results rounded, sums in float32.
 
-Processors that multiply bfloat16 (AMX, AVX-512 BF16) do that several times as fast as float32. But their library
-(oneDNN) prepares for every new shape, and that takes longer than a product. So only whole blocks of rows are rounded,
-and the few rows left over are not.
+Processors with bfloat16 instructions (AMX, AVX-512 BF16) multiply several times as fast as in float32. But their
+library (oneDNN) prepares for every new shape, which takes longer than a product. So only whole blocks of rows are
+rounded, and the remaining rows stay in float32.
 
-PyTorch can keep the results in float32 (`torch.backends.mkldnn.matmul.fp32_precision`), but that switch belongs to the
-whole process: float32 products of other threads would be rounded too. Rounded results raise the error of a gradient
-little (docs/performance.md): rounding the inputs already costs as much.
+PyTorch can keep the results in float32 (`torch.backends.mkldnn.matmul.fp32_precision`), but that switch is global:
+float32 products of other threads would be rounded too. Rounding the results adds little to a gradient's error
+(docs/performance.md): rounding the inputs already costs as much.
 
 Shapes: N rows, C of them in whole blocks, K inputs, M outputs.
 """
@@ -27,16 +27,16 @@ from clearhead.runtime.device import can_multiply_bf16
 __all__ = ["ROUNDED_ROWS", "Linear", "are_products_bf16", "bf16_product", "bf16_products"]
 
 ROUNDED_ROWS = 128
-"""Rows in a block."""
+"""Rows per block."""
 
 _are_bf16 = ContextVar("_are_bf16", default=False)
 
 
 @contextmanager
 def bf16_products() -> Iterator[None]:
-    """Round the products of the linear layers and the loss that run inside, and of their gradients later.
+    """Round the products of the linear layers and the loss in this context, and of their gradients later.
 
-    On a CPU that multiplies no bfloat16 nothing is rounded: there it would take many times as long as float32.
+    On a CPU without bfloat16 instructions nothing is rounded, because it would take many times as long as float32.
     """
     token = _are_bf16.set(can_multiply_bf16())
     try:
@@ -46,17 +46,17 @@ def bf16_products() -> Iterator[None]:
 
 
 def are_products_bf16() -> bool:
-    """Tell whether products are rounded here: inside `bf16_products`, on a CPU that can."""
+    """Return whether products are rounded: inside `bf16_products`, on a CPU with bfloat16 instructions."""
     return _are_bf16.get()
 
 
 def bf16_product(a: Float[Tensor, "N K"], b: Float[Tensor, "K M"]) -> BFloat16[Tensor, "N M"]:
-    """Return a b, rounded; best with a multiple of `ROUNDED_ROWS` rows."""
+    """Return the product of a and b, rounded to bfloat16; most efficient with a multiple of `ROUNDED_ROWS` rows."""
     return a.bfloat16() @ b.bfloat16()
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear`, rounded inside `bf16_products`."""
+    """A `torch.nn.Linear` whose products are rounded inside `bf16_products`."""
 
     def forward(self, x: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch M"]:
         """Return x W^T + b."""
@@ -71,7 +71,7 @@ class _RoundedLinear(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
         rows = x.flatten(0, -2)
-        result = _product(rows, _rounded(rows), weight.t())  # rounded again for the gradient: to keep it costs memory
+        result = _product(rows, _rounded(rows), weight.t())  # not kept for the gradient, to save memory
         if bias is not None:
             result += bias
         return result.view(*x.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""Dropout (paper section 5.4, Srivastava et al. 2014), with masks that cost little on a CPU."""
+"""Dropout (paper section 5.4, Srivastava et al. 2014), with fast masks on a CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS = 2**16
 
 
 class Dropout(nn.Module):
-    """Set elements to zero at random in training, and scale the others up so that their mean stays.
+    """Zero elements at random in training, and scale up the others to preserve the mean.
 
     Args:
         rate: Probability of zero; on a CPU rounded to a multiple of 2 ** -16.
@@ -30,22 +30,22 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Drop in training; return `x` as it is otherwise."""
+        """Apply dropout in training; return `x` unchanged otherwise."""
         return dropout(x, self.rate) if self.training else x
 
     def after(self, activation: Callable[[Tensor], Tensor], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Drop elements of `activation(x)`; ReLU and dropout on a CPU are one pass, see `relu_dropout`."""
+        """Return dropout of `activation(x)`; on a CPU, ReLU and dropout are fused, see `relu_dropout`."""
         if activation is functional.relu and self.training and self.rate and x.device.type == "cpu":
             return relu_dropout(x, self.rate)
         return self(activation(x))
 
     def extra_repr(self) -> str:
-        """Show the rate where modules are printed."""
+        """Return the rate, shown when modules are printed."""
         return f"rate={self.rate}"
 
 
 def dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
-    """Drop elements with probability `rate`."""
+    """Zero elements with probability `rate`, and scale up the others."""
     if rate == 0.0:
         return x
     if x.device.type != "cpu":
@@ -54,9 +54,9 @@ def dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
 
 
 def relu_dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
-    """Return `dropout(relu(x), rate)`, keeping for the gradient nothing but that result.
+    """Return `dropout(relu(x), rate)`, saving only the result for the backward pass.
 
-    An element of it is zero where either function closed, and lets the gradient through anywhere else.
+    Where the result is zero, ReLU or dropout zeroed it and the gradient is zero; elsewhere the gradient passes.
     """
     return _ReluDropout.apply(x, rate)  # type: ignore[no-untyped-call]
 
@@ -77,10 +77,10 @@ class _ReluDropout(torch.autograd.Function):
 
 
 def keep_mask(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
-    """Return a factor for each element: 0 with probability `rate`, else what keeps the mean.
+    """Return a factor for each element: 0 with probability `rate`, else the scale that preserves the mean.
 
-    PyTorch draws one number after the other on a CPU and spends a third of a training step on it. One 64-bit word makes
-    four elements here, and comparing them is vectorised: about a tenth of the time.
+    On a CPU, PyTorch draws one number after another and spends a third of a training step on it. Here one 64-bit word
+    serves four elements, with a vectorized comparison: about a tenth of the time.
     """
     rows = _ROWS.get()
     draws = _draws(x.shape) if rows is None else rows.draws(x.shape)
@@ -91,13 +91,13 @@ def keep_mask(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"
 
 @contextmanager
 def drawn_by_row(seed: int, rows: Sequence[int]) -> Iterator[None]:
-    """On a CPU, let what falls in a row of a batch follow from the seed and that row's number alone.
+    """Make dropout on a CPU depend only on the seed and the number of each batch row.
 
-    Neither the other rows of the batch count nor how far they are padded: a row drops the same elements whichever
-    process computes it, and in whichever part of a step. The operations in the block must come in the same order.
+    The other rows of the batch and the padding have no influence: a row drops the same elements in any process and in
+    any part of a step. The operations in the block must run in the same order.
 
     Args:
-        seed: A 64-bit word; another one for every step.
+        seed: A 64-bit word; use a different one for every step.
         rows: A number for each row of the batches in the block.
     """
     numbers = torch.tensor(rows, dtype=torch.int64)
@@ -114,14 +114,14 @@ def _draws(shape: torch.Size) -> Int16[Tensor, "*shape"]:
     return words.view(torch.int16)[: shape.numel()].view(shape)
 
 
-# Odd numbers without pattern, by which counters are spread over 64 bits, and the finaliser of SplitMix64 (Steele, Lea
-# and Flood 2014), which makes words of them that pass for random.
+# Odd numbers without a pattern, which spread counters over 64 bits, for the finalizer of SplitMix64 (Steele, Lea and
+# Flood 2014), which turns them into pseudorandom words.
 _ODD = (-7046029254386353131, -4417276706812531889, -7800511283803183837, -3335678366873096957, -8663945395140668459)
 _MULTIPLIERS = (-4658895280553007687, -7723592293110705685)
 
 
 def _signed(number: int) -> int:
-    """Return the 64-bit word with these lowest bits as PyTorch has words, which are signed."""
+    """Return the lowest 64 bits of a number as a signed word, as PyTorch stores it."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -130,7 +130,7 @@ def _mixed(words: Int64[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
     shifted = torch.empty_like(words)
     for shift, multiplier in zip((30, 27, 31), (*_MULTIPLIERS, 1), strict=True):
         torch.bitwise_right_shift(words, shift, out=shifted)
-        shifted.bitwise_and_(2 ** (64 - shift) - 1)  # int64 shifts its sign in
+        shifted.bitwise_and_(2 ** (64 - shift) - 1)  # the right shift of int64 copies the sign bit
         words.bitwise_xor_(shifted)
         if multiplier != 1:
             words.mul_(multiplier)
@@ -139,13 +139,13 @@ def _mixed(words: Int64[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
 
 @dataclass
 class _Rows:
-    """Draws for the rows of a batch, each from a counter of its own."""
+    """Random numbers for the rows of a batch, each from its own counter."""
 
     keys: Int64[Tensor, " B"]
     calls: int = 0
 
     def draws(self, shape: torch.Size) -> Int16[Tensor, "*shape"]:
-        """Draw uniformly from -2**15 to 2**15 - 1 for a tensor whose first dimension is the rows."""
+        """Draw uniformly from -2**15 to 2**15 - 1 for a tensor whose first axis is the rows."""
         if shape[0] != len(self.keys):
             raise ValueError(f"dropout by row needs {len(self.keys)} rows first, not a tensor of {tuple(shape)}")
         self.calls += 1

@@ -1,7 +1,7 @@
-"""The compiled core: what `csrc/core.c` became, loaded and looked at.
+"""The compiled core: loading, validation and processor support of the library built from `csrc/core.c`.
 
-Where it was not compiled, was compiled from other sources than these, or is damaged, and where the processor is not an
-x86-64 with AVX-512, `library` returns None and PyTorch does all work.
+`library` returns None, and PyTorch does all work, if the core was not compiled, was compiled from other sources, or is
+damaged, or if the processor is not an x86-64 with AVX-512.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _QUICK = {"packed_size", "scratch_size"}
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled core, or None where there is none, it cannot be used, or the processor cannot run it.
+    """Return the compiled core, or None if it is missing, unusable, or unsupported by the processor.
 
     Warns:
-        CompiledCoreWarning: Once a process, if there is one that cannot be used.
+        CompiledCoreWarning: Once per process, if the core exists but is unusable.
     """
     core, fault = _load()
     if fault is not None:
@@ -42,7 +42,7 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
-    """Return the compiled core if it can be used, and what is wrong with it if it is there and cannot."""
+    """Return the compiled core if it is usable, and a message if it exists but is not."""
     path = _path()
     if path is None or not _has_processor():
         return None, None
@@ -54,7 +54,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
     try:
         _declare(core, quick)
         fits = core.core_sources() == _sources()
-    except (AttributeError, OSError):  # a function or a source that there is not
+    except (AttributeError, OSError):  # a missing function or source file
         fits = False
     return (core, None) if fits else (None, _not_in_use(f"{path} was built from the sources of another version"))
 
@@ -67,15 +67,15 @@ def _not_in_use(reason: str) -> str:
 
 
 def _path() -> Path | None:
-    """Return where the compiled core is, or None if it was not compiled."""
+    """Return the path of the compiled core, or None if it was not compiled."""
     paths = [Path(__file__).with_name("_core" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     return next((path for path in paths if path.is_file()), None)
 
 
 def _sources() -> int:
-    """Return the hash of core.c and of what it includes, as setup.py gives it to the core that is built from them."""
+    """Return the hash of core.c and its headers, which setup.py also compiles into the core."""
     names, digest = ["core.c"], sha256()
-    for name in names:  # which grows
+    for name in names:  # extended in the loop
         text = Path(__file__).with_name("csrc").joinpath(name).read_bytes()
         names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
         digest.update(text)
@@ -87,11 +87,11 @@ def _has_processor() -> bool:
 
 
 def _check_file(path: Path) -> None:
-    """Check that all parts of a shared library are there; the system maps one that was cut short, and then crashes.
+    """Check that a shared library is complete, because loading a truncated one crashes the process.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is not a whole ELF file for 64 bits.
+        ValueError: If it is not a complete 64-bit ELF file.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -111,14 +111,14 @@ def _check_file(path: Path) -> None:
 
 
 def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
-    """Say what the functions take and return.
+    """Declare argument and result types of the core's functions.
 
     Args:
-        core: What they are called by.
-        quick: The same, for those that are done before another thread of Python could begin.
+        core: The library on which functions are called.
+        quick: The same library without release of the GIL, for functions faster than a thread switch.
 
     Raises:
-        AttributeError: If the core lacks one.
+        AttributeError: If the core lacks a function.
     """
     stack, tokens, team = (POINTER(STRUCTS[name]) for name in ("Stack", "Tokens", "Team"))
     for name, result, *arguments in (
@@ -140,13 +140,13 @@ def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
 
 @cache
 def has_amx() -> bool:
-    """Tell whether the core can multiply in bfloat16 and in 8 bits on AMX."""
+    """Return whether the core can use AMX for bfloat16 and 8-bit products."""
     core = library()
     return core is not None and torch.cpu._is_amx_tile_supported() and core.request_amx() == 0
 
 
 def can_multiply(precision: DecodePrecision) -> bool:
-    """Tell whether the core and the processor can multiply in that precision."""
+    """Return whether the core and the processor support products in a precision."""
     if library() is None:
         return False
     match precision:
@@ -159,7 +159,7 @@ def can_multiply(precision: DecodePrecision) -> bool:
 
 
 def describe() -> str:
-    """Say in a line whether the core is in use, and why not."""
+    """Return a line that says whether the core is in use, and if not, why."""
     core, fault = _load()
     if core is not None:
         return f"clearhead's compiled core is in use, {'with' if has_amx() else 'without'} AMX"

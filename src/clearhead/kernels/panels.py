@@ -1,4 +1,4 @@
-"""Matrix products of the compiled core, which packs their matrices itself."""
+"""Matrix products of the compiled core, with packed matrices."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 __all__ = ["PANEL", "make_product", "uninitialized"]
 
 PANEL = CONSTANTS["PANEL"]
-"""Outputs of a matrix, and rows of a result, come in whole blocks of so many."""
+"""Block size of the outputs of a matrix and of the rows of a result."""
 _CACHE_LINE = 64
-"""Bytes; what does not begin with one takes a second."""
+"""Bytes; a read that is not aligned to a cache line touches two."""
 
 
 def make_product(
@@ -32,14 +32,14 @@ def make_product(
     rows: Int[Tensor, " O"] | None = None,
     on_amx: bool | None = None,
 ) -> Struct:
-    """Return the product with a matrix, whose outputs are filled up to whole panels.
+    """Return the structure of a packed matrix product, with the outputs padded to whole panels.
 
     Args:
         weight: The matrix, in float32.
-        bias: What is added.
-        precision: What is multiplied. In 8 bits every output has a scale of its own.
-        rows: Of the matrix, in int32; None is all.
-        on_amx: Compute rounded precisions on AMX, or else by AVX-512's own instructions; None is AMX where there is.
+        bias: The bias to add; None adds nothing.
+        precision: Precision of the factors. In int8 every output has its own scale.
+        rows: Rows of the matrix to pack, in int32; None packs all.
+        on_amx: Whether rounded precisions use AMX instead of AVX-512 instructions; None uses AMX if available.
     """
     core = library()
     assert core is not None
@@ -65,17 +65,17 @@ def make_product(
 
 
 def uninitialized(shape: Sequence[int], dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return memory whose contents are arbitrary; the system gives it page by page, as it is used.
+    """Return an uninitialized array; its pages are allocated when first used.
 
-    PyTorch's own would let Python's other threads go first, each time.
+    PyTorch's allocation would release the GIL to other threads each time.
 
     Raises:
-        MemoryError: If there is not so much.
+        MemoryError: If there is not enough memory.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     try:
         memory = np.empty(size + _CACHE_LINE, np.uint8)
-    except ValueError as error:  # more than any address
+    except ValueError as error:  # larger than the address space
         raise MemoryError(str(error)) from None
     start = -memory.ctypes.data % _CACHE_LINE
     return memory[start : start + size].view(dtype).reshape(shape)

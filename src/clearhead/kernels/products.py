@@ -1,9 +1,9 @@
-"""Matrix products as decoding computes them: in float32, bfloat16, or 8-bit integers.
+"""PyTorch matrix products for decoding: in float32, bfloat16, or 8-bit integers.
 
-bfloat16 halves what is read and is several times as fast where a processor multiplies in it (GPUs, CPUs with AMX).
-8-bit integers need a CPU with VNNI. Both round, so translations may differ a little from the model's own, but tokens
-are always compared in float32. A product of more rows may add in another order, and what is then rounded can differ in
-the last bit; the compiled core's products depend on their own row alone.
+bfloat16 halves the memory traffic and is several times as fast on processors with bfloat16 instructions (GPUs, CPUs
+with AMX). 8-bit integers need a CPU with VNNI. Both round, so translations may differ slightly from the model's own,
+but tokens are always compared in float32. Products of more rows may sum in another order, and rounding can then differ
+in the last bit; in the compiled core, each row's result depends on that row alone.
 
 Shapes: R rows, I inputs, O outputs.
 """
@@ -25,10 +25,11 @@ from clearhead.runtime.device import can_multiply_bf16
 __all__ = ["Product", "make_product"]
 
 Product = Callable[[Float[Tensor, "R I"]], Float[Tensor, "R O"]]
-"""x W^T + b for rows x, in float32."""
+"""A function that computes x W^T + b for rows x, in float32."""
 
 SHAPE_ROWS = 32
-"""oneDNN prepares for every new number of rows, and that takes longer than a product; so it sees multiples of this."""
+"""Row counts are padded to multiples of this, because oneDNN prepares for every new one, which takes longer than a
+product."""
 
 
 def make_product(
@@ -38,23 +39,23 @@ def make_product(
     *,
     is_output: bool = False,
 ) -> Product:
-    """Return the product of the same rows with several matrices, side by side.
+    """Return one product that applies several matrices to the same rows and concatenates the results.
 
     Args:
         weights: The matrices.
-        biases: Of each, or None for all.
-        precision: What is multiplied.
-        is_output: Whether the results are logits, among which the best is sought.
+        biases: Bias of each matrix; None for matrices without.
+        precision: Precision of the factors.
+        is_output: Whether the results are logits, from which the best tokens are selected.
 
     Raises:
-        DeviceError: If the device cannot multiply in that precision.
+        DeviceError: If the device does not support the precision.
     """
     weight = torch.cat([weight.detach() for weight in weights]) if len(weights) > 1 else weights[0].detach()
     given = [bias.detach() for bias in biases if bias is not None]
     bias = torch.cat(given) if given else None
     match precision:
         case "fp32":
-            # Few rows meet a large matrix faster if it is turned; a small one is not worth the second copy.
+            # A transposed large matrix is faster with few rows; for a small one the second copy is not worth it.
             return _Float32Product(weight.t().contiguous() if is_output or len(weights) > 1 else weight.t(), bias)
         case "bf16":
             if not is_output or weight.device.type != "cpu":
@@ -79,7 +80,7 @@ class _Float32Product:
 
 
 class _BFloat16Product:
-    """Everything rounded, the result too."""
+    """A product with bfloat16 inputs, weights and results."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = weight.bfloat16()
@@ -90,10 +91,10 @@ class _BFloat16Product:
 
 
 class _BFloat16Logits:
-    """What is multiplied is rounded, the result is not: with 8 significant bits many logits would be equal.
+    """A product with bfloat16 factors and float32 results, because 8 significant bits would make many logits equal.
 
-    PyTorch's products in bfloat16 have results in bfloat16. A second one adds up what the first left out. Rows are
-    multiplied in blocks of one size, for on some processors their number decides the order in which oneDNN adds up.
+    PyTorch's bfloat16 products return bfloat16. A second product computes what the first one rounded off. Rows are
+    multiplied in blocks of one size, because on some processors oneDNN's order of summation depends on their number.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -111,12 +112,12 @@ class _BFloat16Logits:
 
 
 class _Int8Product:
-    """Weights in 8 bits with a scale for each output, rows in 8 bits with a scale for each row.
+    """A product of 8-bit weights with a scale per output, and 8-bit rows with a scale per row.
 
-    A row's scale is its own, so that no neighbour changes a translation.
+    Each row has its own scale, so that other rows do not change a translation.
 
     Raises:
-        DeviceError: If the CPU lacks VNNI: others sum two products in 16 bits, which overflow.
+        DeviceError: If the CPU lacks VNNI: without it, sums of two products in 16 bits overflow.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -132,7 +133,7 @@ class _Int8Product:
 
     def __call__(self, x: Tensor) -> Tensor:
         scale = (x.abs().amax(dim=-1, keepdim=True) / 127).clamp_min_(torch.finfo(torch.float32).tiny)
-        # Unsigned around 128; to cut off what is above the point after adding a half is to round.
+        # Unsigned, centered at 128; adding a half and truncating rounds to nearest.
         levels = _whole((x / scale).add_(128.5).to(torch.uint8))
         result = self.product(
             levels, 1.0, 128, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
@@ -141,6 +142,6 @@ class _Int8Product:
 
 
 def _whole(x: Tensor) -> Tensor:
-    """Return a whole number of `SHAPE_ROWS` rows on a CPU; those added are zeros."""
+    """Return `x` padded with zero rows to a multiple of `SHAPE_ROWS` on a CPU."""
     extra = -len(x) % SHAPE_ROWS
     return functional.pad(x, (0, 0, 0, extra)) if extra and x.device.type == "cpu" else x

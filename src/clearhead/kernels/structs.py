@@ -1,4 +1,4 @@
-"""The structures of the compiled core, as csrc/types.h declares them."""
+"""The structures and constants of the compiled core, read from csrc/types.h."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ NUMBERS: dict[str, type] = {
     "double": c_double,
 }
 ADDRESSES = {kind: type(f"{kind}_address", (c_void_p,), {}) for kind in NUMBERS}
-"""A type of its own for the address of each, so that `Struct.point` can tell them apart."""
+"""A distinct type for the address of each number type, so that `Struct.point` can check dtypes."""
 DTYPES = {ADDRESSES[kind]: np.dtype(number) for kind, number in NUMBERS.items()}
 
 
 class Struct(ctypes.Structure):
-    """A structure that keeps what it points to."""
+    """A C structure that keeps the objects alive to which its fields point."""
 
     _kinds: dict[str, type]
     _kept: dict[str, object] | None = None
 
     def keep(self, name: str, value: object) -> None:
-        """Keep what a field leads to as long as this lives, or until the field leads elsewhere."""
+        """Keep an object alive as long as this structure, or until the field is set again."""
         if self._kept is None:
             self._kept = {}
         self._kept[name] = value
 
     def point(self, **arrays: Tensor | np.ndarray | None) -> Struct:
-        """Point fields to arrays, and keep those; None is NULL.
+        """Point fields to arrays and keep these alive; None is skipped, which leaves NULL in a new structure.
 
         Raises:
-            TypeError: If an array does not hold what the field's type says, side by side.
+            TypeError: If an array has another dtype than the field, or is not contiguous.
         """
         for name, given in arrays.items():
             if given is None:
@@ -56,16 +56,16 @@ class Struct(ctypes.Structure):
 
 
 class OuterStruct(Struct):
-    """A structure that holds others, and keeps what they point to."""
+    """A structure that contains others, and keeps alive what they point to."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if isinstance(value, Struct):
-            self.keep(name, value)  # of which only the bytes were copied
+            self.keep(name, value)  # only its bytes were copied
 
 
 def read_structures(text: str) -> dict[str, type[Struct]]:
-    """Return the structures of a C header that have no tag, by name and in order."""
+    """Return the untagged structures of a C header, by name and in order."""
     structures: dict[str, type[Struct]] = {}
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, flags=re.DOTALL):
@@ -83,7 +83,7 @@ def read_structures(text: str) -> dict[str, type[Struct]]:
 
 
 def read_constants(text: str) -> dict[str, int]:
-    """Return the numbers that a C header defines, and the members of its enumerations."""
+    """Return the numeric `#define` constants and the enumeration members of a C header."""
     constants = {name: int(number) for name, number in re.findall(r"#define (\w+) (\d+)\b", text)}
     for body in re.findall(r"enum \w+ \{(.*?)\}", text):
         for number, member in enumerate(body.split(",")):
@@ -94,4 +94,4 @@ def read_constants(text: str) -> dict[str, int]:
 
 _HEADER = Path(__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
 STRUCTS, CONSTANTS = read_structures(_HEADER), read_constants(_HEADER)
-"""By the names of csrc/types.h."""
+"""Structures and constants, by their names in csrc/types.h."""
