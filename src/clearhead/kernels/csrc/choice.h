@@ -1,5 +1,4 @@
-/* From hidden states to the best tokens of each row, and from those to the best candidates of each sentence
- * (section 6.1). */
+/* Selection of the best tokens of each row, and of the best candidates of each sentence (section 6.1). */
 
 #pragma once
 
@@ -8,7 +7,7 @@
 #include "products.h"
 #include "rows.h"
 
-/* Keep the best values in descending order; of equal ones the earlier stays in front. */
+/* Insert a value into the best ones, in descending order; equal values keep their order. */
 INLINE void insert(float *best, int32_t *ids, int64_t count, float value, int32_t id) {
     int64_t at = count - 1;
     for (; at > 0 && best[at - 1] < value; at--) best[at] = best[at - 1], ids[at] = ids[at - 1];
@@ -16,14 +15,14 @@ INLINE void insert(float *best, int32_t *ids, int64_t count, float value, int32_
     ids[at] = id;
 }
 
-/* A product of logits, and whose they are. */
+/* A product of logits, with the tokens that they belong to. */
 typedef struct {
     const Product *product;
     const int32_t *ids; /* NULL is the first `count` tokens */
     int64_t count;
 } Vocabulary;
 
-/* Take in some more logits of a row. */
+/* Update a row's softmax and best tokens with more of its logits. */
 static void look_at(
     const float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c
 ) {
@@ -35,7 +34,7 @@ static void look_at(
         c->sum *= expf(c->largest - peak);
         c->largest = peak;
     }
-    __m512 base = _mm512_set1_ps(c->largest == -INFINITY ? 0.0f : c->largest); /* inf - inf is no number */
+    __m512 base = _mm512_set1_ps(c->largest == -INFINITY ? 0.0f : c->largest); /* inf - inf is NaN */
     for (int64_t i = 0; i < size; i += WIDE) {
         __mmask16 mask = first_lanes(size - i);
         __m512 values = _mm512_loadu_ps(logits + i);
@@ -61,7 +60,7 @@ static void begin_choices(Scratch *s, int64_t rows, int64_t count) {
             .largest = -INFINITY, .best = s->best + row * count, .ids = s->best_ids + row * count, .wanted = -1};
 }
 
-/* Compute logits of some neighbouring rows, so many at once as stay in the cache, and take them in. */
+/* Compute the logits of adjacent rows, in chunks that fit into the cache, and update the rows with them. */
 static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t count, Scratch *s) {
     const float *x = s->x + row * v->product->inputs;
     prepare_rows(v->product, x, rows, s);
@@ -100,7 +99,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
     }
 }
 
-/* Find the log-probability of the wanted token of each row, computed as `choose` computes those that it keeps. */
+/* Find the log-probability of the wanted token of each row, computed exactly as in `choose`. */
 static void look_up(const Stack *stack, const Tokens *t, const Targets *targets, Scratch *s) {
     begin_choices(s, targets->num_rows, 1);
     for (int64_t row = 0; row < targets->num_rows; row++) s->choices[row].wanted = targets->wanted[row];
@@ -111,7 +110,7 @@ static void look_up(const Stack *stack, const Tokens *t, const Targets *targets,
     }
 }
 
-/* Find the best candidates of each slot: a row, and a token after it. */
+/* Find the best candidates of each slot: pairs of a row and a next token. */
 static void find_candidates(const Step *step, const Scratch *s) {
     int64_t count = step->count, most = step->num_candidates, all = step->num_slots * most;
     for (int64_t i = 0; i < all; i++) step->candidate_score[i] = -INFINITY;
@@ -122,7 +121,7 @@ static void find_candidates(const Step *step, const Scratch *s) {
         for (int64_t i = 0; i < count; i++) {
             float score = step->score[row] + s->best[row * count + i];
             if (!(score > step->candidate_score[slot + most - 1])) break;
-            /* Until all are found, a number stands for row and token. */
+            /* Until the end, one number encodes row and token. */
             insert(step->candidate_score + slot, step->candidate_token + slot, most, score, (int32_t)(row * count + i));
         }
     }

@@ -1,12 +1,12 @@
-/* Encoder and decoding step for x86-64 processors with AVX-512: what decoding/pytorch says in PyTorch, one call a step.
+/* Encoder and decoding step for x86-64 processors with AVX-512: the equivalent of decoding/pytorch, one call a step.
  *
- * Every row is computed by itself and in the same order, whatever its neighbours: no batch changes a translation.
- * Python owns all memory; one thread makes a call, and several threads may call at once with slots and scratch of
- * their own. structs.py reads the structures from types.h.
+ * Every row is computed separately and in the same order, so the other rows of a batch never change a translation.
+ * Python owns all memory. One thread makes a call, and several threads may call at once, each with its own slots and
+ * scratch. structs.py reads the structures from types.h.
  *
- * Matrix products are in float32; or, on AMX or AVX-512's own instructions, in bfloat16: every number rounded to one
- * (BF16), or split into the sum of two whose products all count but the smallest (BF16X3: 16 significant bits, products
- * of 24); or in 8 bits with a scale for each row and each output (INT8).
+ * Matrix products are in float32; or, with AMX or AVX-512 instructions, in bfloat16: every number rounded to one
+ * (BF16), or split into the sum of two, of whose four products the smallest is left out (BF16X3: 16 significant
+ * bits, products of 24); or in 8 bits with a scale for each row and each output (INT8).
  *
  * Shapes: R rows (hypotheses, or source tokens), D d_model, H heads, W width of keys and values together
  * (H d_k + H d_v).
@@ -18,10 +18,10 @@
 #include "choice.h"
 #include "layers.h"
 
-/* The hash of the files that this was built from; setup.py gives it, and library.py computes it from those it finds. */
+/* The hash of the sources that this was built from: defined by setup.py, and compared by library.py with its own. */
 uint64_t core_sources(void) { return SOURCES; }
 
-/* Ask the system for AMX's registers; returns 0 if it grants them. */
+/* Request the AMX registers from Linux; returns 0 if granted. */
 int request_amx(void) { return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */); }
 
 int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search) {
@@ -29,7 +29,7 @@ int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t 
     return lay_out(&s, NULL, stack, rows, longest, count, is_search);
 }
 
-/* Help a team with its products until it is dismissed, or has had nothing to do for IDLE_SECONDS. */
+/* Help a team with its products until it is dismissed, or has had no work for IDLE_SECONDS. */
 AMX void assist(Team *team) {
     int has_tiles = 0;
     double since = 0.0;
@@ -46,7 +46,7 @@ AMX void assist(Team *team) {
             }
             atomic_fetch_sub(&team->inside, 1);
         }
-        if (idle < 1000) { /* without asking for the time, which takes longer */
+        if (idle < 1000) { /* without reading the clock, which takes longer */
             _mm_pause();
             continue;
         }
@@ -72,7 +72,7 @@ AMX static Scratch begin(
 
 AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
 
-/* Encode source tokens: keys and values that cross-attention of every decoder layer will ask for. */
+/* Encode source tokens: compute the cross-attention keys and values of every decoder layer. */
 void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
     Scratch s = begin(stack, sources->scratch, sources->num_rows, sources->longest, 0, 0, sources->team);
     Places at = {.num_rows = sources->num_rows, .position = sources->position, .first = sources->first,
@@ -82,7 +82,7 @@ void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
     end(stack);
 }
 
-/* Follow the pasts of a slot's rows, and give each newest key a place that none of them needs. */
+/* Trace the history of a slot's rows, and assign each newest key a place that no history uses. */
 static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s) {
     const Slot *slot = step->slots + step->slot[first];
     int64_t position = step->position[first];
@@ -105,7 +105,7 @@ static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s
     }
 }
 
-/* Take every hypothesis a token further, and find the best candidates to go on with. */
+/* Extend every hypothesis by a token, and find the best candidates. */
 void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     Scratch s = begin(stack, step->scratch, step->num_rows, step->longest, step->count, 1, step->team);
     s.spent = step->spent;
@@ -122,9 +122,9 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     find_candidates(step, &s);
 }
 
-/* Score given targets: all positions at once. Each row sees those of its target up to itself, and every number is
- * computed in the order in which take_step computes it, so a target's total is bit for bit what a search in float32
- * adds up for the same tokens. */
+/* Score given targets, all positions at once. Each row attends to its target up to itself. Every number is computed
+ * in the same order as in take_step, so a target's total equals, bit for bit, the sum of a float32 search over the
+ * same tokens. */
 void score(const Stack *stack, const Tokens *t, const Targets *targets) {
     int64_t rows = targets->num_rows;
     Scratch s = begin(stack, targets->scratch, rows, targets->longest, 1, 0, NULL);

@@ -7,7 +7,7 @@
 #include "products.h"
 #include "rows.h"
 
-/* Some registers' width of the weighted sum of values in equation 1, times a factor. */
+/* The weighted sum of values in equation 1, for some registers' width, times a factor. */
 INLINE void weighted_sum(
     const int registers, const float *values, int64_t stride, const int32_t *places, const float *weights,
     int64_t count, float factor, float *y
@@ -22,8 +22,9 @@ INLINE void weighted_sum(
     for (int n = 0; n < registers; n++) _mm512_storeu_ps(y + n * WIDE, _mm512_mul_ps(sum[n], _mm512_set1_ps(factor)));
 }
 
-/* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values side by side;
- * without places, to the first ones. What is added to the scores, if anything is, is [head][bias_stride]. */
+/* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values stored side by
+ * side, at the given places, or the first `count` if NULL. `bias` is added to the scores, [head][bias_stride], or
+ * NULL. */
 static void attend(
     const Stack *stack, const float *q, const float *kv, int64_t stride, const int32_t *places, int64_t count,
     const float *bias, int64_t bias_stride, float *weights, float *y
@@ -54,8 +55,8 @@ static void attend(
     }
 }
 
-/* Turn each pair of neighbouring components by the angle of its position (rotary positions). Queries and keys stand
- * side by side, so they are turned together, as twice as many heads. */
+/* Rotate each pair of adjacent components by the angle of its position (rotary positions). Queries and keys are
+ * stored side by side, so they are rotated together, as twice as many heads. */
 static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, const float *sin) {
     for (int64_t head = 0; head < num_heads; head++)
         for (int64_t i = 0; i < d_k / 2; i++) {
@@ -65,15 +66,15 @@ static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, con
         }
 }
 
-/* Where attention looks. In an encoder and for given targets, rows of a sentence are neighbours; in a search, the past
- * is in slots. */
+/* Location of the keys and values. In an encoder and for given targets, rows of a sentence are adjacent; in a
+ * search, past keys and values are in slots. */
 typedef struct {
     int64_t num_rows;
     const int32_t *position;
-    const int32_t *first, *length; /* of each row, the first row that it sees and how many; NULL in a search */
+    const int32_t *first, *length; /* of each row, the first row it attends to and how many; NULL in a search */
     const Slot *slots;             /* decoder */
     const int32_t *slot;           /* of each row */
-    int64_t longest;               /* in a search, from a row's path to the next */
+    int64_t longest;               /* in a search, stride of the rows' paths */
 } Places;
 
 static void self_attention(const Stack *stack, const Tokens *t, int64_t index, const Places *at, Scratch *s) {
@@ -94,7 +95,7 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
     for (int64_t row = 0; row < at->num_rows; row++) {
         const float *q = s->qkv + row * stride;
         float *y = s->attended + row * values;
-        const float *bias = t->relative ? t->relative + t->reach - 1 - at->position[row] : NULL; /* of position 0 */
+        const float *bias = t->relative ? t->relative + t->reach - 1 - at->position[row] : NULL; /* at position 0 */
         if (!at->first) {
             const float *past = at->slots[at->slot[row]].past + index * (keys + values);
             attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->longest,
@@ -116,7 +117,7 @@ static void cross_attention(const Stack *stack, int64_t index, const Places *at,
     }
 }
 
-/* What the residual connection (section 3.1) does before a sub-layer, and after it; see model/residual.py. */
+/* The residual connection (section 3.1) before and after a sublayer; see model/residual.py. */
 static const float *before(const Stack *stack, const Norm *norm, int64_t rows, Scratch *s) {
     if (!stack->is_pre) return s->x;
     normalize(norm, s->x, rows, stack->d_model, s->normed);
@@ -166,7 +167,7 @@ static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token
         const float *x = before(stack, &layer->ff_norm, rows, s); /* equation 2 (section 3.3) */
         product(&layer->up, x, rows, s->hidden, s);
         if (layer->gate.panels) {
-            product(&layer->gate, x, rows, s->gate, s); /* of its own: `hidden` has its rows side by side */
+            product(&layer->gate, x, rows, s->gate, s); /* separate, because `hidden` must be contiguous */
             activate(s->gate, rows * stack->d_ff, stack->activation);
             for (int64_t i = 0; i < rows * stack->d_ff; i++) s->hidden[i] *= s->gate[i];
         } else {

@@ -1,4 +1,4 @@
-/* Matrices in the order in which products read them. */
+/* Matrices packed in the order in which products read them. */
 
 #pragma once
 
@@ -11,7 +11,7 @@
 /* Inputs that meet a row at once: a float, two bfloat16 or four numbers in 8 bits. */
 static int64_t group_of(int64_t precision) { return precision == FP32 ? 1 : precision == INT8 ? 4 : 2; }
 
-/* Bytes of a matrix in whole panels; in BF16X3 it stands there twice, rounded and what that left out. */
+/* Bytes of a matrix in whole panels. In BF16X3 it is stored twice: rounded values, and their remainders. */
 int64_t packed_size(int64_t outputs, int64_t inputs, int64_t precision) {
     return rounded(outputs, PANEL) * inputs * (precision == BF16X3 ? 4 : 4 / group_of(precision));
 }
@@ -40,11 +40,12 @@ static float step_of(const float *row, int64_t inputs) {
     return step < FLT_MIN ? FLT_MIN : step;
 }
 
-/* Pack the rows of a matrix [token][input] that belong to tokens, or without `ids` the first `count`; the last panel is
- * filled up with zeros. `scales` are of the outputs, in whole panels, in INT8.
+/* Pack the rows of a matrix [token][input] that belong to `ids`, or the first `count` if NULL; the last panel is
+ * padded with zeros. `scales` are of the outputs, in whole panels, in INT8.
  *
  * A panel holds PANEL outputs: [input][output] in FP32; in the other precisions [block of inputs][term]
- * [tile of 16 outputs][group of inputs][output][input in group], one term, or two in BF16X3, 16 groups a block. */
+ * [tile of 16 outputs][group of inputs][output][input in group], one term, or two in BF16X3, 16 groups a block.
+ */
 void pack(
     const float *matrix, const int32_t *ids, int64_t count, int64_t inputs, int64_t precision, char *panels,
     float *scales

@@ -9,7 +9,7 @@
 
 static int64_t panel_bytes(const Product *p) { return packed_size(PANEL, p->inputs, p->precision); }
 
-/* n rows by a panel, in float32; the sums stay in registers. */
+/* Multiply n rows by a panel, in float32; the sums stay in registers. */
 INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t inputs, float *y, int64_t stride) {
     __m512 left[ROW_BLOCK], right[ROW_BLOCK];
     for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_setzero_ps();
@@ -27,7 +27,7 @@ INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t 
     }
 }
 
-/* Whole blocks, and then one of what is left: the compiler makes each size with its own registers. */
+/* Largest blocks first, then smaller ones for the rest: the compiler assigns registers separately for each size. */
 #define ALL_BLOCKS \
     BLOCKS(12); BLOCKS(11); BLOCKS(10); BLOCKS(9); BLOCKS(8); BLOCKS(7); \
     BLOCKS(6); BLOCKS(5); BLOCKS(4); BLOCKS(3); BLOCKS(2); BLOCKS(1)
@@ -40,7 +40,7 @@ static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t
 #undef BLOCKS
 }
 
-/* Rows as bfloat16, then what that left out; rows that fill up whole blocks of tiles are zeros. */
+/* Convert rows to bfloat16, and their remainders with `has_rest`; rows that pad blocks of tiles are zeros. */
 ROUNDED static void split_rows(
     const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles
 ) {
@@ -59,12 +59,12 @@ ROUNDED static void split_rows(
     if (has_rest) memset(tiles + all + count, 0, (all - count) * sizeof *tiles);
 }
 
-/* Rows in 8 bits, each with its own scale, and the sum of each. */
+/* Quantize rows to 8 bits, each with its own scale, and compute the sum of each. */
 static void quantize_rows(
     const float *x, int64_t rows, int64_t padded, int64_t inputs, int8_t *tiles, float *scales, int32_t *sums
 ) {
     for (int64_t row = 0; row < rows; row++) {
-        __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* not 0; as integers, NaN is the largest */
+        __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* not 0; as an integer, NaN is the largest */
         for (int64_t i = 0; i < inputs; i += WIDE) {
             __m512 size = _mm512_abs_ps(_mm512_loadu_ps(x + row * inputs + i));
             largest = _mm512_max_epi32(largest, _mm512_castps_si512(size));
@@ -84,19 +84,19 @@ static void quantize_rows(
     memset(tiles + rows * inputs, 0, (padded - rows) * inputs);
 }
 
-/* Eight tiles of TILE_ROWS rows and 64 bytes: palette, first row, reserved, bytes of a row of each tile, rows. */
+/* Eight tiles of TILE_ROWS rows and 64 bytes: palette, first row, reserved, bytes per row of each tile, rows. */
 static const struct __attribute__((packed)) {
     uint8_t palette, first_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } TILES = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
-/* Tiles 0 to 3 are results of two by two tiles; 4 and 5 are rows, 6 and 7 outputs. */
+/* Tiles 0 to 3 are results, from two by two tiles: 4 and 5 hold rows, 6 and 7 outputs. */
 #define LOAD_ROWS(at) _tile_loadd(4, at, stride); if (two) _tile_loadd(5, (at) + TILE_ROWS * stride, stride)
 #define LOAD_WEIGHTS(at) _tile_loadd(6, at, 64); _tile_loadd(7, (at) + TILE_BYTES, 64)
 #define MULTIPLY(dp) dp(0, 4, 6); dp(1, 4, 7); if (two) { dp(2, 5, 6); dp(3, 5, 7); }
 
-/* One block of tiles, or two, by a panel; meanwhile `lines` of the next panel are fetched at each step. */
+/* Multiply one block of tiles, or two, by a panel, and prefetch `lines` of the next panel at each step. */
 AMX INLINE void amx_block(
     const int precision, const int two, const char *rows, int64_t rest, int64_t stride, const char *panel, float *y,
     int64_t y_stride, const char *ahead, int64_t lines
@@ -158,8 +158,8 @@ AMX static void amx_panel(
     }
 }
 
-/* The same without AMX: a line of a tile has, of 16 outputs, what meets 4 bytes of a row. One of two numbers in 8 bits
- * must be without sign, so weights are made 128 larger, and results begin at -128 times the row's sum. */
+/* The same without AMX: a line of a tile holds, for 16 outputs, the weights for 4 bytes of a row. In 8 bits one
+ * factor must be unsigned, so 128 is added to the weights, and results start at -128 times the row's sum. */
 ROUNDED INLINE void rounded_block(
     const int precision, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride,
     const char *panel, float *y, int64_t y_stride
@@ -255,17 +255,17 @@ static void multiply_panels(const Work *work, int64_t first, int64_t last) {
     }
 }
 
-/* Let all helpers go to sleep at once. */
+/* Let all helpers sleep at once. */
 void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
 
-/* Take panels of a team's product, a sixteenth at once, until none is left. Who comes late finds none. */
+/* Take a team's panels, a sixteenth at a time, until none is left; a late helper finds none. */
 static void take_panels(Team *team) {
     int64_t last = team->work.last, some = (last - team->work.first) / 16 + 1;
     for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < last;)
         multiply_panels(&team->work, from, from + some < last ? from + some : last);
 }
 
-/* Multiply rows that were prepared, with whoever helps. */
+/* Multiply prepared rows, with the helpers if there are any. */
 static void multiply(Work work, Scratch *s) {
     Team *team = s->team;
     work.scratch = s;

@@ -9,9 +9,9 @@
 /* A mask of the first `count` floats of a register. */
 INLINE __mmask16 first_lanes(int64_t count) { return count < WIDE ? (__mmask16)((1u << count) - 1) : 0xffff; }
 
-/* e^x, at least e^-87 and at most e^87, so that no step between leaves the range of floats. */
+/* e^x, with x clamped to [-87, 87], so that no intermediate value leaves the range of floats. */
 INLINE __m512 exp512(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), _mm512_min_ps(_mm512_set1_ps(87.0f), x)); /* so ordered, NaN stays NaN */
+    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), _mm512_min_ps(_mm512_set1_ps(87.0f), x)); /* so NaN stays NaN */
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
@@ -25,7 +25,7 @@ INLINE __m512 exp512(__m512 x) {
     return _mm512_scalef_ps(p, n);
 }
 
-/* LayerNorm, or with is_rms its form without mean and bias; see make_norm in model/residual.py. */
+/* LayerNorm, or RMSNorm with is_rms; see make_norm in model/residual.py. */
 static void normalize(const Norm *norm, const float *x, int64_t rows, int64_t width, float *y) {
     for (int64_t row = 0; row < rows; row++, x += width, y += width) {
         __m512 sum = _mm512_setzero_ps(), squares = _mm512_setzero_ps();

@@ -1,5 +1,5 @@
-/* What the parts of the core share: structures, and the scratch of a call. Python (structs.py)
- * reads the structures that have no tag. */
+/* Structures shared by the parts of the core, and the scratch memory of a call. Python (structs.py) reads the
+ * untagged structures. */
 
 #pragma once
 
@@ -10,16 +10,16 @@
 #include <time.h>
 
 #define WIDE 16        /* floats in a register */
-#define PANEL 32       /* outputs computed at once; a matrix holds a whole number of panels */
-#define ROW_BLOCK 12   /* rows computed at once in float32: with a panel they fill the registers */
+#define PANEL 32       /* outputs computed together; a matrix holds a whole number of panels */
+#define ROW_BLOCK 12   /* rows computed together in float32: with a panel they fill the registers */
 #define TILE_ROWS 16   /* rows of an AMX tile */
-#define TILE_BYTES 1024 /* of an AMX tile: its rows have 64 bytes each */
-#define CHUNK 512      /* logits of a row computed before they are looked at: they are in the cache still */
-#define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
+#define TILE_BYTES 1024 /* bytes of an AMX tile: its rows have 64 bytes each */
+#define CHUNK 512      /* logits of a row computed before they are read, so few that they are still in the cache */
+#define LOGITS (CHUNK + WIDE) /* stride of their rows; not a power of two, to avoid cache conflicts */
 
-#define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer was given no processor by the system */
-#define IDLE_SECONDS 1e-3 /* until a helper without work goes to sleep: longer than Python needs between two steps */
-#define WORTH_SHARING (1 << 18) /* bytes of a matrix from which several threads read it faster than one */
+#define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
+#define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two steps */
+#define WORTH_SHARING (1 << 18) /* bytes of a matrix above which several threads read it faster than one */
 
 #define ROUNDED __attribute__((target("avx512bf16,avx512vnni")))
 #define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8")))
@@ -28,13 +28,13 @@
 enum Precision { FP32 = 0, BF16 = 1, BF16X3 = 3, INT8 = 8 };
 enum Activation { RELU, GELU, GELU_TANH, SILU };
 
-/* y = x W^T + b; packing.h writes the panels. */
+/* y = x W^T + b, with panels from packing.h. */
 typedef struct {
     int64_t inputs, outputs, precision;
-    int64_t is_on_amx;   /* or else on AVX-512's own products in bfloat16 and 8 bits */
+    int64_t is_on_amx;   /* else uses AVX-512 instructions for bfloat16 and 8 bits */
     const void *panels;
-    const float *scales; /* of outputs, in INT8 */
-    const float *bias;   /* may be NULL, as may the weight of a norm that is not there */
+    const float *scales; /* of the outputs, in INT8 */
+    const float *bias;   /* may be NULL; the weight of an absent norm is NULL too */
 } Product;
 
 typedef struct {
@@ -49,26 +49,26 @@ typedef struct {
     Norm cross_norm;
     Product query, cross_out; /* no panels in an encoder */
     Norm ff_norm;
-    Product up, gate, down; /* no panels in a gate that is not there */
+    Product up, gate, down; /* an absent gate has no panels */
 } Layer;
 
 typedef struct {
     int64_t d_model, num_heads, d_k, d_v, d_ff, num_layers, is_pre, activation;
-    int64_t divides_scores, divides_output; /* scores of attention by sqrt(d_k); states, in the end, by sqrt(d_model) */
+    int64_t divides_scores, divides_output; /* attention scores by sqrt(d_k); final states by sqrt(d_model) */
     const Layer *layers;
     Norm final_norm;
-    Product output; /* cross-attention's keys and values of all decoder layers in an encoder, logits in a decoder */
+    Product output; /* in an encoder, cross-attention keys and values of all decoder layers; in a decoder, logits */
 } Stack;
 
-/* A sentence in flight. The past of its beams is a tree: each key stands in a place and knows the place before, so
- * nothing is copied when a search reorders the beams, and places that no beam comes from are free again. */
+/* A sentence in flight. The key-value histories of its beams form a tree: each key has a place and a link to the
+ * place before it. So nothing is copied when a search reorders the beams, and places on no beam's path are reused. */
 typedef struct {
     float *past;          /* keys and values [place][layer][W] */
-    int32_t *parents;     /* [place]: the place before */
-    int32_t *newest;      /* [even or odd position][beam]: where the newest key of a beam stands */
+    int32_t *parents;     /* [place]: the place before it */
+    int32_t *newest;      /* [even or odd position][beam]: place of the beam's newest key */
     const float *memory;  /* keys and values of the source [source position][layer][W] */
     int64_t source_length;
-    Product own;          /* with a shortlist, the logits of the tokens that this sentence alone may use */
+    Product own;          /* logits of the tokens that only this sentence may use, with a shortlist */
     const int32_t *own_ids;
     int64_t num_own;
 } Slot;
@@ -76,97 +76,97 @@ typedef struct {
 typedef struct {
     const float *embedding, *positions; /* [token][D]; [position][D] or NULL */
     const float *segment;               /* [D], added to every token, or NULL */
-    const float *cos, *sin;             /* of rotary positions [position][d_k / 2], or NULL */
+    const float *cos, *sin;             /* cosines and sines of rotary positions [position][d_k / 2], or NULL */
     const float *relative; /* added to scores [head][distance from 1 - reach to reach - 1], or NULL */
     int64_t reach;
     Norm embedding_norm;
-    const int32_t *ids; /* of the tokens that may be written; NULL is the first num_ids, the whole vocabulary */
+    const int32_t *ids; /* the tokens that may be written; NULL is the first num_ids, the whole vocabulary */
     int64_t num_ids;
     float embedding_scale;
 } Tokens;
 
-/* Panels of a product with rows that were prepared (prepare_rows). */
+/* Panels of a product with prepared rows (prepare_rows). */
 typedef struct {
     const Product *product;
     const float *x;                /* [row][input] */
-    int64_t rows, first, last;     /* from panel `first` to the one before `last` */
-    float *y;                      /* [row][stride], from the first panel on, with room for whole blocks of tiles */
+    int64_t rows, first, last;     /* panels `first` to `last`, the latter excluded */
+    float *y;                      /* [row][stride], from the first panel on, with space for whole blocks of tiles */
     int64_t stride;
-    const struct Scratch *scratch; /* where the rows stand in the product's precision */
+    const struct Scratch *scratch; /* holds the rows in the product's precision */
 } Work;
 
-/* Threads that share the panels of every product, when there are too few sentences for each to have its own. */
+/* Threads that share the panels of every product, if there are fewer sentences than threads. */
 typedef struct {
-    _Atomic int64_t state;  /* what there is to do */
-    _Atomic int64_t inside; /* helpers that look at the work, which changes only when there are none */
-    _Atomic int64_t next;   /* panel that nobody has taken yet */
+    _Atomic int64_t state;  /* enum State */
+    _Atomic int64_t inside; /* helpers reading `work`, which changes only when there are none */
+    _Atomic int64_t next;   /* first panel not taken yet */
     Work work;
-    int64_t delays; /* times a helper had no processor amid its work; after three, one thread alone is faster */
+    int64_t delays; /* times a helper was descheduled during its work; after three, one thread alone is faster */
 } Team;
 
 enum State { NOTHING, A_PRODUCT, TO_LEAVE };
 
-/* Source tokens to encode. Rows of a sentence are neighbours. */
+/* Source tokens to encode. Rows of a sentence are adjacent. */
 typedef struct {
     int64_t num_rows;
     int64_t longest; /* positions of the longest source */
     const int32_t *token, *position;
     const int32_t *first, *length; /* of each row, the first row of its sentence and how many there are */
-    float *memory; /* [row][layers of the decoder * W], with room for whole blocks of tiles */
+    float *memory; /* [row][layers of the decoder * W], with space for whole blocks of tiles */
     char *scratch;
     Team *team;
 } Sources;
 
-/* Targets to score. Rows of a target are neighbours; of the slots only the memory is read. */
+/* Targets to score. Rows of a target are adjacent; of the slots only the memory is read. */
 typedef struct {
     int64_t num_rows, num_slots;
     int64_t longest; /* positions of the longest source or target */
     const Slot *slots;
     const int32_t *slot, *position;
-    const int32_t *first, *length; /* of each row, the first row of its target and how many it sees */
-    const int32_t *token, *wanted; /* what was read, and what should come after it */
+    const int32_t *first, *length; /* of each row, the first row of its target and how many it attends to */
+    const int32_t *token, *wanted; /* the input token, and the token to score after it */
     float *log_probs, *totals;     /* of each row, and of each slot */
     char *scratch;
 } Targets;
 
-/* A step of a search. */
+/* A search step. */
 typedef struct {
     int64_t num_rows, num_slots, beam_size;
     int64_t longest;      /* positions of the longest source or past */
-    int64_t count;        /* best tokens wanted of a row */
-    int64_t num_candidates; /* best continuations wanted of a slot */
+    int64_t count;        /* best tokens per row */
+    int64_t num_candidates; /* candidates per slot */
     int64_t vocab_size;
     const Slot *slots;
-    const int32_t *slot, *beam, *parent, *position, *token, *mask; /* of each row; rows of a slot are neighbours */
-    const uint8_t *masks; /* [mask][token]: whether it may come */
+    const int32_t *slot, *beam, *parent, *position, *token, *mask; /* of each row; rows of a slot are adjacent */
+    const uint8_t *masks; /* [mask][token]: whether it is allowed */
     const float *score;   /* log-probability of each row so far */
-    float *candidate_score; /* [slot][candidate], best first; minus infinity where there is none */
+    float *candidate_score; /* [slot][candidate], best first; minus infinity in unused places */
     int32_t *candidate_beam, *candidate_token;
-    float *log_probs; /* [row][token]: of every token that may come, minus infinity of the others; or NULL */
+    float *log_probs; /* [row][token]: log-probabilities, minus infinity for tokens not allowed; or NULL */
     char *scratch;
-    Team *team;    /* who helps with products, or NULL */
-    double *spent; /* seconds of each part of the work, added up; or NULL */
+    Team *team;    /* helper threads, or NULL */
+    double *spent; /* accumulated seconds of each part of the work, or NULL */
 } Step;
 
 enum Part { PRODUCTS, ATTENTION, NORMS, VOCABULARY, CHOICE };
 
-/* What is known of a row's next token after some of its logits. */
+/* Softmax state and best tokens of a row, after some of its logits. */
 typedef struct Choice {
-    float largest, sum; /* the softmax of section 3.4: the largest logit, and the sum of exponentials below it */
+    float largest, sum; /* the softmax of section 3.4: the largest logit, and the sum of exponentials relative to it */
     float *best;        /* [count], best first: logits, in the end log-probabilities */
-    int32_t *ids;       /* of the best */
-    int32_t wanted;     /* a token whose logit is asked for */
-    float logit;        /* which is this */
-    const uint8_t *may_come; /* [token]; NULL where none is chosen */
-    float *all; /* [token]: where all logits are wanted, which become log-probabilities; or NULL */
+    int32_t *ids;       /* token ids of the best */
+    int32_t wanted;     /* the token to score */
+    float logit;        /* its logit */
+    const uint8_t *may_come; /* [token]: whether it is allowed; NULL if none is chosen */
+    float *all; /* [token]: receives all logits, in the end log-probabilities; or NULL */
 } Choice;
 
-/* Room for the rows of a call. */
+/* Scratch memory for the rows of a call. */
 typedef struct Scratch {
     float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *weights, *scales;
-    int32_t *sums; /* of rows in 8 bits */
+    int32_t *sums; /* sums of rows in 8 bits */
     char *tiles; /* rows in a product's precision: [term][row][input] */
-    int32_t *path; /* [row][longest]: places of a row's past */
+    int32_t *path; /* [row][longest]: places of the row's history */
     char *is_taken; /* [place] of a slot */
     Choice *choices;
     float *best;   /* [row][count] */
@@ -181,7 +181,7 @@ static double now(void) {
     return time.tv_sec + 1e-9 * time.tv_nsec;
 }
 
-/* Book the time since the last call. */
+/* Add the time since the last call to a part of the work. */
 INLINE void spend(Scratch *s, enum Part part) {
     if (!s->spent) return;
     double time = now();
@@ -192,7 +192,7 @@ INLINE void spend(Scratch *s, enum Part part) {
 INLINE int64_t rounded(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* `count` best tokens are kept of each row, and in a search the path of its past. */
+/* Assign the scratch memory and return its bytes; keeps the `count` best tokens per row, in a search also its path. */
 static int64_t lay_out(
     Scratch *s, char *at, const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search
 ) {
@@ -214,7 +214,7 @@ static int64_t lay_out(
     ROOM(s->sums, padded);
     ROOM(s->tiles, 2 * padded * 2 * widest);
     ROOM(s->path, is_search ? rows * longest : 0);
-    ROOM(s->is_taken, is_search ? count * longest : 0); /* there are at least as many best tokens of a row as beams */
+    ROOM(s->is_taken, is_search ? count * longest : 0); /* `count` is at least the beam size */
     ROOM(s->choices, rows);
     ROOM(s->best, rows * count);
     ROOM(s->best_ids, rows * count);
