@@ -1,4 +1,4 @@
-"""Vocabularies: ours, which lose nothing, and those of other libraries, exactly."""
+"""Tokenizers: our own lossless subword vocabularies, and exact imports of other libraries' vocabularies."""
 
 from clearhead.tokenizers.learned import SPECIAL_TOKENS, START_TOKEN, Tokenizer
 from clearhead.tokenizers.loading import load_vocabulary

@@ -1,7 +1,7 @@
-"""Vocabularies of other libraries, exactly: their own spelling, their ids, and what they put around a sentence.
+"""Imported vocabularies of other libraries, with exactly their spelling, ids and special tokens.
 
-`tokenizer.json` of such a model holds everything in one object, the files of the other library among it; `interop`
-makes it. What the original loses (characters it does not know, letter case, runs of spaces) is lost here too.
+The `tokenizer.json` of such a model is one object that includes the other library's files; `interop` creates it. What
+the original tokenizer loses (unknown characters, letter case, runs of spaces) is lost here too.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from clearhead.tokenizers.word_speller import WordSpeller
 __all__ = ["ForeignVocabulary", "Frame", "Side", "VocabularyFile", "is_foreign"]
 
 Frame = tuple[int | Literal["text", "source_lang", "target_lang"], ...]
-"""What a sentence is made of: ids, and the places of its text and of the ids of languages."""
+"""Template of a sentence: token ids, and placeholders for its text and its language ids."""
 
 
 class Side(Settings):
-    """How one side is spelled."""
+    """Tokenization of one side, source or target."""
 
     speller: Literal["sentencepiece", "tokenizers", "words"]
-    """The library; `words` is a list of words, or of the parts that the codes of subword-nmt make of them."""
+    """The library; `words` is a word list, or a list of subwords produced by subword-nmt codes."""
     model: str
-    """Its file: the text of a `tokenizer.json` or of codes, or the bytes of a sentencepiece model in base 64; empty for
-    words that are split at spaces alone."""
+    """The library's file: the text of a `tokenizer.json` or of codes, or a sentencepiece model in base64; empty for
+    words that are split at spaces only."""
     pieces: tuple[str | None, ...] = ()
-    """With sentencepiece and words, the piece of every id; None where an id has none."""
+    """With sentencepiece and words, the piece of each id; None for ids without a piece."""
     special: tuple[int, ...] = ()
     """With sentencepiece and words, the ids of special tokens."""
     unk_id: int = 0
-    """With sentencepiece and words, the id of pieces that have none."""
+    """With sentencepiece and words, the id used for unknown pieces."""
     within_pieces: bool = False
-    """With words, whether a part that has no piece is split into what has."""
+    """With words, whether an unknown subword is split further into known ones."""
     lowercase: bool = False
-    """Whether text is put in small letters before it is spelled."""
+    """Whether text is lowercased before tokenization."""
 
 
 class VocabularyFile(Settings):
-    """What `tokenizer.json` holds."""
+    """Contents of an imported `tokenizer.json`."""
 
     clearhead_vocabulary: Literal[1] = 1
-    """Tells it from a `tokenizer.json` of Hugging Face."""
+    """Format version; also distinguishes the file from a `tokenizer.json` of Hugging Face."""
     source: Side
     target: Side | None = None
-    """None if both sides are spelled alike."""
+    """Tokenization of the target side; None if it is the same as the source's."""
     source_frame: Frame
     target_frame: Frame
-    """Behind the start token, which is no part of it."""
+    """Template of a target sentence, without the start token."""
     languages: dict[str, int]
-    """Language to the id of its token."""
+    """The token id of each language."""
     pad_id: int
     bos_id: int
     eos_id: int
     vocab_size: int
-    """Rows of the model's embedding, of which the last may have no piece."""
+    """Rows of the model's embedding; the last ones may have no piece."""
     source_vocab_size: int | None = None
 
 
 class ForeignVocabulary(Vocabulary):
-    """A vocabulary of another library."""
+    """A vocabulary imported from another library."""
 
     is_lossless = False
     tells_languages = True
 
     def __init__(self, text: str) -> None:
-        """Take the text of a `tokenizer.json`.
+        """Parse the text of a `tokenizer.json`.
 
         Raises:
-            ModelError: If a library that it needs is missing.
-            ValueError: If the text is no such vocabulary, or an id in it is not in the vocabulary.
+            ModelError: If a required library is missing.
+            ValueError: If the text is not such a vocabulary, or contains an id outside the vocabulary.
         """
         try:
             file = VocabularyFile(**json.loads(text))
@@ -83,7 +83,7 @@ class ForeignVocabulary(Vocabulary):
             raise ValueError(str(error)) from None
         self.text = text
         self.file = file
-        """What the text says."""
+        """The parsed contents of the text."""
         _require_pieces(file)
         _require_frames(file)
         self._source = _speller(file.source)
@@ -91,8 +91,8 @@ class ForeignVocabulary(Vocabulary):
         self.vocab_size, self.source_vocab_size = file.vocab_size, file.source_vocab_size
         self.pad_id, self.bos_id, self.eos_id = file.pad_id, file.bos_id, file.eos_id
         self.languages = dict(sorted(file.languages.items(), key=lambda item: item[1]))
-        """Language to the id of its token, on whichever side."""
-        is_fixed = "target_lang" not in (*file.source_frame, *file.target_frame)  # by the start token
+        """The token id of each language, source or target."""
+        is_fixed = "target_lang" not in (*file.source_frame, *file.target_frame)  # the start token sets the language
         self.language_tags = {
             language: token_id
             for language, token_id in self.languages.items()
@@ -102,16 +102,16 @@ class ForeignVocabulary(Vocabulary):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of `[tokenizer]` that a run with this vocabulary has."""
+        """The `[tokenizer]` settings of a run with this vocabulary."""
         return {"kind": "imported", "vocab_size": self.vocab_size, "language_tags": tuple(self.language_tags)}
 
     @property
     def kind(self) -> str:
-        """The subword algorithm of the target side, such as `bpe`; `sentencepiece` has several."""
+        """The subword algorithm of the target side, such as `bpe`; `sentencepiece` includes several."""
         return self._target.kind
 
     def encode_parts(self, parts: Sequence[tuple[str | None, str]], source_lang: str | None = None) -> list[list[int]]:
-        """Spell source lines that `split_sources` has split; see `encode_sources`."""
+        """Tokenize source lines that `split_sources` has split; see `encode_sources`."""
         if "source_lang" in self.file.source_frame and source_lang not in self.languages:
             known = nearest_name(source_lang or "", self.languages)
             asked = (
@@ -125,7 +125,7 @@ class ForeignVocabulary(Vocabulary):
         ]
 
     def encode_targets(self, texts: Sequence[str], languages: Sequence[str | None] = ()) -> list[list[int]]:
-        """Spell target lines: what they are given (`given`), the pieces, the end token."""
+        """Tokenize target lines: control tokens (`given`), pieces, end token."""
         spelled = self._target.encode(texts)
         return [
             self._filled(self.file.target_frame, ids, language)
@@ -133,28 +133,28 @@ class ForeignVocabulary(Vocabulary):
         ]
 
     def given(self, language: str | None) -> tuple[int, ...]:
-        """Return the ids that every translation into a language begins with, such as that of the language."""
+        """Return the control tokens at the start of every translation into a language, such as its language token."""
         before = takewhile(lambda part: part != "text", self.file.target_frame)
         return tuple(self._filled(tuple(before), [], language))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell several source texts, without special tokens."""
+        """Tokenize several source texts, without special tokens."""
         return self._source.encode(texts)
 
     def encode_prefixes(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell the beginnings of target texts, without special tokens."""
+        """Tokenize the beginnings of target texts, without special tokens."""
         return self._target.encode(texts)
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of several sequences of target ids; special tokens are left out."""
+        """Detokenize several sequences of target ids, without special tokens."""
         return self._target.decode(batch)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each target id as readable text, special tokens by name; one without a piece is empty."""
+        """Return the readable text of each target id, names for special tokens, "" for ids without a piece."""
         return [self._target.readable(token_id) for token_id in ids]
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each source id as readable text, special tokens by name; one without a piece is empty."""
+        """Return the readable text of each source id, names for special tokens, "" for ids without a piece."""
         return [self._source.readable(token_id) for token_id in ids]
 
     def _no_text(self) -> set[int]:
@@ -170,7 +170,7 @@ class ForeignVocabulary(Vocabulary):
     def _filled(
         self, frame: Frame, ids: list[int], target_lang: str | None, source_lang: str | None = None
     ) -> list[int]:
-        """Return the ids of a sentence; a language that is not known is left out."""
+        """Return the ids of a sentence according to a template; unknown languages are left out."""
         found: list[int] = []
         for part in frame:
             match part:
@@ -185,7 +185,7 @@ class ForeignVocabulary(Vocabulary):
 
 
 def is_foreign(values: object) -> bool:
-    """Tell whether the JSON of a `tokenizer.json` is such a vocabulary."""
+    """Return whether the JSON of a `tokenizer.json` is an imported vocabulary."""
     return isinstance(values, dict) and "clearhead_vocabulary" in values
 
 
@@ -203,10 +203,10 @@ def _speller(side: Side) -> Speller:
 
 
 def _require_ids_within(file: VocabularyFile, source: Speller, target: Speller) -> None:
-    """Make sure that every id is a row of the embedding that it is looked up in.
+    """Check that every id is a row of its side's embedding.
 
     Raises:
-        ValueError: Naming the first that is not.
+        ValueError: With the first id that is not.
     """
     of_source = [part for part in file.source_frame if isinstance(part, int)]
     of_target = [part for part in file.target_frame if isinstance(part, int)]
@@ -221,10 +221,10 @@ def _require_ids_within(file: VocabularyFile, source: Speller, target: Speller) 
 
 
 def _require_frames(file: VocabularyFile) -> None:
-    """Make sure that a text has one place among what stands around it, and that nothing there is padding.
+    """Check that templates have exactly one place for the text, languages for their placeholders, and no padding.
 
     Raises:
-        ValueError: If it is otherwise.
+        ValueError: If a template is invalid.
     """
     for frame in (file.source_frame, file.target_frame):
         if frame.count("text") != 1:
@@ -236,10 +236,10 @@ def _require_frames(file: VocabularyFile) -> None:
 
 
 def _require_pieces(file: VocabularyFile) -> None:
-    """Make sure that every special token of a side has a place among its pieces.
+    """Check that the ids of each side's special tokens are within its pieces.
 
     Raises:
-        ValueError: Naming the first that has none.
+        ValueError: With the first id that is not.
     """
     for side in (file.source, file.target or file.source):
         if outside := [token_id for token_id in (*side.special, side.unk_id) if token_id >= max(len(side.pieces), 1)]:

@@ -1,9 +1,8 @@
-"""Subword tokenizers that lose nothing: BPE, Unigram and WordPiece over the bytes of the text (paper section 5.1).
+"""Lossless subword tokenizers: BPE, Unigram and WordPiece over UTF-8 bytes (paper section 5.1).
 
-Text is taken as UTF-8 bytes, each byte a symbol of the alphabet, so every string has a spelling and
-`decode(encode(x)) == x`. No normalisation changes a character. One space is put before the text and taken off again
-when decoding, so that a word is the same piece at the start of a line as within it; and so it is behind each character
-that stands for a placeholder (`placeholders.SIGNS`), if the vocabulary has a token for those.
+Each UTF-8 byte is a symbol of the alphabet, so every string can be tokenized, and `decode(encode(x)) == x`. There is no
+normalization. A space is prepended to the text and removed again when decoding, so that a word is the same piece at the
+start of a line as within it. If the vocabulary has placeholder tokens, the same is done after each placeholder character (`placeholders.SIGNS`).
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_
 __all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer"]
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
-"""Padding, start of target, end of sentence, unknown. A vocabulary that we train begins with them; one that comes from
-elsewhere may have them anywhere."""
+"""Padding, start of target, end of sentence, unknown. They are the first ids of a vocabulary that we train; other
+vocabularies may have them anywhere."""
 
 START_TOKEN = SPECIAL_TOKENS[1]
 
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
-_SPACE = "\u0120"  # as the byte level writes it
+_SPACE = "\u0120"  # as the byte level writes a space
 _BEHIND_SIGN = re.compile(f"([{SIGNS[0]}-{SIGNS[-1]}]) ")
 _LONG_WORD = r"[\s\S]{1,64}"
 _PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
-"""What takes text apart and puts it together again."""
+"""The allowed types of normalizer, pre-tokenizer and decoder components."""
 
 
 class Tokenizer(Vocabulary):
-    """A vocabulary that we have learned, one for both sides."""
+    """A learned subword vocabulary, shared by both sides."""
 
     is_lossless = True
     unk_id: int
-    """Id of `<unk>`, which no text is spelled with."""
+    """Id of `<unk>`, which never occurs in tokenized text."""
 
     def __init__(self, text: str) -> None:
-        """Take the text of a `tokenizer.json`.
+        """Parse the text of a `tokenizer.json`.
 
         Raises:
             ValueError: If the text is not a tokenizer, a special token is missing, or the ids have gaps.
@@ -106,13 +105,14 @@ class Tokenizer(Vocabulary):
         Args:
             texts: Segments, without language tags.
             kind: Subword algorithm.
-            vocab_size: Most pieces to learn, special tokens and the 256 bytes included; a small corpus yields fewer.
-            split_digits: Keep every digit a piece of its own.
+            vocab_size: Maximum number of pieces, special tokens and the 256 bytes included; a small corpus yields
+                fewer.
+            split_digits: Whether every digit is a separate piece.
             language_tags: Languages that get a tag token.
-            placeholders: Whether there are tokens for the characters that stand for placeholders.
+            placeholders: Whether to add tokens for the placeholder characters.
 
         Raises:
-            ConfigError: If `vocab_size` has no room for the bytes and the special tokens, or the kind is `imported`.
+            ConfigError: If `vocab_size` is too small for the bytes and the special tokens, or the kind is `imported`.
         """
         special = [*SPECIAL_TOKENS, *map(language_tag, language_tags)]
         signs = SIGNS if placeholders else ()
@@ -128,14 +128,14 @@ class Tokenizer(Vocabulary):
             [
                 *([pre_tokenizers.Digits(individual_digits=True)] if split_digits else []),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-                # WordPiece searches each word in quadratic time; no word gets longer than this.
+                # WordPiece takes quadratic time per word, so longer words are cut.
                 pre_tokenizers.Split(Regex(_LONG_WORD), behavior="isolated"),
             ]
         )
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
         backend.train_from_iterator(texts, trainer)
         backend.add_tokens([AddedToken(sign, special=False, normalized=False) for sign in signs])
-        return cls(backend.to_str(pretty=True))  # a tokenizer is what its file says, a trained one as well
+        return cls(backend.to_str(pretty=True))  # a trained tokenizer is also constructed from its file's text
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -153,7 +153,7 @@ class Tokenizer(Vocabulary):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of `[tokenizer]` that it is learned with."""
+        """The `[tokenizer]` settings it was learned with."""
         parts = (json.loads(self.text).get("pre_tokenizer") or {}).get("pretokenizers", ())
         return {
             "kind": self.kind,
@@ -164,16 +164,16 @@ class Tokenizer(Vocabulary):
         }
 
     def tokens(self) -> list[str]:
-        """Return the names of all pieces, by id, as they stand in `tokenizer.json`."""
+        """Return the names of all pieces, by id, as in `tokenizer.json`."""
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell several texts, in parallel.
+        """Tokenize several texts, in parallel.
 
         Raises:
-            DataError: If one is no text, or holds an unpaired surrogate.
-            ModelError: If the vocabulary has no pieces for one; none of ours is like that.
+            DataError: If an item is not text, or contains an unpaired surrogate.
+            ModelError: If the vocabulary has no pieces for a text; impossible with our own vocabularies.
         """
         texts = require_texts(texts, "texts")
         try:
@@ -185,38 +185,38 @@ class Tokenizer(Vocabulary):
         return [encoding.ids for encoding in encodings]
 
     def encode_parts(self, parts: Sequence[tuple[str | None, str]], source_lang: str | None = None) -> list[list[int]]:
-        """Spell source lines: the language tag if any, the pieces, the end token; nobody asks for the source's."""
+        """Tokenize source lines: language tag if any, pieces, end token; `source_lang` is ignored."""
         spelled = self.encode_batch([text for _, text in parts])
         tags = [self.language_tags.get(language or "") for language, _ in parts]
         return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, spelled, strict=True)]
 
     def encode_targets(self, texts: Sequence[str], languages: Sequence[str | None] = ()) -> list[list[int]]:
-        """Spell target lines: the pieces, the end token; their languages stand on the source side."""
+        """Tokenize target lines: pieces, end token; the target language is a tag on the source side."""
         return [[*ids, self.eos_id] for ids in self.encode_batch(texts)]
 
     def given(self, language: str | None) -> tuple[int, ...]:
-        """Return nothing: languages stand on the source side."""
+        """Return (), because the target language is a tag on the source side."""
         return ()
 
     def encode_prefixes(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell the beginnings of target texts, as all text."""
+        """Tokenize the beginnings of target texts, as any other text."""
         return self.encode_batch(texts)
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of several id sequences, in parallel.
+        """Detokenize several id sequences, in parallel.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
         with typed_errors(DataError, "these ids cannot be read as text: "):
             texts = self._backend.decode_batch([list(ids) for ids in batch], skip_special_tokens=True)
         return [_BEHIND_SIGN.sub(r"\1", text) for text in texts] if self.num_placeholders else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each id as readable text, special tokens by name; a piece of half a character shows U+FFFD.
+        """Return the readable text of each id, names for special tokens; part of a character is shown as U+FFFD.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
         byte_level = decoders.ByteLevel()
         with typed_errors(DataError, "these ids cannot be read as pieces: "):
@@ -227,22 +227,22 @@ class Tokenizer(Vocabulary):
             ]
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each id as readable text: both sides have one vocabulary."""
+        """Return the readable text of each source id; both sides share one vocabulary."""
         return self.pieces(ids)
 
     def source_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
-        """Return where in a text each of its ids stands; a piece of half a character has all of it."""
-        if UNREADABLE in text:  # perhaps of half a character that a model wrote, which is fewer bytes than its sign
+        """Return the span of each id in a text; a piece of part of a character has the span of the whole character."""
+        if UNREADABLE in text:  # maybe output of a model with part of a character, so byte lengths differ
             return super().source_spans(ids, text)
         places = [place for place, character in enumerate(text) for _ in character.encode("utf-8", "replace")]
-        places.append(len(text))  # by bytes, to characters
+        places.append(len(text))  # maps byte offsets to characters
         spans, at, is_first = [], 0, True
         for token_id in ids:
             size = 0
             if token_id not in self._special:
                 token = self._backend.id_to_token(token_id) or ""
                 is_sign = token in SIGNS and self.num_placeholders > 0
-                # A space is put before text; a model may leave it out.
+                # A space was prepended to the text, but a model may omit it.
                 has_space = is_first and token.startswith(_SPACE)
                 size = len(token.encode()) if is_sign else len(token) - has_space  # one character is one byte
                 is_first = is_sign
@@ -252,7 +252,7 @@ class Tokenizer(Vocabulary):
         return spans
 
     def target_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
-        """Return where in a text each of its ids stands: both sides have one vocabulary."""
+        """Return the span of each id in a text; both sides share one vocabulary."""
         return self.source_spans(ids, text)
 
     def _text_pieces(self) -> list[tuple[str, int]]:
@@ -261,10 +261,10 @@ class Tokenizer(Vocabulary):
 
 
 def _require_our_parts(values: Any) -> None:
-    """Make sure that the file has the normalizer, pre-tokenizer and decoder of our own tokenizers, and no other.
+    """Check that the file has only components that our own tokenizers use.
 
     Raises:
-        ValueError: If a part is not one of those that `Tokenizer.train` chooses.
+        ValueError: If a component is not one that `Tokenizer.train` uses.
     """
     if not isinstance(values, dict):
         raise ValueError("it must hold a JSON object")
@@ -286,7 +286,7 @@ def _require_our_parts(values: Any) -> None:
 
 
 def _untrained(kind: TokenizerKind, vocab_size: int, special: list[str]) -> tuple[models.Model, trainers.Trainer]:
-    """Return an empty vocabulary and what fills it."""
+    """Return an untrained model and its trainer."""
     common: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special_tokens": special,

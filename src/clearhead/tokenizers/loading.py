@@ -1,4 +1,4 @@
-"""The vocabulary of a `tokenizer.json`, whatever kind it is."""
+"""Loading of a `tokenizer.json`, learned or imported."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["load_vocabulary"]
 
 
 def load_vocabulary(path: str | Path) -> Vocabulary:
-    """Read a `tokenizer.json`.
+    """Read a `tokenizer.json`, learned or imported.
 
     Raises:
-        ModelError: If the file is missing or is no vocabulary of ours, or a library that it needs is missing.
+        ModelError: If the file is missing or invalid, or a required library is missing.
     """
     return read_vocabulary(path, _made)
 

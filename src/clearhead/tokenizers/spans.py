@@ -1,4 +1,4 @@
-"""Where in a text its tokens stand, told by the pieces alone: for vocabularies that change the text they spell."""
+"""Character spans of tokens, found by matching pieces; for vocabularies that normalize their text."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Sequence
 __all__ = ["UNREADABLE", "matched_spans"]
 
 UNREADABLE = "\ufffd"
-"""What a piece that is part of a character reads as."""
+"""The readable form of a piece that is part of a character."""
 
 _FARTHEST = 16
-"""Characters that a piece is looked for behind the place where it should stand."""
+"""Maximum distance in characters between a match and the expected position."""
 
 
 def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Return where each piece stands in a text, its white space left out: begin and end in characters.
+    """Return the character span (begin, end) of each piece in a text, without its white space.
 
-    A piece that is found nowhere near, such as one for the unknown or a part of a character, has what lies between its
-    neighbours. Letter case and compatible forms count for nothing.
+    A piece with no match nearby, such as an unknown token or part of a character, gets the text between its neighbors.
+    Matching ignores letter case and compatibility forms (NFKC).
 
     Args:
-        pieces: Readable pieces, in order; empty ones are no text and have an empty span.
-        text: What they spell.
+        pieces: Readable pieces, in order; an empty piece has an empty span.
+        text: The text that was tokenized.
 
     >>> matched_spans([" ein", " <unk>", "hund", ""], "Ein ½hund")
     [(0, 3), (4, 5), (5, 9), (9, 9)]
     """
     folded, places = _folded(text)
-    found: list[tuple[int, int] | None] = []  # in `folded`, like all that follows
+    found: list[tuple[int, int] | None] = []  # offsets in `folded`, as are the next
     at = 0
     for piece in pieces:
         own = _folded(piece.strip())[0]
@@ -38,7 +38,7 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
             found.append((start, at))
         else:
             found.append(None if own else (at, at))
-    starts: list[int] = []  # of the next piece that stands somewhere, from each on
+    starts: list[int] = []  # for each piece, start of the next piece with a match
     following = len(folded)
     for span, piece in zip(reversed(found), reversed(pieces), strict=True):
         if span is not None and piece.strip():
@@ -60,9 +60,9 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
 
 
 def _folded(text: str) -> tuple[str, list[int]]:
-    """Return a text in a form that others are compared with, and the place in the text of each of its characters.
+    """Return a text in normalized form for matching, and the original position of each of its characters.
 
-    Behind the places stands the end of the text.
+    The positions end with the length of the text.
     """
     parts, places = [], []
     for place, character in enumerate(text):

@@ -1,6 +1,6 @@
-"""What spells text for other libraries' vocabularies: those libraries' own tokenizers, each behind one interface.
+"""Adapters for the tokenizers of other libraries, with one interface.
 
-A speller knows pieces and their ids, and nothing of what stands around a sentence; see `foreign`.
+A speller maps between text, pieces and ids; language and end tokens are added by `foreign`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = [
 
 
 class Speller(ABC):
-    """One side's pieces."""
+    """The pieces of one side."""
 
     kind: str
     """The subword algorithm, such as `bpe`."""
     num_ids: int
-    """Ids that have a piece are smaller."""
+    """Upper bound of the ids that have a piece, exclusive."""
     lowercase: bool = False
-    """Whether texts are put in small letters first."""
+    """Whether texts are lowercased first."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell texts in ids, without special tokens; a special token in a text is text.
+        """Tokenize texts, without special tokens; a special token in a text is text.
 
         Raises:
-            DataError: If one is no text, or holds an unpaired surrogate.
-            ModelError: If the vocabulary has no pieces for one, not even one for the unknown.
+            DataError: If an item is not text, or contains an unpaired surrogate.
+            ModelError: If the vocabulary has no pieces for a text, not even an unknown token.
         """
         texts = require_texts(texts, "texts")
         refuse_surrogates(texts)
@@ -50,28 +50,28 @@ class Speller(ABC):
             return self._encode([text.lower() for text in texts] if self.lowercase else texts)
 
     def decode(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of ids, special tokens left out.
+        """Detokenize ids, without special tokens.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
         with typed_errors(DataError, "these ids cannot be read as text: "):
             return self._decode([list(ids) for ids in batch])
 
     @abstractmethod
     def token(self, token_id: int) -> str | None:
-        """Return a piece by its own name; None where an id has none.
+        """Return the name of a piece; None for ids without one.
 
         Raises:
-            DataError: If it is no id.
+            DataError: If the id is invalid.
         """
 
     @abstractmethod
     def readable(self, token_id: int) -> str:
-        """Return a piece as it reads within a text, a special token by name.
+        """Return the readable text of a piece, or the name of a special token.
 
         Raises:
-            DataError: If it is no id.
+            DataError: If the id is invalid.
         """
 
     @abstractmethod
@@ -82,11 +82,11 @@ class Speller(ABC):
 
 
 class SentencePieceSpeller(Speller):
-    """A model of Google's sentencepiece, whose pieces have the ids of a table: libraries number them anew.
+    """A SentencePiece model with a separate table of ids, because other libraries renumber the pieces.
 
     Args:
-        model: The bytes of a `.model` or `.spm` file, in base 64.
-        pieces: The piece of every id; None where an id has none.
+        model: The bytes of a `.model` or `.spm` file, in base64.
+        pieces: The piece of each id; None for ids without a piece.
         special: Ids of special tokens.
         unk_id: Id of pieces that are not in the table.
 
@@ -102,17 +102,17 @@ class SentencePieceSpeller(Speller):
         self._unk_id = unk_id
         self._ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece is not None}
         for token_id in self._special - {unk_id}:
-            self._ids.pop(pieces[token_id] or "", None)  # what is spelled is text
+            self._ids.pop(pieces[token_id] or "", None)  # special tokens in a text are text
         self.kind = "sentencepiece"
         self.num_ids = len(pieces)
 
     def token(self, token_id: int) -> str | None:
-        """Return a piece by its own name, with `▁` for a space."""
+        """Return the name of a piece, with `▁` for a space."""
         require_id(token_id)
         return self._pieces[token_id] if token_id < len(self._pieces) else None
 
     def readable(self, token_id: int) -> str:
-        """Return a piece with its space, a special token by name."""
+        """Return a piece with a space for `▁`, or the name of a special token."""
         piece = self.token(token_id)
         if piece is None:
             return ""
@@ -125,7 +125,7 @@ class SentencePieceSpeller(Speller):
     def _decode(self, batch: list[list[int]]) -> list[str]:
         rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
         texts = [self._processor.decode_pieces([piece for piece in row if piece is not None]) for row in rows]
-        return [text.replace("▁", " ").strip() for text in texts]  # a piece of the other side's model keeps its own
+        return [text.replace("▁", " ").strip() for text in texts]  # pieces of the other side's model keep their `▁`
 
 
 class TokenizersSpeller(Speller):
@@ -135,7 +135,7 @@ class TokenizersSpeller(Speller):
         model: The text of the file.
 
     Raises:
-        ValueError: If it is damaged.
+        ValueError: If the text is invalid.
     """
 
     def __init__(self, model: str) -> None:
@@ -151,12 +151,12 @@ class TokenizersSpeller(Speller):
         self.num_ids = max(ids, default=-1) + 1
 
     def token(self, token_id: int) -> str | None:
-        """Return a piece by its own name."""
+        """Return the name of a piece."""
         with typed_errors(DataError, "these ids cannot be read as pieces: "):
             return self._backend.id_to_token(token_id)
 
     def readable(self, token_id: int) -> str:
-        """Return a piece as it reads in the middle of a text, a special token by name."""
+        """Return a piece as it reads in the middle of a text, or the name of a special token."""
         piece = self.token(token_id)
         if piece is None or token_id in self._special:
             return piece or ""
@@ -174,10 +174,10 @@ class TokenizersSpeller(Speller):
 
 
 def require_id(token_id: object) -> None:
-    """Make sure that a token id can be one.
+    """Check that a value is a valid token id.
 
     Raises:
-        DataError: If it is no whole number from 0 on.
+        DataError: If it is not an integer of at least 0.
     """
     if not isinstance(token_id, int) or token_id < 0:
         raise DataError(f"these ids cannot be read as pieces: {token_id!r} is none")
@@ -195,10 +195,10 @@ def _processor(model: str) -> Any:
 
 
 def sentencepiece_pieces(model: str) -> list[str]:
-    """Return the pieces of a sentencepiece model by its own ids.
+    """Return the pieces of a SentencePiece model, by its own ids.
 
     Args:
-        model: As of `SentencePieceSpeller`.
+        model: The bytes of a `.model` or `.spm` file, in base64.
 
     Raises:
         ModelError: If the library `sentencepiece` is missing.
@@ -215,16 +215,16 @@ def byte_level_tokenizer(
     *,
     space_before: bool = False,
 ) -> str:
-    """Return a `tokenizer.json` of byte-level BPE, as GPT-2 and BART have it (Radford et al. 2019).
+    """Return a `tokenizer.json` of byte-level BPE, as in GPT-2 and BART (Radford et al. 2019).
 
     Args:
-        vocabulary: Pieces to ids, as in `vocab.json`.
-        merges: Pairs of pieces in the order in which they are merged, as in `merges.txt`.
-        special: Which pieces are special tokens.
-        space_before: Put a space before every text.
+        vocabulary: Id of each piece, as in `vocab.json`.
+        merges: Pairs of pieces in merge order, as in `merges.txt`.
+        special: Pieces that are special tokens.
+        space_before: Whether a space is prepended to every text.
 
     Raises:
-        ValueError: If they contradict each other.
+        ValueError: If the arguments contradict each other.
     """
     with typed_errors(ValueError):
         made = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
@@ -235,13 +235,13 @@ def byte_level_tokenizer(
 
 
 def wordpiece_tokenizer(pieces: Sequence[str], *, lowercase: bool, strip_accents: bool | None, split_han: bool) -> str:
-    """Return a `tokenizer.json` of BERT's word pieces (Devlin et al. 2019).
+    """Return a `tokenizer.json` of BERT's WordPiece (Devlin et al. 2019).
 
     Args:
-        pieces: By id, as in `vocab.txt`.
-        lowercase: Put text in small letters.
-        strip_accents: Take accents off letters; None does as `lowercase` says.
-        split_han: Make every Chinese character a word.
+        pieces: Pieces by id, as in `vocab.txt`.
+        lowercase: Whether text is lowercased.
+        strip_accents: Whether accents are removed; None follows `lowercase`.
+        split_han: Whether every Chinese character is a separate word.
 
     Raises:
         ValueError: If there is no `[UNK]`.

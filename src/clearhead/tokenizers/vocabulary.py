@@ -1,4 +1,4 @@
-"""What every vocabulary is asked, ours and those of other libraries: text to ids and back."""
+"""The interface of all vocabularies, learned and imported: text to ids and back."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ __all__ = ["MOST_BYTES", "Vocabulary", "read_vocabulary", "refuse_surrogates", "
 V = TypeVar("V", bound="Vocabulary")
 
 MOST_BYTES = 256 * 2**20
-"""Largest `tokenizer.json` that is read; 250,000 pieces take about 20 MB."""
+"""Maximum size of a `tokenizer.json`; 250,000 pieces take about 20 MB."""
 
 
 class Vocabulary(ABC):
-    """Text to ids and back; the owner of the ids of the special tokens.
+    """A mapping from text to ids and back, including the ids of special tokens.
 
-    Text is never read as a special token: a literal `</s>` in a sentence is spelled in ordinary pieces.
+    Text is never parsed as a special token: a literal `</s>` in a sentence becomes ordinary pieces.
     """
 
     text: str
-    """All of it, as it stands in `tokenizer.json`."""
+    """The whole text of `tokenizer.json`."""
     pad_id: int
     """Id of padding."""
     bos_id: int
-    """Id that a translation starts from; a model never writes it, unless it is also the end."""
+    """First decoder input of a translation; a model never writes it, unless it is also the end token."""
     eos_id: int
     """Id of the end of a sentence."""
     vocab_size: int
-    """Ids of the target side, 0 to one less; of both sides, if there is no other vocabulary for the source."""
+    """Number of ids of the target side; of both sides, if `source_vocab_size` is None."""
     source_vocab_size: int | None = None
-    """Ids of the source side, if it has a vocabulary of its own."""
+    """Number of ids of the source side, if it has its own vocabulary."""
     language_tags: dict[str, int]
-    """Language to the id that asks for a translation into it, in the order of the ids."""
+    """For each target language, the id that requests a translation into it, ordered by id."""
     is_lossless: bool
-    """Whether every text has a spelling whose text it is."""
+    """Whether every text can be tokenized and restored exactly."""
     num_placeholders = 0
-    """Tokens that stand for placeholders, the last of the target side; see `ModelConfig.num_placeholders`."""
+    """Number of placeholder tokens, the last ids of the target side; see `ModelConfig.num_placeholders`."""
     tells_languages = False
-    """Whether a sentence whose language is known is always told to the model with it, in training as well."""
+    """Whether a known language is always given to the model, in training as well."""
 
     @abstractmethod
     def __init__(self, text: str) -> None:
-        """Take the text of a `tokenizer.json`.
+        """Parse the text of a `tokenizer.json`.
 
         Raises:
-            ValueError: If the text is no such vocabulary.
+            ValueError: If the text is not such a vocabulary.
         """
 
     def save(self, path: str | Path) -> None:
-        """Write `tokenizer.json`, whole or not at all."""
+        """Write `tokenizer.json` atomically."""
         write_text(path, self.text)
 
     @property
     def sha256(self) -> str:
-        """Hash of `tokenizer.json`, which decides how text becomes ids."""
+        """SHA-256 of `tokenizer.json`, which identifies the tokenization."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def model_settings(self) -> dict[str, int]:
-        """The settings of `[model]` that are the tokenizer's to decide: `vocab_size` and the ids of special tokens."""
+        """The `[model]` settings that the tokenizer determines: `vocab_size` and the ids of special tokens."""
         sizes = {"vocab_size": self.vocab_size, "source_vocab_size": self.source_vocab_size}
         found = {**sizes, "pad_id": self.pad_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
         found["num_placeholders"] = self.num_placeholders or None
@@ -84,22 +84,22 @@ class Vocabulary(ABC):
     @property
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """The settings of `[tokenizer]` that a run with this vocabulary has."""
+        """The `[tokenizer]` settings of a run with this vocabulary."""
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None = None, *, name: str = "", first: int = 1
     ) -> list[tuple[str | None, str]]:
-        """Split every source line into the language its tag names and its text.
+        """Split each source line into the language of its tag, and its text.
 
         Args:
             lines: Source lines; a line may start with its own tag, such as `<2de> `.
-            target_lang: Language of the lines that bring no tag.
-            name: File the lines come from, for the message.
-            first: Number of the first line in it.
+            target_lang: Language of lines without a tag.
+            name: File of the lines, for messages.
+            first: Number of the first line in that file.
 
         Raises:
             ConfigError: If `target_lang` is not a language of this tokenizer.
-            DataError: If a line starts with the tag of a language that this tokenizer does not know.
+            DataError: If a line starts with the tag of an unknown language.
         """
         if target_lang is not None and not isinstance(target_lang, str):
             raise ConfigError(f"target_lang must be a language such as 'de', not {type(target_lang).__name__}")
@@ -118,52 +118,53 @@ class Vocabulary(ABC):
     def encode_sources(
         self, texts: Sequence[str], target_lang: str | None = None, source_lang: str | None = None
     ) -> list[list[int]]:
-        """Spell source lines: the pieces, and what stands around them, such as a language tag and the end token.
+        """Tokenize source lines: pieces and special tokens, such as a language tag and the end token.
 
         Args:
             texts: Source lines; a line may start with its own tag, such as `<2de> `.
-            target_lang: Language of the lines that bring no tag.
-            source_lang: Language of the texts, for a vocabulary that writes it down.
+            target_lang: Language of lines without a tag.
+            source_lang: Language of the texts, for vocabularies with source-language tokens.
 
         Raises:
-            ConfigError: If `target_lang` is not a language of this tokenizer, or `source_lang` is none and must be one.
-            DataError: If a line is no text, starts with an unknown language tag, or holds an unpaired surrogate.
+            ConfigError: If `target_lang` is not a language of this tokenizer, or a required `source_lang` is missing or
+                unknown.
+            DataError: If a line is not text, starts with an unknown language tag, or contains an unpaired surrogate.
         """
         return self.encode_parts(self.split_sources(require_texts(texts, "texts"), target_lang), source_lang)
 
     @abstractmethod
     def encode_parts(self, parts: Sequence[tuple[str | None, str]], source_lang: str | None = None) -> list[list[int]]:
-        """Spell source lines that `split_sources` has split, or cleaning; see `encode_sources`."""
+        """Tokenize source lines already split into language and text; see `encode_sources`."""
 
     @abstractmethod
     def encode_targets(self, texts: Sequence[str], languages: Sequence[str | None] = ()) -> list[list[int]]:
-        """Spell target lines: what they are given (`given`), the pieces, the end token.
+        """Tokenize target lines: control tokens (`given`), pieces, end token.
 
         Args:
             texts: Target lines.
-            languages: Of each; none is known if not given.
+            languages: Language of each line; unknown if empty.
         """
 
     @abstractmethod
     def given(self, language: str | None) -> tuple[int, ...]:
-        """Return the ids that every translation into a language begins with, which are none of its text."""
+        """Return the control tokens at the start of every translation into a language; they are not text."""
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell several source texts, in parallel, without special tokens.
+        """Tokenize several source texts, in parallel, without special tokens.
 
         Raises:
-            DataError: If one is no text, or holds an unpaired surrogate.
+            DataError: If an item is not text, or contains an unpaired surrogate.
         """
 
     @abstractmethod
     def encode_prefixes(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell the beginnings of target texts, without special tokens."""
+        """Tokenize the beginnings of target texts, without special tokens."""
 
     def completions(self, ids: Sequence[int]) -> list[list[int]]:
-        """Return for each id of the spelled beginning of a target the pieces that begin with the rest of it.
+        """Return for each id of a tokenized target prefix the pieces that begin with the rest of the prefix.
 
-        Such a piece stands for all that is spelled from there on, and may go beyond it: after `ein H` it may be `Hund`.
+        Such a piece replaces all ids from there on, and may be longer than the rest: after `ein H` it may be `Hund`.
         """
         ordered, names = self._pieces_by_name
         found, rest = [], ""
@@ -177,44 +178,44 @@ class Vocabulary(ABC):
 
     @cached_property
     def _pieces_by_name(self) -> tuple[list[tuple[str, int]], dict[int, str]]:
-        """The target pieces that stand for text, by their own names, and the names of their ids."""
+        """The target pieces that are text, sorted by name, and the name of each id."""
         ordered = sorted(self._text_pieces())
         return ordered, {piece_id: name for name, piece_id in ordered}
 
     @abstractmethod
     def _text_pieces(self) -> Iterable[tuple[str, int]]:
-        """Return the target pieces that stand for text, by their own names, with their ids."""
+        """Return the target pieces that are text, as pairs of name and id."""
 
     @abstractmethod
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of several sequences of target ids, in parallel; special tokens are left out.
+        """Detokenize several sequences of target ids, in parallel, without special tokens.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each target id as readable text, special tokens by name.
+        """Return the readable text of each target id, names for special tokens.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
 
     @abstractmethod
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each source id as readable text, special tokens by name.
+        """Return the readable text of each source id, names for special tokens.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
 
     def source_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
-        """Return where in a source text each of its ids stands, in characters; what is no text has an empty span."""
+        """Return the character span of each id in a source text; ids that are not text have empty spans."""
         return matched_spans(self._without_special(ids, self.source_pieces(ids)), text)
 
     def target_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
-        """Return where in a target text each of its ids stands, in characters; what is no text has an empty span."""
+        """Return the character span of each id in a target text; ids that are not text have empty spans."""
         return matched_spans(self._without_special(ids, self.pieces(ids)), text)
 
     def _without_special(self, ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
@@ -222,24 +223,24 @@ class Vocabulary(ABC):
         return ["" if token_id in special else piece for token_id, piece in zip(ids, pieces, strict=True)]
 
     def _no_text(self) -> set[int]:
-        """Return the ids that stand for no text on either side."""
+        """Return the ids that are not text, of either side."""
         return {self.pad_id, self.bos_id, self.eos_id, *self.language_tags.values()}
 
     def encode(self, text: str) -> list[int]:
-        """Spell a source text in ids, without special tokens.
+        """Tokenize a source text, without special tokens.
 
         Raises:
-            DataError: If it is no text, or holds an unpaired surrogate, which no encoding can write.
+            DataError: If it is not text, or contains an unpaired surrogate, which no encoding can represent.
         """
         return self.encode_batch([text])[0]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of target ids; special tokens are left out.
+        """Detokenize target ids, without special tokens.
 
-        Ids that a model wrote may break off within a character; its bytes then read as U+FFFD.
+        A model's output may end within a character; its bytes then become U+FFFD.
 
         Raises:
-            DataError: If they are no ids.
+            DataError: If the ids are invalid.
         """
         return self.decode_batch([ids])[0]
 
@@ -249,10 +250,10 @@ def read_vocabulary(path: str | Path, make: Callable[[str], V]) -> V:
 
     Args:
         path: The file.
-        make: From its text to the vocabulary; raises ValueError if it is none.
+        make: Function from the text to the vocabulary; raises ValueError if the text is invalid.
 
     Raises:
-        ModelError: If the file is missing or is no such vocabulary.
+        ModelError: If the file is missing or invalid.
     """
     try:
         return make(read_text(path, most_bytes=MOST_BYTES))
@@ -263,14 +264,14 @@ def read_vocabulary(path: str | Path, make: Callable[[str], V]) -> V:
 
 
 def require_texts(texts: object, what: str) -> list[str]:
-    """Return a list of texts as such.
+    """Return the texts as a list.
 
     Args:
-        texts: What a caller gave.
+        texts: A caller's argument.
         what: Name of the argument, for the message.
 
     Raises:
-        DataError: If it is a single text, or anything but texts is in it.
+        DataError: If it is a single text, or an item is not text.
     """
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise DataError(f"{what} must be a list of texts, not {type(texts).__name__}; for one text write [text]")
@@ -282,10 +283,10 @@ def require_texts(texts: object, what: str) -> list[str]:
 
 
 def refuse_surrogates(texts: Sequence[str]) -> None:
-    """Refuse texts that no encoding can write.
+    """Raise an error for texts that cannot be encoded as UTF-8.
 
     Raises:
-        DataError: Naming the text and the place.
+        DataError: With the number of the text and the position.
     """
     for number, text in enumerate(texts, start=1):
         try:
@@ -299,11 +300,11 @@ def refuse_surrogates(texts: Sequence[str]) -> None:
 
 @contextmanager
 def typed_errors(error: type[Exception], message: str = "") -> Iterator[None]:
-    """Turn whatever a library raises into one exception of ours."""
+    """Convert any exception of a library into one of ours."""
     try:
         yield
     except BaseException as problem:
-        # tokenizers raises bare Exception for any malformed file, and a BaseException where its Rust code panics.
+        # tokenizers raises a bare Exception for any malformed file, and a BaseException if its Rust code panics.
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
             raise
         raise error(f"{message}{problem}") from None

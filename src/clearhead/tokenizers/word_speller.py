@@ -1,8 +1,8 @@
-"""Words between spaces, and their parts after the codes of subword-nmt (Sennrich, Haddow and Birch 2016).
+"""Word lists, and subwords by the BPE codes of subword-nmt (Sennrich, Haddow and Birch 2016).
 
-Codes are pairs of symbols in the order in which they are joined; version 0.2 has the end of a word on its last letter,
-0.1 as a symbol of its own. Files of fastBPE are codes of 0.2 with a count behind each pair. A part that does not end
-its word is marked `@@`.
+Codes are pairs of symbols in merge order. In version 0.2 the end of a word is a suffix of its last letter, in 0.1 a
+separate symbol. fastBPE files are codes of version 0.2 with a count after each pair. A subword that does not end its
+word is marked with `@@`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CACHED_WORDS = 65_536
 
 
 class Codes:
-    """What splits words into parts.
+    """BPE codes, which split words into subwords.
 
     Args:
         text: A file of codes.
-        known: Parts with their marks; a part that is not among them is split again. None is no such list.
+        known: Known subwords with their marks; an unknown one is split again. None disables this.
 
     Raises:
-        ValueError: If a line is no pair, or the version is not known.
+        ValueError: If a line is not a pair, or the version is unknown.
     """
 
     def __init__(self, text: str, known: Collection[str] | None = None) -> None:
@@ -47,21 +47,21 @@ class Codes:
             if len(parts) != 2:
                 raise ValueError(f"its pair of codes {number} is {' '.join(parts)!r:.60}, not two symbols")
         self._end_is_symbol = version == "0.1"
-        # Backwards: of a pair that stands twice the first counts, and of pairs that join to the same the first too.
+        # Reversed, so that the first of duplicate pairs counts, and the first of pairs with the same join too.
         self._ranks = {(left, right): rank for rank, (left, right) in reversed(list(enumerate(columns)))}
         self._joined = {left + right: (left, right) for left, right in self._ranks}
         self._known = None if known is None else frozenset(known)
         self.parts = lru_cache(maxsize=_CACHED_WORDS)(self._parts)
-        """From a word to its parts, without marks."""
+        """Cached function from a word to its subwords, without marks."""
 
     def marked(self, text: str) -> list[str]:
-        """Return the parts of a text's words with their marks."""
+        """Return the subwords of a text's words, with their marks."""
         marked: list[str] = []
         for word in text.strip("\r\n ").split(" "):
             if word:
                 *parts, last = self.parts(word)
                 marked += [*(part + _MARK for part in parts), last]
-        return " ".join(marked).split()  # other white space is split at behind the codes, as in the toolkits
+        return " ".join(marked).split()  # other white space is split after the codes are applied, as in the toolkits
 
     def _parts(self, word: str) -> tuple[str, ...]:
         if len(word) == 1:
@@ -84,7 +84,7 @@ class Codes:
         )
 
     def _within_known(self, part: str, *, is_last: bool) -> list[str]:
-        """Undo joins until every part is known, or is none of a join."""
+        """Undo merges until every subword is known or cannot be split further."""
         assert self._known is not None
         if (part if is_last else part + _MARK) in self._known:
             return [part]
@@ -97,17 +97,17 @@ class Codes:
 
 
 class WordSpeller(Speller):
-    """A list of words, or of the parts that codes make of them.
+    """A word list, or a list of subwords produced by BPE codes.
 
     Args:
-        codes: The text of a file of codes; if empty, a text is split at its spaces alone.
-        pieces: The piece of every id; None where an id has none.
-        special: Ids of special tokens, which no text is spelled with.
-        unk_id: Id of pieces that are not in the list.
-        within_pieces: Split a part that is not in the list again, as JoeyNMT does.
+        codes: The text of a file of codes; if empty, text is split at spaces only.
+        pieces: The piece of each id; None for ids without a piece.
+        special: Ids of special tokens, which never occur in tokenized text.
+        unk_id: Id of unknown pieces.
+        within_pieces: Whether to split unknown subwords again, as JoeyNMT does.
 
     Raises:
-        ValueError: If the codes are damaged.
+        ValueError: If the codes are invalid.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class WordSpeller(Speller):
         self.num_ids = len(pieces)
 
     def token(self, token_id: int) -> str | None:
-        """Return a piece by its own name, with `@@` where its word goes on."""
+        """Return the name of a piece, with `@@` if its word continues."""
         require_id(token_id)
         return self._pieces[token_id] if token_id < len(self._pieces) else None
 
     def readable(self, token_id: int) -> str:
-        """Return a piece with the space behind it, a special token by name."""
+        """Return a piece with the space after it, or the name of a special token."""
         piece = self.token(token_id)
         if piece is None or token_id in self._special:
             return piece or ""
@@ -148,7 +148,7 @@ class WordSpeller(Speller):
 
 
 def _join(symbols: list[str], pair: tuple[str, str]) -> list[str]:
-    """Join every occurrence of a pair, from the left."""
+    """Merge every occurrence of a pair, from the left."""
     joined: list[str] = []
     at = 0
     while at < len(symbols):
