@@ -1,4 +1,4 @@
-"""The files that clearhead keeps: written whole or not at all, and checked when they are read."""
+"""File formats of clearhead: atomic writing, and validation when reading."""
 
 from clearhead.files.reading import (
     MOST_JSON_BYTES,

@@ -1,4 +1,4 @@
-"""Files of ours as they are read: regular files alone, of bounded size, with JSON of bounded depth."""
+"""Safe reading of our files: only regular files, of limited size, and JSON of limited depth."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
 ]
 
 MOST_JSON_BYTES = 8 * 2**20
-"""Largest JSON file that is read; a byte of JSON becomes up to some 25 bytes of memory."""
+"""Maximum size of a JSON file; one byte of JSON can take up to about 25 bytes of memory."""
 
 MOST_JSON_DEPTH = 32
-"""Deepest nesting of JSON values; the files that clearhead writes have about 6 levels."""
+"""Maximum nesting depth of JSON values; the files that clearhead writes have about 6 levels."""
 
 
 def require_regular(path: str | Path) -> None:
-    """Make sure that a path, or what it links to, is a regular file: reading a pipe or a device may never end.
+    """Check that a path, or its link target, is a regular file, because reading a pipe or a device may never end.
 
     Raises:
-        OSError: If nothing is there, or something else.
+        OSError: If the file does not exist or is not regular.
     """
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
@@ -49,12 +49,12 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_JSON_BYTES, errors: st
 
     Args:
         path: The file.
-        most_bytes: Largest size that is read.
-        errors: What becomes of bytes that are not UTF-8, as of `open`.
+        most_bytes: Maximum size.
+        errors: Handling of bytes that are not UTF-8, one of the `errors` values of `open`.
 
     Raises:
-        OSError: If it cannot be read, or is no regular file.
-        ValueError: If it is not UTF-8, or larger.
+        OSError: If it cannot be read, or is not a regular file.
+        ValueError: If it is not UTF-8, or is larger.
     """
     require_regular(path)
     with open(path, encoding="utf-8", errors=errors) as file:
@@ -64,7 +64,7 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_JSON_BYTES, errors: st
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON whose depth is bounded and whose strings can be written as UTF-8.
+    """Parse JSON of limited depth, whose strings must be valid Unicode.
 
     Raises:
         ValueError: If the text is not such JSON.
@@ -86,10 +86,11 @@ def read_json(path: str | Path, error: type[ClearheadError]) -> dict[str, Any]:
 
     Args:
         path: The file.
-        error: What is raised.
+        error: Class of the exceptions raised.
 
     Raises:
-        ClearheadError: As `error`, naming the file, if it cannot be read, is too large or too deep, or is no object.
+        ClearheadError: An `error` with the file's name, if it cannot be read, is too large or deep, or is not an
+            object.
     """
     try:
         value = parse_json(read_text(path))
@@ -103,14 +104,14 @@ def read_json(path: str | Path, error: type[ClearheadError]) -> dict[str, Any]:
 
 
 def read_json_lines(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Read a regular file with a JSON value on each line; blank lines are passed over.
+    """Read a regular file with a JSON value on each line; blank lines are skipped.
 
     Yields:
-        The number of the line, counted from 1, and its value; the `ValueError` that says what is wrong with the line
-        stands in the place of a value that cannot be read.
+        The line number, counted from 1, and the line's value; if the line is invalid, a `ValueError` with the reason
+        instead of the value.
 
     Raises:
-        OSError: If the file cannot be read, or is no regular file.
+        OSError: If the file cannot be read, or is not a regular file.
     """
     require_regular(path)
     with open(path, "rb") as file:
@@ -128,7 +129,7 @@ def file_sha256(path: str | Path) -> str:
     """Return the SHA-256 of a regular file's bytes, in hexadecimal.
 
     Raises:
-        OSError: If it cannot be read, or is no regular file.
+        OSError: If it cannot be read, or is not a regular file.
     """
     require_regular(path)
     with open(path, "rb") as file:
@@ -136,7 +137,7 @@ def file_sha256(path: str | Path) -> str:
 
 
 def json_sha256(value: Any) -> str:
-    """Return the SHA-256 of what a JSON value says, whatever its layout and the order of its keys."""
+    """Return the SHA-256 of a JSON value, independent of its layout and the order of its keys."""
     said = json.loads(json.dumps(value))  # tuples become lists, as they will when it is read again
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Text files as streams of lines: UTF-8, plain or compressed, every defect named by file, line and byte."""
+"""Text files as streams of lines: UTF-8, plain or compressed, with file, line and byte in every error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
-"""Extensions that are decompressed when read and compressed when written."""
+"""Extensions of files that are decompressed when read and compressed when written."""
 
 CHUNK_BYTES = 16 * 1024
 SHOWN_NAMES = 3
@@ -44,8 +44,8 @@ COMPRESSED_STARTS = {
     b"\xfd7zXZ": "is compressed with xz; give it the extension .xz",
     b"\x28\xb5\x2f\xfd": "is compressed with zstd; give it the extension .zst",
 }
-"""How a compressed file begins, and what to do if its name does not say so."""
-# How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
+"""First bytes of compressed formats, with advice for files without the matching extension."""
+# First bytes of other encodings, with advice. UTF-32 comes first, because its mark begins with UTF-16's.
 FOREIGN_STARTS = {
     b"\xff\xfe\0\0": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
     b"\0\0\xfe\xff": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
@@ -57,7 +57,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 
 
 def format_extension(path: str) -> str:
-    """Return the extension that tells the format of a file, under any compression; empty if it has none.
+    """Return the extension of a file's format, below any compression; empty if there is none.
 
     >>> format_extension("a/b.PO.gz"), format_extension("notes.gz"), format_extension("-")
     ('.po', '', '')
@@ -69,18 +69,18 @@ def format_extension(path: str) -> str:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    r"""Stream the lines of a UTF-8 file, without their line ends.
+    r"""Stream the lines of a UTF-8 file, without line ends.
 
     Only `\n` ends a line; one `\r` before it belongs to the line end. U+2028, a form feed or a lone `\r` are text, as
     they are for `wc -l` and for the other file of a parallel corpus. A byte order mark at the start is removed, and a
     last line without `\n` counts.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
 
     Raises:
-        DataError: While reading, if the file is missing, a directory, unreadable, damaged, or not UTF-8 text; with the
-            line and the byte within it, both counted from 1.
+        DataError: While reading, if the file is missing, a directory, unreadable, damaged, or not UTF-8 text; includes
+            the line and the byte within it, both counted from 1.
     """
     name = display_name(path)
     with open_binary(path) as stream:
@@ -90,10 +90,10 @@ def read_lines(path: str) -> Iterator[str]:
 
 @contextmanager
 def open_binary(path: str) -> Iterator[IO[bytes]]:
-    """Open a file and read its bytes, decompressed; what goes wrong meanwhile is told in one line.
+    """Open a file for reading decompressed bytes; any error becomes a one-line `DataError`.
 
     Args:
-        path: `-` is standard input, which stays open; `.gz`, `.xz` and `.zst` are decompressed.
+        path: The file; `-` is standard input, which stays open; `.gz`, `.xz` and `.zst` are decompressed.
 
     Raises:
         DataError: At once or while reading, if the file is missing, a directory, unreadable or damaged.
@@ -116,16 +116,16 @@ def open_binary(path: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[TextIO]:
-    r"""Open a UTF-8 text file for writing; it appears under its name only once it is complete.
+    r"""Open a UTF-8 text file for atomic writing: it appears only when complete.
 
-    Devices and pipes are written directly. Lines end with `\n` everywhere.
+    Devices and pipes are written directly. Lines end with `\n` on every system.
 
     Args:
-        path: `None`, `-` or `/dev/stdout` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        path: The file; `None`, `-` or `/dev/stdout` is standard output; `.gz`, `.xz` and `.zst` are compressed.
 
     Raises:
-        DataError: If the file cannot be written, the disk is full, or the text holds half of a surrogate pair.
-        BrokenPipeError: As it comes, if whoever reads standard output went away.
+        DataError: If the file cannot be written, the disk is full, or the text contains half of a surrogate pair.
+        BrokenPipeError: Passed on unchanged, if the reader of standard output has closed it.
     """
     name = "standard output" if is_standard_output(path) else str(path)
     try:
@@ -141,25 +141,25 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # Writing to an open file fails without a file name; an error with another file's name is the block's own.
+        # Errors of writing to an open file have no file name; one with another file's name comes from the block itself.
         if error.filename is not None and not _belongs_to(Path(str(error.filename)), name):
             raise
         raise DataError(f"cannot write {name}: {error.strerror or error}") from None
 
 
 def _belongs_to(written: Path, name: str) -> bool:
-    """Tell whether a file is the one that is wanted, or its temporary form."""
+    """Return whether a path is the output file or its temporary file."""
     final = Path(os.path.realpath(name))
     return written in (Path(name), final) or (written.parent == final.parent and is_leftover(written.name))
 
 
 def display_name(path: str) -> str:
-    """Return how messages call an input file: `-` is "standard input"."""
+    """Return the name of an input file for messages: `-` is "standard input"."""
     return "standard input" if path == "-" else path
 
 
 def some_names(paths: Sequence[str]) -> str:
-    """Return how messages call several input files: the first few, and how many more there are."""
+    """Return the names of several input files for messages: the first few, and the number of the others."""
     more = len(paths) - SHOWN_NAMES
     return ", ".join(map(display_name, paths[:SHOWN_NAMES])) + (f" and {more:,} more" if more > 0 else "")
 
@@ -172,7 +172,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     with open(path, "rb") as file:
         suffix = Path(path).suffix.lower()
         if suffix in COMPRESSIONS and not file.peek(1):
-            raise EOFError  # gzip would take an empty file for an empty text
+            raise EOFError  # gzip would accept an empty file as empty text
         with closing(_decompressed(file, suffix)) as stream:
             yield stream
 
@@ -192,13 +192,13 @@ def _decompressed(file: io.BufferedReader, suffix: str) -> IO[bytes]:
 class _StreamReader(io.RawIOBase):
     """Decompressed bytes of a file of one or more compressed streams.
 
-    It refuses a stream that is cut off or damaged, wherever it stands: the libraries' own readers take a cut-off zstd
-    file as whole, and whatever follows the first stream of an xz file, if it does not begin like one, as no part of it.
+    It rejects truncated or damaged streams anywhere in the file. The libraries' own readers accept a truncated zstd
+    file as complete, and ignore data after the first xz stream if it does not begin like another stream.
 
     Args:
         file: The compressed bytes.
-        make_decompressor: Returns what decompresses one stream.
-        padding: Bytes that may stand between and after streams.
+        make_decompressor: Function that returns a decompressor for one stream.
+        padding: Bytes allowed between and after streams.
     """
 
     def __init__(self, file: IO[bytes], make_decompressor: Callable[[], Any], padding: bytes = b"") -> None:
@@ -213,7 +213,7 @@ class _StreamReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with the next bytes and return how many; 0 is the end."""
+        """Fill `buffer` with the next bytes and return their number; 0 is the end."""
         while not self._text:
             chunk = self._compressed or self._file.read(CHUNK_BYTES)
             self._compressed = b""
@@ -234,10 +234,10 @@ class _StreamReader(io.RawIOBase):
 
 
 def refuse_foreign(start: bytes, name: str) -> None:
-    """Refuse what begins like compressed bytes, UTF-16 or UTF-32, where UTF-8 or one of its elders is to be read.
+    """Reject bytes that begin like compressed data, UTF-16 or UTF-32 where UTF-8 or an 8-bit encoding is expected.
 
     Raises:
-        DataError: Saying what it looks like and what to do.
+        DataError: With the probable format and advice.
     """
     for mark, advice in FOREIGN_STARTS.items():
         if start.startswith(mark):
@@ -270,18 +270,18 @@ def _standard_output() -> Iterator[TextIO]:
         yield text
         text.flush()
     finally:
-        # Detached, not closed: standard output outlives this block. Text that could not be flushed stays lost.
+        # Detached, not closed, because standard output outlives this block. Text that could not be flushed is lost.
         with suppress(OSError, ValueError):
             text.detach()
 
 
 def refuse_unwritable(path: str) -> None:
-    """Make sure that a file can be written, as far as can be told without writing.
+    """Check that a file can be written, as far as possible without writing.
 
     Raises:
-        DataError: If it is a directory or may not be changed, or there is no directory for it that may be.
+        DataError: If it is a directory or read-only, or its directory does not exist or is read-only.
     """
-    final = Path(os.path.realpath(path))  # through a link, so that the link stays one
+    final = Path(os.path.realpath(path))  # through a link, so that the link is kept
     if final.is_dir():
         raise DataError(f"cannot write {path}: it is a directory")
     if not final.parent.is_dir():
@@ -294,14 +294,14 @@ def refuse_unwritable(path: str) -> None:
 
 @contextmanager
 def whole_or_absent(path: str) -> Iterator[Path]:
-    """Check that a file can be written, and give the path to write to meanwhile: beside it, or a device or pipe itself.
+    """Check that a file can be written, and yield the path to write to: a temporary file, or a device or pipe itself.
 
     Raises:
-        DataError: As `refuse_unwritable`.
-        OSError: As it comes, while the block writes.
+        DataError: If the file cannot be written, see `refuse_unwritable`.
+        OSError: Errors of writing in the block, unchanged.
     """
     refuse_unwritable(path)
-    # Not what it leads to: a pipe that a link in /dev/fd leads to has no path.
+    # Not the resolved path: the target of a pipe's link in /dev/fd has no path.
     is_direct = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
     with nullcontext(Path(path)) if is_direct else new_file(path) as written:
         yield written

@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors files, which hold numbers and text and never run anything when read."""
+"""Tensors on disk: safetensors files, which contain only numbers and text, and never execute code."""
 
 from __future__ import annotations
 
@@ -32,48 +32,48 @@ __all__ = [
 ]
 
 _FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
-"""What the shared embedding was called in models and checkpoints of format 1, and what it is called now."""
+"""Name of the shared embedding in models and checkpoints of format 1, and its present name."""
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return a model's weights by name; a matrix that several modules share comes once, under its first name."""
+    """Return a model's weights by name; a matrix shared by several modules is listed once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """What a safetensors file says of a tensor before any of its numbers is read."""
+    """Header of a tensor in a safetensors file."""
 
     shape: tuple[int, ...]
     dtype: str
-    """As safetensors names it: `F32`, `BF16`, `I64`."""
+    """The name of the type in safetensors, such as `F32`, `BF16` or `I64`."""
 
 
 def read_headers(path: str | Path) -> dict[str, TensorHeader]:
-    """Read the names, shapes and types of a safetensors file's tensors, and none of their numbers.
+    """Read the names, shapes and types of a safetensors file's tensors, without their values.
 
-    Tensors of an older format come under their present names.
+    Tensors of an older format are returned under their present names.
 
     Raises:
-        ModelError: If the file is missing, is no regular file or is not a safetensors file.
+        ModelError: If the file is missing, is not a regular file or is not a safetensors file.
     """
     with _opened(path) as file:
         return _headers(file)
 
 
 def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
-    """Put the tensors of a file into a model, one after the other, and return the file's metadata.
+    """Load the tensors of a file into a model, one at a time, and return the file's metadata.
 
     Args:
-        model: Takes them in.
+        model: The model whose weights are overwritten.
         path: The file.
 
     Raises:
-        ModelError: Listing every tensor that is missing, unknown, of another shape, or not in float32.
+        ModelError: With a list of tensors that are missing, unknown, of another shape, or not in float32.
     """
     own = model_tensors(model)
     with _opened(path) as file:
-        require_fit(own, _headers(file), origin=str(path))  # also where it was read before: it may be another by now
+        require_fit(own, _headers(file), origin=str(path))  # also if checked before: the file may have changed
         for name, there in _present_names(file).items():
             own[name].copy_(file.get_tensor(there))
         return file.metadata() or {}
@@ -83,30 +83,30 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
     """Copy tensors into a model's weights, see `model_tensors`.
 
     Args:
-        model: Takes them in.
-        tensors: Name to value.
-        origin: Where they came from, for the error message.
+        model: The model whose weights are overwritten.
+        tensors: Tensors by name.
+        origin: Where the tensors come from, for error messages.
 
     Raises:
-        ModelError: Listing every tensor that is missing, unknown, or of another shape.
+        ModelError: With a list of tensors that are missing, unknown, or of another shape.
     """
     own = model_tensors(model)
-    # Tensors in memory may be of any type; only our own files are in float32 without exception.
+    # Tensors in memory may be of any type; only our own files are always in float32.
     require_fit(own, {name: TensorHeader(tuple(t.shape), "F32") for name, t in tensors.items()}, origin=origin)
     for name, tensor in tensors.items():
         own[name].copy_(tensor)
 
 
 def require_fit(own: Mapping[str, Tensor], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
-    """Compare what a file holds with what a model has.
+    """Check that the tensors of a file fit a model.
 
     Args:
-        own: The model's weights, see `model_tensors`; their numbers do not matter.
-        headers: What the file holds.
-        origin: The file, for the error message.
+        own: The model's weights, see `model_tensors`; their values do not matter.
+        headers: The headers of the file's tensors.
+        origin: The file, for error messages.
 
     Raises:
-        ModelError: Listing every tensor that is missing, unknown, of another shape, or not in float32.
+        ModelError: With a list of tensors that are missing, unknown, of another shape, or not in float32.
     """
     problems = [
         *(f"missing   {name}  {tuple(own[name].shape)}" for name in own.keys() - headers.keys()),
@@ -129,14 +129,14 @@ def raise_problems(problems: Sequence[str], headline: str) -> None:
 
 
 def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata from a safetensors file; tensors of an older format come under their present names.
+    """Read tensors and metadata from a safetensors file; tensors of an older format get their present names.
 
     Args:
         path: The file.
-        float32: Refuse tensors of another type.
+        float32: Whether to reject tensors of another type.
 
     Raises:
-        ModelError: If the file is missing, is no regular file or is not a safetensors file, or a type is refused.
+        ModelError: If the file is missing, is not a regular file or not a safetensors file, or has a rejected type.
     """
     with _opened(path) as file:
         tensors = {name: file.get_tensor(there) for name, there in _present_names(file).items()}
@@ -147,7 +147,7 @@ def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, 
 
 
 def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and metadata to a safetensors file, whole or not at all; the same ones give the same bytes.
+    """Write tensors and metadata to a safetensors file atomically; equal contents give equal bytes.
 
     Raises:
         OSError: If the file cannot be written.
@@ -166,7 +166,7 @@ def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     """Return the mean of several files' tensors (paper section 6.1), summed in float64.
 
     Raises:
-        ModelError: If there is no file, or the files do not hold the same tensors, or one is not in float32.
+        ModelError: If there is no file, the files do not contain the same tensors, or one is not in float32.
     """
     total: dict[str, Tensor] = {}
     count = 0
@@ -191,7 +191,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
             yield file
     except OSError as error:
         raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
-    except (SafetensorError, RuntimeError) as error:  # PyTorch's own word for a file that became shorter
+    except (SafetensorError, RuntimeError) as error:  # PyTorch raises RuntimeError for a truncated file
         raise ModelError(f"cannot read the weights {path}: {error}") from None
 
 
@@ -201,18 +201,18 @@ def _headers(file: Any) -> dict[str, TensorHeader]:
 
 
 def _present_names(file: Any) -> dict[str, str]:
-    """Return the present name of each tensor of an open file, and the name that it has there."""
+    """Return a mapping from the present name of each tensor to its name in an open file."""
     there = list(file.keys())
     names = {}
     for name in there:
-        is_former = f"{name}.".startswith(f"{_FORMER_NAME}.")  # also the optimiser's, embedding.weight.exp_avg
+        is_former = f"{name}.".startswith(f"{_FORMER_NAME}.")  # also the optimizer's, such as embedding.weight.exp_avg
         present = _NAME + name.removeprefix(_FORMER_NAME) if is_former else name
         names[name if present in there else present] = name
     return names
 
 
 def _sort_metadata(file: BinaryIO) -> None:
-    """Put the metadata in order; the library writes them in another one each time, and so another checksum."""
+    """Sort the metadata, because the library writes them in varying order, which changes the checksum."""
     size = int.from_bytes(file.read(8), "little")
     header = json.loads(file.read(size))
     if "__metadata__" in header:

@@ -1,7 +1,7 @@
-"""Whole or absent: how every lasting file is written.
+"""Atomic writing of files and directories.
 
-A new file or directory is built beside its place under a temporary name that no other writer has, flushed to the disk,
-and then takes its name in one step. Whoever reads, however the writer ends, finds the old one, the new one or none.
+A new file or directory is written next to its destination under a unique temporary name, flushed to disk, and then
+renamed in one step. However the writer ends, readers find the old version, the new one or none.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
 def is_standard_output(path: str | None) -> bool:
-    """Tell whether an output path means standard output: `None`, `-` or `/dev/stdout`."""
-    # The link leads to what the shell opened, and `>> file` would be replaced instead of continued.
+    """Return whether an output path is standard output: `None`, `-` or `/dev/stdout`."""
+    # The link resolves to the file that the shell opened, and `>> file` would replace that file instead of appending.
     return path in (None, "-", "/dev/stdout")
 
 
 @contextmanager
 def new_file(path: str | Path) -> Iterator[Path]:
-    """Make a file that appears under its name only when the block ends without an error.
+    """Create a file that appears under its name only when the block ends without an error.
 
-    Its permissions are those of the file it replaces, or what the umask leaves of a new one. Where `path` is a link,
-    the file that it leads to is replaced.
+    Its permissions are those of the file it replaces, or the default of the umask for a new one. If `path` is a link,
+    its target is replaced.
 
     Args:
-        path: The name it shall have; its directory must be there.
+        path: The file's name; its directory must exist.
 
     Yields:
-        The path to write to meanwhile.
+        The temporary path to write to.
 
     Raises:
-        OSError: If it cannot be written; nothing is left of it then.
+        OSError: If it cannot be written; nothing of it remains then.
     """
     final = Path(os.path.realpath(path))
     temporary = _temporary(final)
@@ -66,7 +66,7 @@ def new_file(path: str | Path) -> Iterator[Path]:
         temporary.touch(exist_ok=False)
         mode = stat.S_IMODE((final if final.is_file() else temporary).stat().st_mode)
         yield temporary
-        temporary.chmod(mode)  # safetensors makes files that their owner alone can read
+        temporary.chmod(mode)  # safetensors creates files that only their owner can read
         _flush(temporary)
         os.replace(temporary, final)
     finally:
@@ -77,36 +77,36 @@ def new_file(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: str | Path) -> Iterator[Path]:
-    """Make a directory of files that appears under its name only when the block ends without an error.
+    """Create a directory of files that appears under its name only when the block ends without an error.
 
-    One that stands there is replaced: at every moment the name leads to the old or to the new one, where the file
-    system can exchange two names (on Linux and macOS most can), else to none for an instant; see `standing`.
+    An existing directory is replaced. If the file system can exchange two names (most can on Linux and macOS), the name
+    always refers to the old or the new directory; else it is missing for an instant, see `standing`.
 
     Args:
-        path: The name it shall have; the directories above are made.
+        path: The directory's name; missing parents are created.
 
     Yields:
-        The directory to fill meanwhile.
+        The temporary directory to fill.
 
     Raises:
-        OSError: If it cannot be written; nothing is left of it then.
+        OSError: If it cannot be written; nothing of it remains then.
     """
     final = Path(os.path.realpath(path))
     temporary = _temporary(final)
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        for file in temporary.iterdir():  # whoever wrote it: what has been flushed before is not written again
+        for file in temporary.iterdir():  # whoever wrote it; flushing twice costs nothing
             _flush(file)
         _flush(temporary)
         _put(temporary, final)
         _flush(final.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # by now, perhaps, the old directory
+        shutil.rmtree(temporary, ignore_errors=True)  # now perhaps the old directory
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Write a small text file in UTF-8, with `\n` for line ends.
+    r"""Write a small text file in UTF-8, with `\n` as line ends.
 
     Raises:
         OSError: If it cannot be written.
@@ -116,7 +116,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write a value as JSON for people to read.
+    """Write a value as indented JSON.
 
     Raises:
         OSError: If it cannot be written.
@@ -125,12 +125,12 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def standing(path: Path) -> Path:
-    """Return where a directory can be read: under its name, or where a writer that was killed put the old one.
+    """Return the path where a directory can be read: its own, or that of the old version if a writer was killed.
 
-    Nothing is renamed, for the writer may still be at work.
+    Nothing is renamed, because the writer may still be running.
     """
     if path.name and not path.exists():
-        final = Path(os.path.realpath(path)) if path.is_symlink() else path  # a link's own place has no leftovers
+        final = Path(os.path.realpath(path)) if path.is_symlink() else path  # leftovers are next to a link's target
         for aside in final.parent.glob(f".{escape(final.name)}.*.old"):
             if (match := _LEFTOVER.fullmatch(aside.name)) and match["name"] == final.name:
                 return aside
@@ -138,11 +138,11 @@ def standing(path: Path) -> Path:
 
 
 def remove_leftovers(directory: Path, names: Collection[str] | None = None) -> None:
-    """Clear away what writers that were killed left in a directory, and give back its name to what they had put aside.
+    """Remove what killed writers left in a directory, and restore old versions that they had moved aside.
 
     Args:
-        directory: Where it lies.
-        names: Of what was written, which nobody but the caller may be writing at the time; None is everything there.
+        directory: The directory to clean.
+        names: Names of the written files, which no other process may be writing now; None is all files.
     """
     for path in directory.iterdir() if directory.is_dir() else ():
         match = _LEFTOVER.fullmatch(path.name)
@@ -157,12 +157,12 @@ def remove_leftovers(directory: Path, names: Collection[str] | None = None) -> N
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a name is one that only a killed writer leaves."""
+    """Return whether a name is a temporary name that only a killed writer leaves."""
     return _LEFTOVER.fullmatch(name) is not None
 
 
 def is_utf8(path: str | Path) -> bool:
-    """Tell whether a path is UTF-8: others have no place in a JSON or TOML file, and few libraries open them."""
+    """Return whether a path is UTF-8; JSON and TOML cannot contain others, and few libraries open them."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -178,7 +178,7 @@ def _temporary(final: Path) -> Path:
 
 
 def _put(new: Path, final: Path) -> None:
-    """Give a finished directory its name; an older one is then where the new one was, or gone."""
+    """Rename a finished directory to its final name; an old one moves to `new`, or is deleted."""
     try:
         os.rename(new, final)
     except OSError as error:
@@ -189,13 +189,13 @@ def _put(new: Path, final: Path) -> None:
     if _exchange(new, final):
         return
     aside = final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
-    os.rename(final, aside)  # killed here, `standing` finds it
+    os.rename(final, aside)  # if killed here, `standing` finds it
     os.rename(new, final)
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two names in one step; False if the system or the file system cannot."""
+    """Exchange two names atomically; return False if the system or the file system cannot."""
     if os.name != "posix":
         return False
     library = ctypes.CDLL(None, use_errno=True)
@@ -213,9 +213,9 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file or the names in a directory are on the disk."""
+    """Flush a file, or the entries of a directory, to disk."""
     if os.name != "posix" and path.is_dir():
-        return  # only POSIX lets a directory be flushed
+        return  # only POSIX can flush a directory
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
