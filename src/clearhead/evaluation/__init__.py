@@ -1,4 +1,4 @@
-"""How good translations are: corpus metrics, the comparison of two systems, alignment error."""
+"""Evaluation of translations: corpus metrics, comparison of two systems, alignment error rate."""
 
 from clearhead.evaluation.alignment_error import (
     AlignmentScores,

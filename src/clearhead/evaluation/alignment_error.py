@@ -1,7 +1,7 @@
-"""How good word alignments are: precision, recall and alignment error rate against links set by hand.
+"""Evaluation of word alignments: precision, recall and alignment error rate (AER) against manual alignments.
 
-Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5: who set the links is
-sure of some, and calls others possible. What is not even possible is wrong, what is sure must be found.
+Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5: annotators mark links as
+sure or as possible. A predicted link that is not even possible is wrong, and every sure link must be found.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,6})\s+([0-9]{1,6})(?:\s+([SP]))
 
 @dataclass(frozen=True, slots=True)
 class GoldLinks:
-    """Links of a sentence that were set by hand."""
+    """Manually annotated links of a sentence."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
-    """The sure ones are among them."""
+    """All possible links, including the sure ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentScores:
-    """How well links agree with those set by hand, over all sentences."""
+    """Agreement of predicted links with manual ones, over all sentences."""
 
     precision: float
-    """Share of the links that are possible; 1 if there is none."""
+    """Fraction of the predicted links that are possible; 1 if there are no predicted links."""
     recall: float
-    """Share of the sure links that were found; 1 if there is none."""
+    """Fraction of the sure links that were predicted; 1 if there are no sure links."""
     error_rate: float
     """1 - (sure links found + links that are possible) / (links + sure links); 0 is best."""
     links: int
     sure: int
     possible: int
-    """The sure ones included."""
+    """Number of possible links, including the sure ones."""
 
 
 def alignment_scores(links: Sequence[Collection[Link]], gold: Sequence[GoldLinks]) -> AlignmentScores:
-    """Judge the links of some sentences.
+    """Return the precision, recall and error rate of predicted links.
 
     >>> alignment_scores([[(0, 0), (1, 1)]], [GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)}))])
     AlignmentScores(precision=0.5, recall=1.0, error_rate=0.33333333333333337, links=2, sure=1, possible=2)
@@ -69,20 +69,20 @@ def alignment_scores(links: Sequence[Collection[Link]], gold: Sequence[GoldLinks
 def read_gold_links(
     path: str, sources: Sequence[str], targets: Sequence[str], *, base: int | None = None
 ) -> list[GoldLinks]:
-    """Read links that were set by hand.
+    """Read manually annotated links.
 
-    Either a line for each sentence, with `3-5` for a sure link and `3?5` or `3p5` for one that is possible; or, as the
-    shared task of NAACL 2003 had it, a line for each link: sentence, source word, target word, and S or P (sure if not
-    said). A link to word 0 of the latter, where counting begins with 1, says that a word has none.
+    There are two formats. One has a line for each sentence, with `3-5` for a sure link and `3?5` or `3p5` for a
+    possible one. The other, that of the NAACL 2003 shared task, has a line for each link: sentence, source word, target
+    word, and S or P (sure if missing). If its words are counted from 1, a link to word 0 means that a word has no counterpart.
 
     Args:
         path: The file.
         sources: The sentences, without language tags.
-        targets: Their translations.
-        base: Number of the first word; if None, 0 with a line for each sentence, and 1 with one for each link.
+        targets: Translations of the sentences.
+        base: Number of the first word; None is 0 with a line for each sentence, and 1 with a line for each link.
 
     Raises:
-        DataError: If a line is no such line, names a word that its sentence has not, or the sentences are others.
+        DataError: If a line is invalid, names a word that its sentence lacks, or the number of sentences differs.
     """
     name, lines = display_name(path), list(read_lines(path))
     is_naacl = _NAACL.fullmatch(next(filter(str.strip, lines), "")) is not None
@@ -110,7 +110,7 @@ def read_gold_links(
 
 
 def _pharaoh_links(lines: Iterable[str], name: str) -> list[dict[Link, bool]]:
-    """Return the links of each line, and whether they are sure."""
+    """Return the links of each line, with True for sure ones."""
     found = []
     for number, line in enumerate(lines, start=1):
         links: dict[Link, bool] = {}

@@ -1,4 +1,4 @@
-"""Is one system better than another? Paired bootstrap resampling of BLEU and chrF (Koehn 2004), by sacreBLEU."""
+"""Comparison of two systems by paired bootstrap resampling of BLEU and chrF (Koehn 2004), with sacreBLEU."""
 
 from __future__ import annotations
 
@@ -16,47 +16,48 @@ from clearhead.evaluation.metrics import DEFAULT_METRICS, make_metrics
 __all__ = ["Comparison", "MetricComparison", "compare"]
 
 NUM_SAMPLES = 1_000
-"""Bootstrap resamples of the test set."""
+"""Number of bootstrap resamples of the test set."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """Two systems by one metric; scores are rounded to two digits."""
+    """Scores of two systems by one metric, rounded to two digits."""
 
     name: str
     baseline: float
     system: float
     difference: float
-    """System minus baseline; above 0 the system is better."""
+    """System minus baseline; positive if the system is better."""
     p_value: float
-    """How often a difference this large would come about by chance; 1 where the scores are equal."""
+    """Probability of a difference this large by chance; 1 if the scores are equal."""
     baseline_interval: tuple[float, float]
-    """Mean of the baseline's resampled scores, less and plus half the width of their middle 95 percent."""
+    """95 percent confidence interval of the baseline: mean of the resampled scores, minus and plus half the width of
+    their middle 95 percent."""
     system_interval: tuple[float, float]
-    """Likewise of the system's."""
+    """95 percent confidence interval of the system, computed in the same way."""
     signature: str
     """sacreBLEU's record of metric, seed, number of resamples and version."""
 
     @property
     def significant(self) -> bool:
-        """Tell whether chance explains the difference in fewer than 5 of 100 test sets."""
+        """Whether the p-value is below 0.05: chance explains the difference in fewer than 5 of 100 test sets."""
         return self.p_value < 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two systems on the same test set."""
+    """Scores of two systems on the same test set."""
 
     sentences: int
     metrics: Mapping[MetricName, MetricComparison]
-    """By each metric that was asked for."""
+    """The comparison by each requested metric."""
 
     def lines(self) -> list[str]:
-        """Return the comparison as text, two lines a metric and their signatures."""
+        """Return the comparison as text: two lines per metric, and its signature."""
         return [line for metric in self.metrics.values() for line in _describe(metric)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the comparison as JSON values."""
         found = {name: asdict(metric) for name, metric in self.metrics.items()}
         return {"sentences": self.sentences, **json.loads(json.dumps(found))}
 
@@ -72,20 +73,20 @@ def compare(
 ) -> Comparison:
     """Compare two systems' translations of one test set.
 
-    The same sentences are drawn for both systems, with replacement, 1,000 times. The draws are the same in every call
-    (sacreBLEU's seed, 12345 unless SACREBLEU_SEED says otherwise). Takes about 75 MB of memory per 1,000 sentences.
+    The same sentences are drawn for both systems, with replacement, 1,000 times. Every call draws the same ones
+    (sacreBLEU's seed, 12345 unless SACREBLEU_SEED is set). Memory: about 75 MB per 1,000 sentences.
 
     Args:
         references: One reference for each sentence.
-        baseline_outputs: Translations by the system compared against.
-        system_outputs: Translations by the system in question.
-        metrics: By what to compare; these three as in `metrics.judge`.
-        tokenize: How BLEU cuts text into words.
-        lowercase: Whether case counts for nothing.
+        baseline_outputs: Translations of the baseline system.
+        system_outputs: Translations of the evaluated system.
+        metrics: Metrics to compare by.
+        tokenize: BLEU's tokenization; None chooses one for the references' script, see `choose_tokenization`.
+        lowercase: Whether to ignore case.
 
     Raises:
-        ConfigError: If a metric needs what is not installed.
-        DataError: If there are no lines, or the three do not have equally many.
+        ConfigError: If a metric needs a package that is not installed.
+        DataError: If there are no lines, or the three lists differ in length.
     """
     counts = (len(references), len(baseline_outputs), len(system_outputs))
     if len(set(counts)) > 1:
@@ -104,7 +105,7 @@ def compare(
         n_samples=NUM_SAMPLES,
     )
     signatures, results = test()
-    found = {  # sacreBLEU has names of its own, in the order given
+    found = {  # sacreBLEU's names, in the same order
         name: _metric_comparison(title, results[title], str(signatures[title]))
         for name, title in zip(made, signatures, strict=True)
     }
@@ -119,7 +120,7 @@ def _metric_comparison(name: str, results: list[Any], signature: str) -> MetricC
         baseline=round(float(baseline.score), 2),
         system=round(float(system.score), 2),
         difference=round(difference, 2),
-        # sacreBLEU gives equal outputs its smallest p, as if their equality were the finding to be tested.
+        # sacreBLEU gives equal outputs its smallest p-value, as if equality were the tested hypothesis.
         p_value=1.0 if difference == 0 else round(float(system.p_value), 4),
         baseline_interval=_interval(baseline),
         system_interval=_interval(system),
@@ -128,7 +129,7 @@ def _metric_comparison(name: str, results: list[Any], signature: str) -> MetricC
 
 
 def _interval(result: Result) -> tuple[float, float]:
-    assert result.mean is not None  # the bootstrap always gives both
+    assert result.mean is not None  # the bootstrap always returns both
     assert result.ci is not None
     return round(float(result.mean - result.ci), 2), round(float(result.mean + result.ci), 2)
 

@@ -31,28 +31,30 @@ DEFAULT_METRICS: tuple[MetricName, ...] = ("bleu", "chrf")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A corpus score and how it was computed."""
+    """A corpus score with its signature."""
 
     name: str
     score: float
-    """From 0 to 100, higher is better."""
+    """Score from 0 to 100; higher is better."""
     signature: str
-    """sacreBLEU's record of tokenization, smoothing and version; scores with different signatures do not compare."""
+    """sacreBLEU's record of tokenization, smoothing and version; scores with different signatures are not
+    comparable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How good translations are, and how fast they were made."""
+    """Quality of translations, and decoding speed."""
 
     metrics: Mapping[MetricName, Metric]
-    """Each that was asked for."""
+    """The requested metrics."""
     exact_match: float
-    """Percent of sentences translated letter for letter as the reference has it."""
+    """Percentage of translations that equal their reference exactly."""
     sentences: int
     sentences_per_second: float | None = None
-    """None for translations that were made elsewhere."""
+    """Decoding speed; None for translations made elsewhere."""
     output_tokens_per_second: float | None = None
-    """Pieces of the translations, end tokens left out, per second of wall-clock time; None likewise."""
+    """Pieces of the translations, without end tokens, per second of wall-clock time; None for translations made
+    elsewhere."""
 
     @property
     def bleu(self) -> float:
@@ -65,7 +67,7 @@ class Evaluation:
         return self.metrics["chrf"].score
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values: numbers rounded to two digits, and the signature of each metric."""
+        """Return JSON values: numbers rounded to two digits, and the signature of each metric."""
         values: dict[str, Any] = {}
         for name, metric in self.metrics.items():
             values |= {name: round(metric.score, 2), f"{name}_signature": metric.signature}
@@ -85,18 +87,18 @@ def judge(
     tokenize: Tokenization | None = None,
     lowercase: bool = False,
 ) -> Evaluation:
-    """Compare translations, whoever made them, with their references.
+    """Evaluate translations against their references.
 
     Args:
         hypotheses: Translations.
-        references: One reference for each.
-        metrics: What to measure.
-        tokenize: How BLEU cuts text into words; None is what suits the references' script, see `choose_tokenization`.
-        lowercase: Whether case counts for nothing; exact match is letter for letter all the same.
+        references: One reference for each translation.
+        metrics: Metrics to compute.
+        tokenize: BLEU's tokenization; None chooses one for the references' script, see `choose_tokenization`.
+        lowercase: Whether the metrics ignore case; exact match never does.
 
     Raises:
-        ConfigError: If a metric needs what is not installed.
-        DataError: If there are no lines, or not as many references as hypotheses.
+        ConfigError: If a metric needs a package that is not installed.
+        DataError: If there are no lines, or the numbers of references and hypotheses differ.
     """
     exact = exact_match(hypotheses, references)
     made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
@@ -108,10 +110,10 @@ def judge(
 def make_metrics(
     names: Sequence[MetricName], references: Sequence[str], *, tokenize: Tokenization | None, lowercase: bool
 ) -> dict[MetricName, BLEU | CHRF]:
-    """Return sacreBLEU's metrics by name; the references choose BLEU's tokenization where none is asked for.
+    """Return sacreBLEU's metrics by name; without `tokenize`, BLEU's tokenization follows the references' script.
 
     Raises:
-        ConfigError: If one needs what is not installed.
+        ConfigError: If a metric needs a package that is not installed.
     """
     made: dict[MetricName, BLEU | CHRF] = {}
     for name in names:
@@ -125,10 +127,10 @@ def make_metrics(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    """Return corpus BLEU (Papineni et al. 2002), over words as the references' script has them.
+    """Return corpus BLEU (Papineni et al. 2002), with the tokenization for the references' script.
 
     Raises:
-        DataError: If there are no lines, or not as many references as hypotheses.
+        DataError: If there are no lines, or the numbers of references and hypotheses differ.
 
     >>> bleu(["the cat sat on the mat"], ["the cat sat on the mat"]).score
     100.0
@@ -140,16 +142,16 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     """Return corpus chrF2 (Popović 2015) with sacreBLEU's defaults.
 
     Raises:
-        DataError: If there are no lines, or not as many references as hypotheses.
+        DataError: If there are no lines, or the numbers of references and hypotheses differ.
     """
     return judge(hypotheses, references, metrics=["chrf"]).metrics["chrf"]
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return the percentage of hypotheses that equal their reference letter for letter.
+    """Return the percentage of hypotheses that equal their reference exactly.
 
     Raises:
-        DataError: If there are no lines, or not as many references as hypotheses.
+        DataError: If there are no lines, or the numbers of references and hypotheses differ.
 
     >>> exact_match(["3. Mai", "4. Mai"], ["3. Mai", "4. Juni"])
     50.0
@@ -160,7 +162,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Return the chrF of each sentence by itself, in percent, to find those that stand out."""
+    """Return the chrF of each sentence, from 0 to 100, to find outliers."""
     metric = CHRF()
     pairs = zip(hypotheses, references, strict=True)
     return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]
@@ -168,15 +170,15 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     result = metric.corpus_score(hypotheses, [references])
-    # Rounding noise lifts a perfect score above 100.
+    # Rounding errors can lift a perfect score above 100.
     return Metric(result.name, min(float(result.score), 100.0), str(metric.get_signature()))
 
 
 def require_pairs(what: str, count: int, num_references: int) -> None:
-    """Make sure that there are lines, and a reference for each.
+    """Check that there are lines, and one reference for each.
 
     Raises:
-        DataError: If not.
+        DataError: If there are no lines, or the numbers differ.
     """
     if count != num_references:
         raise DataError(f"{count:,} {what} but {num_references:,} reference lines; they must pair up line by line")

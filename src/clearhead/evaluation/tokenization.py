@@ -1,4 +1,4 @@
-"""How BLEU cuts references into words: by white space and punctuation, or as a script without spaces needs it."""
+"""BLEU tokenization: by white space and punctuation, or as scripts without spaces need it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ _PACKAGES = {
     "flores101": (("sentencepiece",), "sentencepiece"),
     "flores200": (("sentencepiece",), "sentencepiece"),
 }
-"""What sacreBLEU needs for a tokenization: modules, and what to install for them."""
+"""Requirements of sacreBLEU's tokenizations: modules, and the package to install for them."""
 
 
 def choose_tokenization(references: Iterable[str]) -> Tokenization:
-    """Return what suits the script that the references are in, as sacreBLEU recommends it.
+    """Return the tokenization that sacreBLEU recommends for the script of the references.
 
-    That is the script of half of the letters; of Chinese and Japanese a quarter is enough, for a letter of theirs says
-    as much as several of the names and code that stand among them.
+    A script is chosen if it has half of the letters. For Chinese and Japanese a quarter is enough, because one of their
+    letters carries as much as several of the names and code among them.
 
-    Japanese and Korean are cut by MeCab and other scripts without spaces by the pieces of FLORES-200, where those are
-    installed, and else into characters; Chinese is cut into characters, and all other text as in WMT (`13a`).
+    If the packages are installed, Japanese and Korean are segmented by MeCab, and other scripts without spaces by the
+    pieces of FLORES-200; otherwise they are split into characters. Chinese is split into characters, and all other text
+    is tokenized as in WMT (`13a`).
 
     >>> choose_tokenization(["Ein Hund rennt."]), choose_tokenization(["狗在跑。"])
     ('13a', 'zh')
@@ -44,7 +45,7 @@ def choose_tokenization(references: Iterable[str]) -> Tokenization:
     if not letters:
         return "13a"
     if kana + han >= letters / 4:
-        best = "ja-mecab" if kana > 0.1 * (kana + han) else "zh"  # a Chinese text may name something Japanese
+        best = "ja-mecab" if kana > 0.1 * (kana + han) else "zh"  # a Chinese text may contain Japanese names
     elif scripts["HANGUL"] >= letters / 2:
         best = "ko-mecab"
     elif sum(scripts[script] for script in _UNSPACED) >= letters / 2:
@@ -55,10 +56,10 @@ def choose_tokenization(references: Iterable[str]) -> Tokenization:
 
 
 def require_tokenization(name: Tokenization) -> None:
-    """Make sure that sacreBLEU can cut text in this way here, without asking the network.
+    """Check that sacreBLEU can use a tokenization here, without network access.
 
     Raises:
-        ConfigError: Saying what to install.
+        ConfigError: With the package to install.
     """
     if obstacle := _obstacle(name):
         raise ConfigError(f"--tokenize {name}: {obstacle}")
