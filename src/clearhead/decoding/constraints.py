@@ -57,7 +57,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RequiredTerm:
-    """The spellings of a term, of which a translation must contain one."""
+    """The spellings of a term, of which a translation must contain one; one form may have several."""
 
     first: tuple[Spelling, ...]
     """Spellings at the beginning of a translation."""

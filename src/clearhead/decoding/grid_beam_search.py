@@ -3,8 +3,8 @@
 A hypothesis that has begun a required spelling is less probable than one that has not, and would be dropped from a
 common beam. So there is one beam for each number of required tokens still missing, and hypotheses compete only within
 their beam. Each may be extended by the tokens that the model finds best, and by each token that begins or continues a
-spelling. The model thus chooses where the spelling goes. `allowed` prevents a hypothesis from ending before it has all
-of them.
+spelling. The model thus chooses where the spelling goes. `token_masks` prevents a hypothesis from ending before it has
+all of them.
 
 Shapes: R rows (the open hypotheses of all slots), V vocabulary, C candidates of a row.
 """

@@ -1,8 +1,9 @@
 """Detection of repetition loops, in which a model writes the same tokens until the length limit.
 
-Neural models fall into loops because each repetition makes the next one likelier (Holtzman et al. 2020, section 3; Xu
-et al. 2022, "Learning to Break the Loop"). Forbidding every repeated n-gram (Paulus et al. 2018) would also change good
-text. The loops detected here are so long that hardly any other text contains them, unless the source does too.
+Neural models fall into loops if no continuation is likely, because each repetition makes the next one likelier
+(Holtzman et al. 2020, section 3; Xu et al. 2022, "Learning to Break the Loop"). Forbidding every repeated n-gram
+(Paulus et al. 2018) would also change good text. The loops detected here are so long that hardly any other text
+contains them, unless the source does too.
 """
 
 from __future__ import annotations

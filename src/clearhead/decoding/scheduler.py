@@ -172,7 +172,7 @@ def search(
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
 ) -> Iterator[Found]:
-    """Yield the index and the best hypotheses, best first, of each sentence as it is finished.
+    """Return an iterator over the index and the best hypotheses, best first, of each sentence as it is finished.
 
     Samples are drawn `batched_sampling.TOGETHER` at a time, so the index of a sentence may be yielded several times.
 

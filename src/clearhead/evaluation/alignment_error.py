@@ -73,7 +73,8 @@ def read_gold_links(
 
     There are two formats. One has a line for each sentence, with `3-5` for a sure link and `3?5` or `3p5` for a
     possible one. The other, that of the NAACL 2003 shared task, has a line for each link: sentence, source word, target
-    word, and S or P (sure if missing). If its words are counted from 1, a link to word 0 means that a word has no counterpart.
+    word, and S or P (sure if missing). If its words are counted from 1, a link to word 0 means that a word has no
+    counterpart.
 
     Args:
         path: The file.

@@ -64,7 +64,7 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_JSON_BYTES, errors: st
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON of limited depth, whose strings must be valid Unicode.
+    """Parse JSON of limited depth, whose strings can be encoded as UTF-8.
 
     Raises:
         ValueError: If the text is not such JSON.

@@ -234,7 +234,7 @@ class _StreamReader(io.RawIOBase):
 
 
 def refuse_foreign(start: bytes, name: str) -> None:
-    """Reject bytes that begin like compressed data, UTF-16 or UTF-32 where UTF-8 or an 8-bit encoding is expected.
+    """Reject bytes that begin like compressed data, UTF-16 or UTF-32; expected is UTF-8 or an older 8-bit encoding.
 
     Raises:
         DataError: With the probable format and advice.

@@ -1,1 +1,1 @@
-"""Fast CPU implementations of operations; each is equivalent to the plain PyTorch operation."""
+"""Fast implementations of operations; each is equivalent to the plain PyTorch operation."""

@@ -21,7 +21,7 @@ __all__ = ["PANEL", "make_product", "uninitialized"]
 PANEL = CONSTANTS["PANEL"]
 """Block size of the outputs of a matrix and of the rows of a result."""
 _CACHE_LINE = 64
-"""Bytes; a read that is not aligned to a cache line touches two."""
+"""Bytes of a cache line; a read that is not aligned to one touches two."""
 
 
 def make_product(

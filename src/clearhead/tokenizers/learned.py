@@ -2,7 +2,8 @@
 
 Each UTF-8 byte is a symbol of the alphabet, so every string can be tokenized, and `decode(encode(x)) == x`. There is no
 normalization. A space is prepended to the text and removed again when decoding, so that a word is the same piece at the
-start of a line as within it. If the vocabulary has placeholder tokens, the same is done after each placeholder character (`placeholders.SIGNS`).
+start of a line as within it. If the vocabulary has placeholder tokens, the same is done after each placeholder
+character (`placeholders.SIGNS`).
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ class Tokenizer(Vocabulary):
 
     def source_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
         """Return the span of each id in a text; a piece of part of a character has the span of the whole character."""
-        if UNREADABLE in text:  # maybe output of a model with part of a character, so byte lengths differ
+        if UNREADABLE in text:  # a model may have written part of a character, fewer bytes than U+FFFD
             return super().source_spans(ids, text)
         places = [place for place, character in enumerate(text) for _ in character.encode("utf-8", "replace")]
         places.append(len(text))  # maps byte offsets to characters

@@ -30,7 +30,8 @@ __all__ = ["NativeEngine"]
 class NativeEngine(Engine):
     """An encoder-decoder `Transformer` prepared for the compiled core; see `supports`.
 
-    Results are deterministic: each row is computed in one order, whatever the batch or the number of threads.
+    Results are reproducible bit for bit: each row is computed by itself in one order, whatever the other rows, the
+    batch or the number of threads.
     """
 
     model: Transformer
