@@ -1,4 +1,4 @@
-"""Files of parallel text and of documents: a folder a format, its pairs and its document beside each other."""
+"""File formats of parallel corpora and documents: each format's folder holds its pair reader and its document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of words that stand in files of their own, a line for each line of text, as word aligners write them."""
+"""Word alignments in separate files, one line per line of text, in the format of word aligners."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _LINK = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 
 @dataclass(frozen=True, slots=True)
 class GivenLinks:
-    """Files of links in Pharaoh form, `0-0 1-2`: a word of the first text and one of the second."""
+    """Alignment files in Pharaoh format, such as `0-0 1-2`: word numbers of the first and of the second text."""
 
     paths: Sequence[str]
-    """One for each pair of files, in their order."""
+    """One alignment file per pair of text files, in the same order."""
     base: int = 0
-    """Number of the first word."""
+    """Number of a text's first word in these files."""
     by_character: bool = False
-    """Whether in scripts without spaces every character counts as a word, as in what clearhead writes (`words_of`);
-    otherwise a word is what white space parts."""
+    """How words are counted: if true, every character in scripts without spaces is a word, as in the alignments that
+    clearhead writes (`words_of`); otherwise words are separated by white space."""
     tagged: Sequence[str] = ()
-    """Languages whose tag may head a source line; it is no word."""
+    """Languages whose tag may precede a source line; the tag does not count as a word."""
     is_swapped: bool = False
-    """Whether the lines are read in the other direction afterwards, so that a tag heads the second text."""
+    """Whether source and target are exchanged after reading, so that the tag is in the second text."""
 
     def refuse_others(self, sources: Sequence[str], subtitles: Sequence[str]) -> None:
-        """Refuse links of files that cannot have them.
+        """Raise `DataError` if the alignment files do not fit the text files.
 
         Args:
             sources: Files of source lines.
-            subtitles: Those of them that are paired by time.
+            subtitles: Those of `sources` that are subtitles, paired by time.
 
         Raises:
-            DataError: If there are not as many files of links as of lines, or some lines are subtitles.
+            DataError: If the numbers of alignment files and source files differ, or a source file is subtitles.
         """
         if len(self.paths) != len(sources):
             raise DataError(
@@ -54,17 +54,17 @@ class GivenLinks:
             raise DataError(f"{subtitles[0]}: subtitles are paired by their times, so no line of links belongs to them")
 
     def beside(self, pairs: Iterable[SentencePair], number: int, source: str, target: str) -> Iterator[SentencePair]:
-        """Stream the pairs of two files with their links.
+        """Yield the pairs of two files with their word alignments.
 
         Args:
-            pairs: Line by line.
-            number: Of the files among all.
-            source: Where their sources stand.
-            target: Where their targets stand.
+            pairs: Pairs of the two files, line by line.
+            number: Index in `paths` of their alignment file.
+            source: Path of the source file, for messages.
+            target: Path of the target file, for messages.
 
         Raises:
-            DataError: If the numbers of lines differ, or a line holds something else than links, or a word that its
-                texts have not; with the file and the line.
+            DataError: If the numbers of lines differ, a line contains anything but links, or a link names a word that
+                the texts do not have; the message gives the file and the line.
         """
         path = self.paths[number]
         lines, count = read_lines(path), 0
@@ -104,7 +104,7 @@ class GivenLinks:
 
 
 def _inner_words(text: str, *, by_character: bool) -> list[range]:
-    """Return for each word that is counted in a text which of `words_of` it is made of."""
+    """Return, for each counted word of a text, the range of `words_of` words that it covers."""
     words = words_of(text)
     if by_character:
         return [range(number, number + 1) for number in range(len(words))]

@@ -1,4 +1,4 @@
-"""A file as its segments of text, and the same file with their translations in it."""
+"""Document interface: text segments of a file, and the file filled with their translations."""
 
 from __future__ import annotations
 
@@ -9,94 +9,94 @@ from dataclasses import dataclass
 __all__ = ["MEMORY_NOTE", "Document", "Filling", "Segment", "Splice", "Suggestion", "spliced"]
 
 MEMORY_NOTE = "translation memory"
-"""What a note about a match begins with."""
+"""First words of a note about a translation-memory match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A text of a document that is translated by itself."""
+    """A unit of text in a document, translated separately."""
 
     text: str
-    """As the model is to read it: without the format's escapes, its line breaks as they are meant."""
+    """Text for the model: escapes of the format decoded, meaningful line breaks kept."""
     line: int
-    """Where it begins in the file, counted from 1."""
+    """Line number of its start in the file, counted from 1."""
     translation: str = ""
-    """What the file has as its translation, in formats that hold both; empty if there is none."""
+    """Existing translation in a bilingual format; empty if there is none."""
     is_finished: bool = False
-    """Whether the file has a translation that it does not mark as unfinished."""
+    """Whether the file has a translation and does not mark it as unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What a translation memory has for a segment."""
+    """A translation-memory match for a segment."""
 
     source: str
     target: str
     similarity: float
-    """1 is an exact match."""
+    """Similarity of its source to the segment's text; 1 is an exact match."""
     is_used: bool = False
-    """Whether it is the translation."""
+    """Whether its target was used as the translation."""
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
 
     @property
     def percent(self) -> int:
-        """The similarity, rounded down: 100 is exact."""
+        """The similarity as a percentage, rounded down; 100 is exact."""
         return int(self.similarity * 100 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """The translation that takes the place of a segment's text, or stands beside it."""
+    """A translation to write in place of a segment's text, or next to it in a bilingual format."""
 
     text: str
     note: str = ""
-    """What whoever reads the file should know of it, a line each; written where the format has a place for that."""
+    """Remarks for readers of the file, one per line; written only in formats that have a field for notes."""
     suggestion: Suggestion | None = None
-    """Of a translation memory; written like the note."""
+    """Translation-memory match, written like the note."""
 
 
 class Document(ABC):
-    """A file that was read whole: its segments in order, and the bytes around them."""
+    """A file read completely: its segments in file order, and the bytes around them."""
 
     format: str
-    """In words, such as `gettext catalogue`."""
+    """Name of the format for messages, such as `gettext catalogue`."""
     segments: Sequence[Segment]
-    """In the order of the file."""
+    """Segments in file order."""
     keeps_finished = False
-    """Whether the file has translations beside their sources, whose finished ones stay unless others are asked for."""
+    """Whether the file is bilingual; finished translations are then kept unless the caller asks to replace them."""
 
     @abstractmethod
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in it.
+        """Return the file's bytes with the translations inserted.
 
         Args:
-            fillings: One for every segment; None leaves it as it is. With None for all of them the file comes back byte
-                for byte, or as its format's page says.
+            fillings: One per segment; None leaves a segment unchanged. If all are None, the result equals the file byte
+                for byte, or differs only as the format's page says.
 
         Raises:
-            DataError: If the format cannot hold a text, naming the line of the segment.
+            DataError: If the format cannot represent a text; the message gives the segment's line.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """Bytes of a file that others take the place of."""
+    """A replacement of a range of bytes in a file."""
 
     start: int
-    """Offset of the first one, counted from 0."""
+    """Offset of the first replaced byte, counted from 0."""
     end: int
-    """Offset behind the last one."""
+    """Offset after the last replaced byte."""
     replacement: bytes
 
 
 def spliced(data: bytes, splices: Sequence[Splice]) -> bytes:
-    """Return data in which some places are replaced, and nothing else.
+    """Return the data with the given byte ranges replaced.
 
     Args:
         data: Bytes of a file.
-        splices: In order, none of them over another.
+        splices: Replacements in file order, without overlaps.
 
     >>> spliced(b"<p>ja</p>", [Splice(3, 5, b"yes")])
     b'<p>yes</p>'

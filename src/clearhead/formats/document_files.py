@@ -1,4 +1,4 @@
-"""Which files are documents, told by their extension, and how each is read."""
+"""Document formats by file extension, and how to read a document."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["DOCUMENTS", "DocumentFormat", "is_document", "read_document"]
 
 
 class DocumentFormat(NamedTuple):
-    """How files of an extension are read."""
+    """Reader and options of a document format."""
 
     read: Callable[..., Document]
-    """Takes the path, and the options by name."""
+    """Reader; takes the path, and the options as keyword arguments."""
     options: tuple[str, ...] = ()
-    """What may be asked for, such as `columns`; None is always what is not asked for."""
+    """Names of the reader's options, such as `columns`; None means that an option is not set."""
 
 
 DOCUMENTS: dict[str, DocumentFormat] = {
@@ -48,11 +48,11 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".xlf": DocumentFormat(read_xliff),
     ".xliff": DocumentFormat(read_xliff),
 }
-"""Extension, in small letters, to format. Files of another one are plain text."""
+"""Lower-case extension to format. Files with any other extension are plain text."""
 
 
 def is_document(path: str) -> bool:
-    """Tell by its extension whether a file is a document, not plain text; a compressed document is one too.
+    """Return whether the file's extension is that of a document; compressed documents count, plain text does not.
 
     >>> is_document("messages.JSON"), is_document("film.srt.gz"), is_document("letter.txt"), is_document("-")
     (True, True, False, False)
@@ -65,18 +65,18 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
 
     Args:
         path: The file; `-` is plain text on standard input.
-        paragraphs: Read a file that `is_document` does not know as plain text in paragraphs.
-        **options: What some formats can be asked for, such as `columns`; those that are None are not asked for.
+        paragraphs: Read a file that is no document (see `is_document`) as paragraphs of plain text.
+        **options: Options of single formats, such as `columns`; an option that is None is not set.
 
     Raises:
-        ConfigError: If an option has no meaning for the file, or asks for what is not in it.
+        ConfigError: If the format does not have an option, or the file does not contain what it names.
         DataError: If the file cannot be read, is compressed, is larger than `MOST_BYTES`, or is damaged.
     """
     extension, asked = _extension(path), {name: value for name, value in options.items() if value is not None}
     found = DOCUMENTS.get(extension)
     if found is None and not paragraphs:
         raise DataError(f"cannot tell the format of {path}; documents end in {', '.join(sorted(DOCUMENTS))}")
-    # Every format reads its file whole and looks back in it, so a compressed one would need to be unpacked anyway.
+    # Every format needs the whole file and random access to it, so a compressed file would have to be unpacked first.
     if (packed := Path(path).suffix.lower()) in COMPRESSIONS:
         raise DataError(f"{path} is a compressed document ({packed}); decompress it first")
     known = ("paragraphs",) if found is None else found.options
@@ -88,6 +88,6 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
 
 
 def _extension(path: str) -> str:
-    """Return what the name ends in, in small letters, that of a compression left out."""
+    """Return the file's extension in lower case, ignoring the extension of a compression."""
     name = Path(path)
     return Path(name.stem if name.suffix.lower() in COMPRESSIONS else name.name).suffix.lower()

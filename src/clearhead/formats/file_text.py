@@ -1,4 +1,4 @@
-"""The text of a file, where its lines begin, and the file again with places of the text replaced."""
+"""Text of a file: decoding, line positions, and replacing ranges of the text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clearhead.runtime.lazy import cached_property
 __all__ = ["MOST_BYTES", "FileText", "Line", "read_bytes"]
 
 MOST_BYTES = 200_000_000
-"""Largest document that is read: it is held in memory whole, and its segments beside it."""
+"""Maximum size of a document, which is held in memory as a whole together with its segments."""
 
 _UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -26,17 +26,17 @@ _LINE = re.compile(r"([^\r\n]*+)(\r\n|\r|\n|\Z)")
 _WITH_STATES = frozenset(
     {"hz", "iso2022_jp", "iso2022_kr", "utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
 )
-"""Encodings in which what a character is written as depends on those before it, as Python calls them."""
+"""Stateful encodings, by their Python names: the bytes of a character depend on the characters before it."""
 
 
 def read_bytes(path: str) -> bytes:
-    """Read a file whole.
+    """Read a whole file.
 
     Args:
-        path: `-` is standard input.
+        path: The file; `-` is standard input.
 
     Raises:
-        DataError: If it cannot be read, or has more bytes than `MOST_BYTES`.
+        DataError: If the file cannot be read, or is larger than `MOST_BYTES`.
     """
     name = "standard input" if path == "-" else path
     try:
@@ -60,55 +60,55 @@ def read_bytes(path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a text, as positions in it."""
+    """A line of a text, as character positions."""
 
     number: int
-    """Counted from 1."""
+    """Line number, counted from 1."""
     start: int
     end: int
-    """Behind its last character, before its line end."""
+    """Position after its last character, before its line ending."""
     next: int
-    """Behind its line end; the last line may have none."""
+    """Position after its line ending; the last line may have none."""
 
 
 @dataclass(frozen=True)
 class FileText:
-    """A text file that was read whole. Positions count characters of `text`."""
+    """A text file read completely. Positions count characters of `text`."""
 
     path: str
-    """As messages call it."""
+    """Name of the file in messages."""
     data: bytes = field(repr=False)
-    """All of the file."""
+    """All bytes of the file."""
     text: str = field(repr=False)
-    """Without the byte order mark."""
+    """Decoded text, without the byte order mark."""
     encoding: str
-    """As Python calls it; `utf-16-le` or `utf-16-be` where the file begins with their mark."""
+    """Python name of the encoding; `utf-16-le` or `utf-16-be` if the file begins with that byte order mark."""
     mark_bytes: int
-    """Size of the byte order mark."""
+    """Size of the byte order mark, in bytes."""
 
     @classmethod
     def read(cls, path: str) -> Self:
-        """Read a file of UTF-8 text, or of UTF-16 with a byte order mark.
+        """Read a file of UTF-8 text, or of UTF-16 text with a byte order mark.
 
         Args:
-            path: `-` is standard input.
+            path: The file; `-` is standard input.
 
         Raises:
-            DataError: If it cannot be read, is too large, or is not such text, with the line and the byte in it.
+            DataError: If the file cannot be read, is too large, or is not valid text; the message gives line and byte.
         """
         return cls.of(read_bytes(path), path)
 
     @classmethod
     def of(cls, data: bytes, path: str, encoding: str = "utf-8") -> Self:
-        """Take the bytes of a file as text.
+        """Decode the bytes of a file.
 
         Args:
-            data: All of the file.
-            path: As messages are to call it; `-` is standard input.
-            encoding: What it is in if it does not begin with a byte order mark; an encoding without states.
+            data: All bytes of the file.
+            path: Name of the file in messages; `-` is standard input.
+            encoding: Encoding to use if there is no byte order mark; must be stateless.
 
         Raises:
-            DataError: If it is not such text, with the line and the byte in it.
+            DataError: If the bytes are not valid text; the message gives line and byte.
         """
         name = "standard input" if path == "-" else path
         if data.startswith(_UTF32_MARKS):
@@ -131,7 +131,7 @@ class FileText:
         return cls(name, data, text, encoding, len(mark))
 
     def lines(self) -> Iterator[Line]:
-        r"""Yield the lines; `\n`, `\r\n` and `\r` end one."""
+        r"""Yield the lines; a line ends with `\n`, `\r\n` or `\r`."""
         number = position = 0
         while position < len(self.text):
             match = _LINE.match(self.text, position)
@@ -141,35 +141,35 @@ class FileText:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every part of the text can be written as it stands in the file.
+        """Whether encoding any part of the text gives exactly the bytes of the file.
 
-        A place is found again by the bytes that the text before it has; some encodings can write it in several ways.
+        `replaced` finds a position by encoding the text before it, but some encodings can write a text in several ways.
         """
         is_stateless = codecs.lookup(self.encoding).name not in _WITH_STATES
         return is_stateless and self.text.encode(self.encoding) == self.data[self.mark_bytes :]
 
     @property
     def line_end(self) -> str:
-        r"""What ends the first line; `\n` if nothing does."""
+        r"""Line ending of the first line; `\n` if it has none."""
         first = next(self.lines(), None)
         return (self.text[first.end : first.next] if first is not None else "") or "\n"
 
     def line(self, position: int) -> int:
-        """Return the number of the line that a position is on, counted from 1."""
+        """Return the line number of a position, counted from 1."""
         return max(bisect_right(self._starts, position), 1)
 
     def refuse(self, position: int, problem: str) -> DataError:
-        """Return an error that names the file and the line of a position."""
+        """Return a `DataError` that names the file and the line of a position."""
         return DataError(f"{self.path}, line {self.line(position)}: {problem}")
 
     def replaced(self, changes: Iterable[tuple[int, int, str]]) -> bytes:
-        """Return the file with places of its text replaced, and nothing else.
+        """Return the file's bytes with ranges of its text replaced.
 
         Args:
-            changes: Where each begins and ends, and the text to have there; in order, none of them over another.
+            changes: Start, end and new text of each range, in order and without overlaps.
 
         Raises:
-            DataError: If a text holds half of a surrogate pair.
+            DataError: If a new text contains half of a surrogate pair.
         """
         splices: list[Splice] = []
         position, offset = 0, self.mark_bytes

@@ -1,6 +1,6 @@
-"""Markup within a segment: numbered tags in the text that is translated, and how those of a translation are mended.
+"""Inline markup in segments: numbered tags in the text, and the repair of tags in a translation.
 
-A pair of tags about words is `<g1>words</g1>` in the text, what stands alone, such as code or an image, is `<x2/>`.
+A pair of tags around words is written `<g1>words</g1>`, a standalone element, such as code or an image, `<x2/>`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import NamedTuple
 __all__ = ["Tag", "mended", "tokens"]
 
 _TAG = re.compile(r"<(/?)g([1-9][0-9]{0,6})>|<x([1-9][0-9]{0,6})/>")
-_LONGEST_SNAP = 20  # characters to the next edge of a word; scripts without spaces have none near
+_LONGEST_SNAP = 20  # characters to search for a word boundary; scripts without spaces may have none nearby
 
 
 class Tag(NamedTuple):
-    """A numbered tag in a segment's text."""
+    """A numbered tag in the text of a segment."""
 
     form: str
-    """`open` or `close`, of a pair, or `alone`."""
+    """`open` or `close` for the tags of a pair, `alone` for a standalone element."""
     number: int
-    """Of the element, counted from 1 in each segment."""
+    """Number of its element, counted from 1 in each segment."""
 
     def __str__(self) -> str:
         match self.form:
@@ -35,7 +35,7 @@ class Tag(NamedTuple):
 
 
 def tokens(text: str) -> list[str | Tag]:
-    """Cut a text into its words and its tags.
+    """Split a text into words and tags.
 
     >>> [str(token) for token in tokens("a <g1>b</g1><x2/>")]
     ['a ', '<g1>', 'b', '</g1>', '<x2/>']
@@ -52,13 +52,12 @@ def tokens(text: str) -> list[str | Tag]:
 
 
 def mended(translation: str, source: str) -> tuple[str, tuple[str, ...]]:
-    """Return a translation with every tag of its source once and well nested, and what had to be done for it.
+    """Return a translation that has each tag of its source once and well nested, and the list of repairs.
 
-    What is in order stays as it is; the order of the tags may differ. Otherwise, one after the other: tags that the
-    source has not, and those that come again, are dropped; half a pair reaches to the edge of what it stands in; of
-    pairs that cross, the one that began later ends earlier; what stood alone and is missing goes to the edge of a word
-    as far into the translation as it was in the source; a missing pair goes around all there is within the pair that
-    was around it.
+    Valid tags are unchanged; they may be in a different order. The repairs are, in this order: unknown and repeated
+    tags are dropped; half a pair is extended to the edge of the enclosing pair; of crossing pairs, the one that began
+    later ends earlier; a missing standalone tag is inserted at a word boundary, at the same relative position as in the
+    source; a missing pair is put around the whole content of its enclosing pair.
 
     >>> mended("ein <g1>Hund", "a <g1>dog</g1>")
     ('ein <g1>Hund</g1>', ('<g1> has no end; it now ends where what it stands in ends',))
@@ -76,15 +75,15 @@ def mended(translation: str, source: str) -> tuple[str, tuple[str, ...]]:
 
 
 class _Place(NamedTuple):
-    """Where the source has an element."""
+    """Position of an element in the source."""
 
     tag: Tag
     parent: int
-    """Number of the pair that it stands in; 0 if in none."""
+    """Number of the enclosing pair; 0 if there is none."""
     position: float
-    """Share of the source's characters before it, without tags."""
+    """Share of the source's characters that precede it, not counting tags."""
     spaces: tuple[bool, bool]
-    """Whether white space stands before and behind it."""
+    """Whether white space precedes and follows it."""
 
 
 def _places(source: str) -> dict[int, _Place]:
@@ -107,7 +106,7 @@ def _places(source: str) -> dict[int, _Place]:
 
 
 def _known(parts: list[str | Tag], places: dict[int, _Place], repairs: list[str]) -> list[str | Tag]:
-    """Keep of every element of the source its first tag, and the first end that follows it."""
+    """Keep, for each element of the source, its first opening tag and the first closing tag after it; drop the rest."""
     kept: list[str | Tag] = []
     words: list[str] = []
     begun = {part.number for part in parts if isinstance(part, Tag) and part.form == "open"}
@@ -127,7 +126,7 @@ def _known(parts: list[str | Tag], places: dict[int, _Place], repairs: list[str]
                 continue
             seen.add(part)
         if words:
-            # Around a tag that was dropped, words may have come together to another one; a space keeps them apart.
+            # Dropping a tag can join the words around it into a new tag; a space separates them again.
             kept.append(_TAG.sub(" ", "".join(words)))
             words = []
         if part is not None:
@@ -136,12 +135,12 @@ def _known(parts: list[str | Tag], places: dict[int, _Place], repairs: list[str]
 
 
 def _nested(parts: list[str | Tag], repairs: list[str]) -> list[str | Tag]:
-    """Close every pair within the one it was opened in."""
+    """Return the parts with every pair closed within its enclosing pair."""
     kept: list[str | Tag] = []
     before: defaultdict[int, list[str | Tag]] = defaultdict(
         list
-    )  # tags to put before a place of `kept`, last one first
-    stack: list[tuple[int, int]] = []  # open pairs: their numbers, and the places behind their first tags
+    )  # tags to insert before an index of `kept`, in reverse order
+    stack: list[tuple[int, int]] = []  # open pairs: their numbers, and the indices after their opening tags
     is_open: set[int] = set()
     ended: set[int] = set()
     for part in parts:
@@ -206,7 +205,7 @@ def _with_missing_alone(parts: list[str | Tag], missing: list[_Place], repairs: 
 
 
 def _word_edge(words: str, at: int) -> int:
-    """Return the nearest place that is not within a word, before the white space there."""
+    """Return the nearest position that is not inside a word, moved before any white space."""
     near = [at]
     for distance in range(1, _LONGEST_SNAP + 1):
         near += [at - distance, at + distance]
@@ -227,7 +226,7 @@ def _with_missing_pairs(
     absent = {place.tag.number for place in missing}
     within: defaultdict[int, list[int]] = defaultdict(list)
     around: dict[int, int] = {0: 0}
-    for place in missing:  # in the order of the source, so that a pair comes before those within it
+    for place in missing:  # in source order, so that a pair precedes the pairs within it
         number = place.tag.number
         repairs.append(f"{place.tag} is missing; it now stands around all that it could")
         around[number] = around[place.parent] if place.parent in absent else place.parent

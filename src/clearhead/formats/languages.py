@@ -1,4 +1,4 @@
-"""Languages by their names: which one the name of a file ends in (`train.de.gz`), and which are variants of which."""
+"""Languages by name: the language code in a file name (`train.de.gz`), variants, and English names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCALES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ja
 
 
 def language_in_name(path: str) -> str | None:
-    """Return the two letters of a language (ISO 639-1) that a file's name ends in, before `.gz` and its like, or None.
+    """Return the ISO 639-1 code at the end of a file's name, before `.gz` and the like; None if there is none.
 
     >>> language_in_name("train.de.gz"), language_in_name("notes.txt"), language_in_name("de")
     ('de', None, None)
@@ -27,7 +27,7 @@ def language_in_name(path: str) -> str | None:
 
 
 def is_variant(language: str, asked: str) -> bool:
-    """Tell whether a language is the one asked for, or one of its variants.
+    """Return whether a language is the requested one or one of its variants.
 
     >>> is_variant("de_AT", "de"), is_variant("DE", "de"), is_variant("de", "de-AT"), is_variant("den", "de")
     (True, True, False, False)
@@ -37,7 +37,7 @@ def is_variant(language: str, asked: str) -> bool:
 
 
 def english_name(code: str) -> str | None:
-    """Return what a language is called in English, or None if the code is none that is known.
+    """Return the English name of a language, or None if its code is unknown.
 
     >>> english_name("de"), english_name("pt-BR"), english_name("x1")
     ('German', 'Portuguese (Brazil)', None)

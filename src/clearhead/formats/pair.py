@@ -1,4 +1,4 @@
-"""What every corpus reader yields: a source segment, its translation, and where they stood; and a file full of them."""
+"""Sentence pairs, as corpus readers yield them, and files of pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 Columns = tuple[int | str, int | str]
-"""Source and target of a table: a number counts from 1, a name stands in the header."""
+"""Columns of source and target in a table: an integer is a number counted from 1, a string a name in the header."""
 
 SKIPS = {
     "untranslated": "the file has no translation of it",
@@ -31,40 +31,40 @@ SKIPS = {
     "other_languages": "it lacks one of the two languages that are read",
     "unpaired": "nothing in the other file belongs to it",
 }
-"""Why a file itself says that an entry is no pair to learn from, and what that means."""
+"""Reasons why the file itself excludes an entry from training, with their descriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which texts of a file of pairs are asked for; what is not said is left to the file."""
+    """Which source and target to read from a file of pairs; the reader chooses what is None."""
 
     columns: Columns | None = None
     from_lang: str | None = None
-    """Language of the source, such as `en` or `de-AT`, in files that name languages."""
+    """Source language, such as `en` or `de-AT`, in files that name languages."""
     to_lang: str | None = None
-    """Language of the target."""
+    """Target language."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentencePair:
-    """A segment and its translation, as they stand in the file: nothing stripped, nothing normalised."""
+    """A segment and its translation, exactly as in the file: not stripped, not normalised."""
 
     source: str
-    """Text to translate; may be blank, cleaning counts and drops it."""
+    """Text to translate; may be blank: cleaning counts such pairs and drops them."""
     target: str
-    """Its translation; may be blank as well."""
+    """Translation of the source; may be blank too."""
     origin: str
-    """`file:line` of where it begins, lines counted from 1; of two files, of the first one."""
+    """Start of the pair as `file:line`, lines counted from 1; with two files, in the first one."""
     language: str | None = None
-    """What a language tag at the head of the source names; cleaning looks for one."""
+    """Language named by a tag at the start of the source; set by cleaning."""
     text_at: int = 0
-    """Where the source's text begins, behind that tag."""
+    """Position in the source of its text, after the language tag."""
     defect: str | None = None
-    """Why this row of its file is no pair; it has no text then, and is counted."""
+    """Why the row is no pair; its texts are then empty, and the row is counted."""
     skipped: str | None = None
-    """One of `SKIPS` for an entry that is none to learn from; it is counted, and no mistake of the file."""
+    """Key of `SKIPS` for an entry excluded from training; such entries are counted and are no errors of the file."""
     links: tuple[Link, ...] | None = None
-    """Which words of the text its target's words stand for (`words_of`); None where nothing was said of that."""
+    """Word alignment of the text and the target (words as in `words_of`); None if none was given."""
 
     @property
     def text(self) -> str:
@@ -73,47 +73,47 @@ class SentencePair:
 
     @property
     def line(self) -> int:
-        """Number of the line in the file it comes from."""
+        """Line number in the file it comes from."""
         return int(self.origin.rpartition(":")[2])
 
     def swapped(self) -> SentencePair:
-        """Return the pair in the other direction."""
+        """Return the pair with source and target exchanged."""
         links = self.links and tuple((target, source) for source, target in self.links)
         return replace(self, source=self.target, target=self.source, links=links)
 
 
 @dataclass(frozen=True)
 class PairFile:
-    """A file that holds both sides, as its reader understands it."""
+    """An open file of sentence pairs."""
 
     path: str
-    """As it was named."""
+    """Path as the caller gave it."""
     format: str
-    """What it was taken for, in words."""
+    """Description of the detected format."""
     sides: tuple[str, str]
-    """Where in it source and target stand, in words."""
+    """Descriptions of where source and target are in the file."""
     pairs: Iterator[SentencePair]
-    """Its pairs, one for every row, also for those with a defect; to be streamed once."""
+    """Its pairs, one per row, including rows with a defect; can be iterated only once."""
     languages: tuple[str | None, str | None] = (None, None)
-    """Languages of source and target, where the file names them."""
+    """Languages of source and target, if the file names them."""
 
     @property
     def read_as(self) -> str:
-        """What it was taken for, and in which direction it is read, in words."""
+        """Description of the format and the reading direction."""
         return f"{self.format}; from {self.sides[0]} to {self.sides[1]}"
 
     def swapped(self) -> PairFile:
-        """Return the file read in the other direction."""
+        """Return the file with source and target exchanged."""
         sides, languages = self.sides[::-1], self.languages[::-1]
         return replace(self, sides=sides, languages=languages, pairs=(pair.swapped() for pair in self.pairs))
 
 
 LINE_ENDS = {"\n": "line feed", "\r": "carriage return"}
-"""What no segment holds, for a segment is a line everywhere; and its name."""
+"""Line endings, with their names; no segment may contain one, because a segment is always a single line."""
 
 
 def on_one_line(text: str) -> str:
-    r"""Return a text with a space for every line end, as a segment is a line everywhere.
+    r"""Return the text with each line ending replaced by a space, because a segment is always a single line.
 
     >>> on_one_line("one\r\ntwo\n")
     'one two '
@@ -122,15 +122,15 @@ def on_one_line(text: str) -> str:
 
 
 def refuse_signs(pair: SentencePair, signs: Mapping[str, str], keeper: str) -> None:
-    """Refuse to write a pair that would not come back as it is.
+    """Raise `DataError` if writing the pair and reading it again would change it.
 
     Args:
-        pair: The pair.
-        signs: Characters that no side may hold, and their names.
-        keeper: What cannot keep them, in words.
+        pair: The pair to write.
+        signs: Characters that neither side may contain, with their names.
+        keeper: Description of the format that cannot represent them.
 
     Raises:
-        DataError: Naming the pair, its side and the character.
+        DataError: If a side contains one of them; the message names the pair, the side and the character.
     """
     for side, text in (("source", pair.source), ("target", pair.target)):
         for sign, name in signs.items():

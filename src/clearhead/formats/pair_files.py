@@ -1,4 +1,4 @@
-"""Files that hold both sides: which ones a path stands for, a reader and a writer for every extension."""
+"""Files of sentence pairs: expanding paths, and a reader and a writer for each extension."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clearhead.formats.xliff.pairs import open_xliff, write_xliff
 __all__ = ["READERS", "WRITERS", "described", "expand_paths", "holds_pairs", "read_pairs", "write_pairs"]
 
 
-# pyarrow takes a tenth of a second to load, so it is loaded for its own formats alone.
+# Importing pyarrow takes a tenth of a second, so it is imported only for its own formats.
 
 
 def _open_arrow(path: str, wanted: Wanted) -> PairFile:
@@ -65,7 +65,7 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
     ".xlf": open_xliff,
     ".xliff": open_xliff,
 }
-"""Extension to reader, of formats that hold both sides in one file."""
+"""Extension to reader, for formats that hold both sides in one file."""
 
 WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]], int]] = {
     ".arrow": _write_arrow,
@@ -80,10 +80,10 @@ WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]
     ".xlf": write_xliff,
     ".xliff": write_xliff,
 }
-"""Extension to writer: of pairs, and of the languages of source and target; it returns how many pairs there were."""
+"""Extension to writer, which takes path, pairs and the two languages, and returns the number of pairs."""
 
 NUM_EXAMPLES = 3
-"""Defects that a message describes."""
+"""Number of defects that an error message describes."""
 
 
 def read_pairs(
@@ -94,22 +94,22 @@ def read_pairs(
     tolerated: float = 0.0,
     on_open: Callable[[Sequence[PairFile]], None] | None = None,
 ) -> Iterator[SentencePair]:
-    """Stream the pairs of files that hold both sides, file after file.
+    """Stream the sentence pairs of files that hold both sides, in the order of the files.
 
     Args:
-        paths: Files whose extension is in `READERS`, each also with `.gz`, `.xz` or `.zst`; `-` is TSV on standard
-            input.
-        wanted: Source and target, of every file; what is not said is left to each file.
-        swap: Read them in the other direction.
-        tolerated: Share of a file's rows that may have a defect. Each of them is a pair with its `defect`; more are an
-            error at the end of the file. With 0 the first one is an error.
-        on_open: Called with files that it is known of what they were taken for: at once, but with what can be read only
-            once, such as a pipe, when its turn comes.
+        paths: Files whose extension is in `READERS`, optionally followed by `.gz`, `.xz` or `.zst`; `-` is TSV on
+            standard input.
+        wanted: Source and target to read from every file; each file decides what is None.
+        swap: Exchange source and target.
+        tolerated: Maximum share of a file's rows that may have a defect. Such rows are yielded with their `defect`; if
+            there are more, the end of the file raises an error. With 0, the first defect raises.
+        on_open: Called with opened files, whose formats are then known: immediately with all regular files; with a
+            source that can be read only once, such as a pipe, when it is reached.
 
     Raises:
-        ConfigError: At once, if a file does not have the columns that are asked for, or leaves open which to take.
-        DataError: At once, naming every file whose extension is not known, or a file without columns; and while
-            reading, as the reader says, or for its defects.
+        ConfigError: Immediately, if a file does not have the requested columns, or the choice of columns is ambiguous.
+        DataError: Immediately, for files with an unknown extension (all are named) and for a file without columns; and
+            during iteration, for reader errors and too many defects.
     """
     unknown = [path for path in paths if _format(path) not in READERS]
     if unknown:
@@ -141,15 +141,16 @@ def read_pairs(
 
 
 def write_pairs(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write a file in the format that its extension names, and return the number of pairs.
+    """Write pairs in the format of the path's extension, and return their number.
 
     Args:
-        path: `None` or `-` is TSV on standard output; text is also compressed, by `.gz`, `.xz` or `.zst`.
-        pairs: Pairs to write, in order, those with a defect or skipped as well.
-        languages: Of source and target, for formats that name them.
+        path: The file; `None` or `-` is TSV on standard output. Text formats are compressed if the name ends in `.gz`,
+            `.xz` or `.zst`.
+        pairs: Pairs to write, in order, including those that have a defect or are skipped.
+        languages: Languages of source and target, for formats that name them.
 
     Raises:
-        DataError: At once, if the format is not known; and as the writer says.
+        DataError: Immediately, if the format is unknown; and for errors of the writer.
     """
     extension = _format(path or "-")
     if extension not in WRITERS:
@@ -161,19 +162,20 @@ def write_pairs(path: str | None, pairs: Iterable[SentencePair], languages: tupl
 
 
 def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None = None) -> list[str]:
-    """Return the files that paths stand for: a directory for all files of pairs in it, a pattern for what it matches.
+    """Return the files that paths refer to: directories and patterns are expanded.
 
     Args:
-        paths: Files, which stand for themselves whatever they hold and also where nothing is; directories, also those
-            within them counting, but nothing hidden, no other extension than those of `READERS`, and a `.txt` only if
-            `holds_pairs`; patterns with `*`, `?` or `[..]`, where `**` goes through directories.
-        notice: Told how many files a directory stands for, and how many in it are left out.
+        paths: Files, directories and patterns. A file is returned as it is, whatever it contains and even if it does
+            not exist. A directory is searched recursively for files whose extension is in `READERS`, a `.txt` only if
+            `holds_pairs`; hidden files and directories are skipped. Patterns have `*`, `?` or `[..]`; `**` matches
+            directories recursively.
+        notice: Called with a message that counts the files found and left out in a directory.
 
     Returns:
-        Files in the order of `paths`; those of a directory or a pattern by name.
+        Files in the order of `paths`; those of one directory or pattern are sorted by name.
 
     Raises:
-        DataError: If there is no file of pairs in a directory, or a pattern matches nothing.
+        DataError: If a directory contains no file of pairs, or a pattern matches nothing.
     """
     files: list[str] = []
     for path in paths:
@@ -185,7 +187,7 @@ def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None =
             found = [path]
         else:
             matches = glob(path, recursive=True)
-            # Each once, for `**` matches a directory and what is in it.
+            # A set, because `**` matches both a directory and the files in it.
             found = sorted({file for match in matches for file in _files_at(match, notice)})
             if not found:
                 raise DataError(f"{path}: no file matches this pattern")
@@ -219,12 +221,12 @@ def _files_in(directory: str, notice: Callable[[str], None] | None) -> list[str]
 def _is_one_of_pairs(path: str) -> bool:
     try:
         return holds_pairs(path)
-    except DataError:  # a `.txt` that is no text
+    except DataError:  # a `.txt` that is not text
         return False
 
 
 def described(files: Sequence[PairFile]) -> list[str]:
-    """Return what files were taken for, a line for those that agree."""
+    """Return a line for each distinct description of the files (`PairFile.read_as`), with the files' names."""
     alike: dict[str, list[str]] = {}
     for file in files:
         alike.setdefault(file.read_as, []).append(file.path)
@@ -232,7 +234,7 @@ def described(files: Sequence[PairFile]) -> list[str]:
 
 
 def holds_pairs(path: str) -> bool:
-    """Tell whether a file holds both sides, not segments; `.txt` does if its first line has a tab or is Anki's."""
+    """Return whether a file holds both sides; a `.txt` does if its first line has a tab or is an Anki header."""
     extension = _format(path)
     if path == "-" or extension not in READERS or not os.path.isfile(path):
         return False
@@ -263,5 +265,5 @@ def _with_few_defects(file: PairFile, tolerated: float) -> Iterator[SentencePair
 
 
 def _format(path: str) -> str:
-    """Return the extension that tells a file's format; standard input is TSV."""
+    """Return the extension of a file's format; standard input is TSV."""
     return ".tsv" if path == "-" else format_extension(path)

@@ -1,4 +1,4 @@
-"""Two files that belong together: line n of one is the translation of line n of the other, or both are subtitles."""
+"""Parallel text in two files: line-aligned text, or subtitles paired by time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from clearhead.formats.subtitles.pairs import SUBTITLES, read_subtitles
 
 __all__ = ["drift_line", "read_parallel"]
 
-# A line that is blank on one side only is a far stronger sign of misalignment than any difference in length.
+# A line that is blank on one side only is much stronger evidence of misalignment than any difference in length.
 ONE_SIDE_BLANK = 3.0
-# Before a line is named, assuming a gap there must make the lengths agree better by this much in all, and by this many
-# standard errors: chance, searched over every line of a corpus, stays below.
+# Thresholds for naming a line: assuming a gap there must improve the agreement of the lengths by at least
+# `LEAST_GAIN` in total and by `CLEAR_GAIN` standard errors. Chance, even when every line of a corpus is tried, stays
+# below both.
 LEAST_GAIN = 2.0
 CLEAR_GAIN = 4.0
 
@@ -33,25 +34,25 @@ def read_parallel(
     notice: Callable[[str], None] | None = None,
     on_unequal: Callable[[str, str], None] | None = None,
 ) -> Iterator[SentencePair]:
-    """Stream the pairs of line-aligned files, file by file, one line of each in memory at a time.
+    """Stream the sentence pairs of line-aligned files, file by file, holding one line of each in memory.
 
-    Two files of subtitles are read as such, see `read_subtitles`.
+    Two subtitle files are paired by time instead, see `read_subtitles`.
 
     Args:
-        sources: Source files, as `read_lines` takes them.
+        sources: Source files, in any form that `read_lines` accepts.
         targets: Their translations, in the same order.
-        swap: Read them in the other direction.
-        links: What says which words of the lines belong together; for text line by line alone.
-        notice: Told so, and which files are subtitles.
-        on_unequal: Told of two files that differ in their number of lines, and where the shorter one ends: the origin
-            of the first line without a partner, and what is wrong. The next files are read then.
+        swap: Exchange source and target.
+        links: Word alignments of the lines; only for line-aligned text.
+        notice: Called with messages: which files are subtitles, and that the direction is swapped.
+        on_unequal: Called if two files differ in their number of lines, with the origin of the first line without a
+            partner and a description of the problem. Reading then continues with the next files.
 
     Raises:
-        DataError: At once, if there are not as many targets (and files of links, if any) as sources, standard input is
-            named twice, only one of two files is of subtitles, or links are given for them; and while reading, if one
-            is not readable text, a line of links cannot be used (`GivenLinks.beside`), or without `on_unequal` the two
-            files differ in their number of lines (naming both counts and, where it can be told, the first line at which
-            they drift apart).
+        DataError: Immediately, if the numbers of sources and targets (or of link files) differ, standard input is named
+            twice, only one file of two is subtitles, or links are given for subtitles. During iteration, if a file is
+            not readable text, a line of links is invalid (`GivenLinks.beside`), or, without `on_unequal`, two files
+            differ in their number of lines; the message gives both counts and, if it can be determined, the first line
+            at which the files drift apart.
     """
     if len(sources) != len(targets):
         raise DataError(
@@ -115,7 +116,7 @@ def _read_two(source: str, target: str, on_unequal: Callable[[str, str], None] |
 
 
 def _where(source: str, target: str) -> str:
-    # A pipe or standard input is gone once it has been read, so only regular files can be looked at again.
+    # A pipe or standard input cannot be read twice, so only regular files are examined again.
     if not (os.path.isfile(source) and os.path.isfile(target)):
         return ""
     lengths = [np.fromiter(map(len, read_lines(path)), dtype=np.int64) for path in (source, target)]
@@ -128,17 +129,18 @@ def _where(source: str, target: str) -> str:
 
 
 def drift_line(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]) -> int | None:
-    """Guess where one of two files, equal but for one gap, lost or gained lines, from the lengths of the lines alone.
+    """Estimate at which line one of two files lost or gained lines, from the lengths of the lines.
 
-    Translations are about as long as their sources (Gale and Church 1993). Suppose the longer file has all its surplus
-    lines in one place: the place that makes the lengths agree best is returned, if it is clearly better than none.
+    Translations are about as long as their sources (Gale and Church 1993). The estimate assumes that all surplus lines
+    of the longer file are in one place. It returns the place at which the lengths agree best, if that is clearly better
+    than no gap.
 
     Args:
         source_lengths: Characters of every source line.
-        target_lengths: Characters of every target line; another number of lines.
+        target_lengths: Characters of every target line; the number of lines differs.
 
     Returns:
-        Line number, counted from 1, or `None` if it cannot be told.
+        Line number, counted from 1, or `None` if it cannot be determined.
     """
     longer, shorter = source_lengths, target_lengths
     if longer.size < shorter.size:
@@ -147,7 +149,7 @@ def drift_line(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int
     if surplus == 0 or shorter.size == 0:
         return None
     log_longer, log_shorter = np.log(longer + 1.0), np.log(shorter + 1.0)
-    # Medians of each file, not of the pairs: they are right even while the pairs are not.
+    # Medians over each file, not over the pairs: they are correct even if the lines are misaligned.
     usual = np.median(log_longer) - np.median(log_shorter)
 
     def cost(offset: int) -> NDArray[np.float64]:
@@ -155,7 +157,7 @@ def drift_line(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int
         blank = (longer[beside] == 0) != (shorter == 0)
         return np.abs(log_longer[beside] - log_shorter - usual) + ONE_SIDE_BLANK * blank
 
-    # gain[i]: how much better line i of the shorter file fits once the surplus lines before it are skipped.
+    # gain[i]: improvement for line i of the shorter file if the surplus lines are skipped before it.
     gain = cost(0) - cost(surplus)
     gain_from = np.append(np.cumsum(gain[::-1])[::-1], 0.0)
     line = int(np.argmax(gain_from))

@@ -1,4 +1,4 @@
-"""Places of a file's text that are segments: made of words and markup in their order, and replaced by translations."""
+"""Passages: ranges of a file's text that form segments of words and inline markup, and their replacement."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ __all__ = ["Change", "Element", "Passage", "Run", "changes"]
 _SPACES = re.compile(r"[ \t]+")
 
 Change = tuple[int, int, str]
-"""Where a place of a text begins and ends, and what it is to have instead."""
+"""Start, end and new text of a replaced range of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What of the file a numbered tag stands for. Positions count characters of the file's text."""
+    """The part of the file behind a numbered tag. Positions count characters of the file's text."""
 
     opening: tuple[int, int] | str
-    """Where the first tag of a pair, or what stands alone, begins and ends; or words of the text that look like a tag
-    of ours."""
+    """Start and end of a pair's opening tag or of a standalone element; or, as a string, words of the text that look
+    like a numbered tag."""
     closing: tuple[int, int] | None = None
-    """The second tag of a pair."""
+    """Start and end of a pair's closing tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A place of a file's text that is a segment."""
+    """A range of a file's text that is a segment."""
 
     start: int
     end: int
     text: str
-    """As `Segment.text`."""
+    """The segment's text, see `Segment.text`."""
     elements: tuple[Element, ...] = ()
-    """By number, from 1."""
+    """Elements of the numbered tags; number 1 is the first."""
     kind: str = "text"
-    """Tells the format how to write it."""
+    """Kind of passage, from which the format chooses how to write it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A piece of a run: words, or markup, with where it stands in the file."""
+    """A piece of a run, words or markup, with its position in the file."""
 
-    form: str  # as of Tag, or `words`
+    form: str  # a form of Tag, or `words`
     start: int
     end: int
-    words: str = ""  # or the name of a pair
-    is_seen: bool = False  # whether a reader of the file sees something there
+    words: str = ""  # of a tag of a pair: the pair's name
+    is_seen: bool = False  # whether it is visible to a reader of the file
     partner: _Item | None = None  # the other tag of a pair
-    number: int = 0  # of the pair that it begins
+    number: int = 0  # number of the pair that it opens
 
 
 class Run:
-    """Gathers what stands between two borders of blocks, in the order of the file, and makes a passage of it."""
+    """Collects the content between two block boundaries, in file order, and builds a passage from it."""
 
     def __init__(self) -> None:
         self._items: list[_Item] = []
 
     def words(self, words: str, start: int, end: int) -> None:
-        """Add words as a reader sees them; white space that may end up at an edge is to be added by itself."""
+        """Add words in decoded form; white space that could be at an edge of the segment must be added separately."""
         if words:
             self._items.append(_Item("words", start, end, words, not words.isspace()))
 
     def alone(self, start: int, end: int, *, is_seen: bool) -> None:
-        """Add markup that stands alone; at the edges, what is not seen stays outside of the segment."""
+        """Add a standalone element; an invisible one at an edge is left out of the segment."""
         last = self._items[-1] if self._items else None
         if not is_seen and last is not None and last.form == "alone" and not last.is_seen and last.end == start:
             last.end = end
@@ -79,15 +79,15 @@ class Run:
         self._items.append(_Item("alone", start, end, is_seen=is_seen))
 
     def opening(self, name: str, start: int, end: int, *, is_seen: bool = False) -> None:
-        """Add a tag that begins a pair of this name; the pair stays in a segment that it is all of if it is seen."""
+        """Add the opening tag of a named pair; a visible pair around the whole segment is kept in the segment."""
         self._items.append(_Item("open", start, end, name, is_seen))
 
     def closing(self, name: str, start: int, end: int) -> None:
-        """Add a tag that ends a pair of this name."""
+        """Add the closing tag of a named pair."""
         self._items.append(_Item("close", start, end, name))
 
     def passage(self, kind: str = "text") -> Passage | None:
-        """Return what was gathered, without what is no text at its edges; None if it has no letter."""
+        """Return the collected content as a passage, without non-text at its edges; None if it has no letter."""
         if not any(item.form == "words" and any(map(str.isalpha, item.words)) for item in self._items):
             return None
         items = _trimmed(_without_empty_pairs(_paired(self._items)))
@@ -114,7 +114,7 @@ class Run:
 
 
 def _paired(items: Iterable[_Item]) -> list[_Item]:
-    """Make partners of the tags that belong together; those that have none, or that cross others, stand alone."""
+    """Link matching tags as partners; tags without a partner, or that cross others, become standalone."""
     items = list(items)
     stack: list[_Item] = []
     num_open: Counter[str] = Counter()
@@ -139,9 +139,9 @@ def _paired(items: Iterable[_Item]) -> list[_Item]:
 
 
 def _without_empty_pairs(items: Iterable[_Item]) -> list[_Item]:
-    """Make one piece that stands alone of each pair in which nothing is seen, such as the target of a link."""
+    """Replace each pair with no visible content, such as a link target, by one standalone element."""
     kept: list[_Item] = []
-    begun: list[tuple[int, int]] = []  # of the pairs: their place in `kept`, and how much had been seen before
+    begun: list[tuple[int, int]] = []  # for each open pair: its index in `kept`, and `num_seen` at its start
     num_seen = 0
     for item in items:
         if item.form == "open":
@@ -157,7 +157,7 @@ def _without_empty_pairs(items: Iterable[_Item]) -> list[_Item]:
 
 
 def _trimmed(items: list[_Item]) -> list[_Item]:
-    """Leave out, from both ends, what is not seen and the pairs that are around all the rest."""
+    """Remove invisible items and enclosing pairs from both ends."""
     first, last = 0, len(items) - 1
     while True:
         if items[first].form in ("words", "alone") and not items[first].is_seen:
@@ -176,14 +176,14 @@ def changes(
     fillings: Sequence[Filling | None],
     write: Callable[[Passage, str, Callable[[tuple[int, int]], str]], str],
 ) -> list[Change]:
-    """Return what of a text is to be replaced so that its passages have their translations, in order.
+    """Return the replacements that insert the translations into a text, in order.
 
     Args:
-        text: All of the file's.
-        passages: They may stand within each other: an attribute within the tag of an element, for example.
-        fillings: One for every passage; None leaves it as it is.
-        write: Makes the file's text of a passage and its translation; the last argument returns what stands at a place
-            of the file, with the translations of what stands there.
+        text: The whole text of the file.
+        passages: Passages of the text; they may be nested, such as an attribute within the tag of an element.
+        fillings: One per passage; None leaves a passage unchanged.
+        write: Returns the file's text for a passage and its translation. Its last argument is a function that returns
+            the text of a range of the file, with the translations of passages in that range inserted.
     """
     done: list[Change] = []
     for index in sorted(range(len(passages)), key=lambda index: (passages[index].end, -passages[index].start)):
@@ -199,7 +199,7 @@ def changes(
 
 
 def _changed(text: str, done: Sequence[Change], place: tuple[int, int]) -> str:
-    """Return what stands at a place, with what was done there."""
+    """Return the text of a range, with the replacements in it made."""
     at, end = place
     parts = []
     for start, behind, replacement in done[bisect_left(done, (at,)) :]:

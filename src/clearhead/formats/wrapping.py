@@ -1,6 +1,6 @@
-"""A text on several lines: of a given width, or on so many that are about equally long.
+"""Line wrapping: to a maximum width, or balanced over a number of lines.
 
-Width counts columns, as of a terminal: a wide character, such as those of Chinese and Japanese, has two.
+Width is measured in terminal columns: a wide character, such as those of Chinese and Japanese, has two.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import chain, pairwise
 
 __all__ = ["balanced", "unwrapped", "width_of", "wrapped"]
 
-_IN_ROWS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese; Korean has spaces
+_IN_ROWS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese; Korean separates words by spaces
 _OPENING, _CLOSING = "「『（【《〈", "、。，．！？：；・」』）】》〉ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々"
 _BREAK = re.compile(rf"([ \t\n]+|(?<=[{_IN_ROWS}{_CLOSING}])(?=[{_IN_ROWS}{_OPENING}])(?![{_CLOSING}]))")
-"""Where a line may end: at spaces that break, and between characters that are written without any."""
+"""Places where a line may end: breaking spaces, and between characters of scripts without spaces."""
 _UNSPACED = re.compile(f"[{_IN_ROWS}{_OPENING}{_CLOSING}]{{2}}")
 
 
 def width_of(text: str) -> int:
-    """Return how many columns a text takes.
+    """Return the width of a text in columns.
 
     >>> width_of("Hund"), width_of("犬です"), width_of("e\u0301")
     (4, 6, 1)
@@ -32,7 +32,7 @@ def width_of(text: str) -> int:
 
 
 def unwrapped(lines: Sequence[str]) -> str:
-    """Return lines as one, with a space between them but where Chinese and Japanese have none.
+    """Join lines with spaces, except between Chinese or Japanese characters.
 
     >>> unwrapped(["Zwei Männer", "sitzen."]), unwrapped(["犬が", "走る。"])
     ('Zwei Männer sitzen.', '犬が走る。')
@@ -42,12 +42,12 @@ def unwrapped(lines: Sequence[str]) -> str:
 
 
 def wrapped(text: str, width: int, *, first: int = 0) -> list[str]:
-    """Return a text on lines of at most some width; a word that is longer has a line of its own.
+    """Wrap a text to a maximum width; a longer word gets a line of its own.
 
     Args:
         text: Any text.
-        width: Columns of a line.
-        first: Columns that the first line has less.
+        width: Maximum width of a line, in columns.
+        first: Number of columns by which the first line is shorter.
 
     >>> wrapped("Zwei Männer sitzen auf einer Bank.", 12)
     ['Zwei Männer', 'sitzen auf', 'einer Bank.']
@@ -68,7 +68,7 @@ def wrapped(text: str, width: int, *, first: int = 0) -> list[str]:
 
 
 def balanced(text: str, count: int) -> list[str]:
-    """Return a text on at most so many lines, the longest of which is as short as it can be.
+    """Wrap a text to at most `count` lines, so that the longest line is as short as possible.
 
     >>> balanced("Zwei Männer sitzen auf einer Bank.", 2)
     ['Zwei Männer sitzen', 'auf einer Bank.']
@@ -85,7 +85,7 @@ def balanced(text: str, count: int) -> list[str]:
 
 
 def _words(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield every part of a text that stays on one line, with the gap before it and the columns it takes."""
+    """Yield each unbreakable part of a text, with the gap before it and its width in columns."""
     parts = ["", *_BREAK.split(text.strip())]
     for gap, word in zip(parts[::2], parts[1::2], strict=True):
         yield " " if gap else "", word, width_of(word)
