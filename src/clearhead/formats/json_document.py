@@ -1,7 +1,7 @@
-r"""JSON tables of strings, as programs keep their texts: every string that is a value, at any depth; keys stay.
+r"""JSON files of strings, such as the messages of a program: every string value at any depth is a segment; keys stay.
 
-White space, numbers, the order of keys and keys that are there twice stay as they are, for nothing is written anew but
-the strings that have a translation. A file whose strings are in ASCII with escapes such as `\u00e9` stays so.
+Only translated strings are rewritten. White space, numbers, the order of keys and duplicate keys are unchanged. If all
+of the file is ASCII, with escapes such as `\u00e9`, translations are escaped as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clearhead.formats.file_text import FileText
 __all__ = ["JsonStrings", "read_json_strings"]
 
 MOST_DEPTH = 500
-"""Deepest nesting; what other programs read ends at about 1,000 levels."""
+"""Maximum nesting depth; other programs read up to about 1,000 levels."""
 
 _TOKEN = re.compile(
     r"""
@@ -34,7 +34,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class _Due(Enum):
-    """What may come next."""
+    """Tokens that are allowed next."""
 
     VALUE = auto()
     VALUE_OR_END = auto()
@@ -57,15 +57,15 @@ _WORDS = {
 
 
 class JsonStrings(Document):
-    """A JSON file; its segments are the strings that are values and hold characters alone."""
+    """A JSON file; its segments are the string values without unpaired surrogates."""
 
     format = "JSON strings"
 
     def __init__(self, source: FileText) -> None:
-        """Find the strings.
+        """Find the string values.
 
         Raises:
-            DataError: If the text is not JSON, or is nested too deep.
+            DataError: If the text is not JSON, or is nested too deeply.
         """
         self._source = source
         self._spans: list[tuple[int, int]] = []
@@ -75,16 +75,16 @@ class JsonStrings(Document):
             written = source.text[start:end]
             has_escapes = has_escapes or _BEYOND_ASCII.search(written) is not None
             text = json.loads(written) if "\\" in written else written[1:-1]
-            if not _HALF_PAIR.search(text):  # which is no text
+            if not _HALF_PAIR.search(text):  # an unpaired surrogate is no text
                 self._spans.append((start, end))
                 self.segments.append(Segment(text, source.line(start)))
         self._is_ascii = has_escapes and source.text.isascii()
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in the place of the strings.
+        """Return the file's bytes with the translations in place of the strings.
 
         Raises:
-            DataError: If a translation holds half of a surrogate pair.
+            DataError: If a translation contains half of a surrogate pair.
         """
         return self._source.replaced(
             (*span, json.dumps(filling.text, ensure_ascii=self._is_ascii))
@@ -97,18 +97,18 @@ def read_json_strings(path: str) -> JsonStrings:
     """Read a JSON file.
 
     Raises:
-        DataError: If it cannot be read, is too large, is no JSON, or is nested too deep.
+        DataError: If the file cannot be read, is too large, is not JSON, or is nested too deeply.
     """
     return JsonStrings(FileText.read(path))
 
 
 def _string_values(source: FileText) -> Iterator[tuple[int, int]]:
-    """Yield where each string that is a value begins and ends, its quotation marks included.
+    """Yield the start and end of each string value, including its quotation marks.
 
     Raises:
-        DataError: If the text is not JSON, or is nested too deep.
+        DataError: If the text is not JSON, or is nested too deeply.
     """
-    due, closing = _Due.VALUE, [""]  # what closes the value we are in
+    due, closing = _Due.VALUE, [""]  # `closing`: the closing brackets of all open values
     position = 0
     while True:
         position = _skip_space(source.text, position)

@@ -1,7 +1,7 @@
-"""Plain text in paragraphs: lines up to a blank one are a segment, and its translation is wrapped as they were.
+"""Plain text in paragraphs: lines up to a blank line are one segment; its translation is wrapped like the original.
 
-An item of a list is a paragraph as well. Indentation, markers of lists, marks of quoted mail, lines without a letter or
-digit, such as rules, and all white space between paragraphs stay.
+A list item is a paragraph too. The following stay unchanged: indentation, list markers, quote marks of e-mail, lines
+without a letter or digit (such as rules), and all white space between paragraphs.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s
 
 @dataclass(frozen=True, slots=True)
 class _Paragraph:
-    """Lines that are one text."""
+    """Consecutive lines that form one text."""
 
     start: int
-    """Behind the indentation and the marker of the first line."""
+    """Position after the indentation and marker of the first line."""
     end: int
-    """Behind the last character that is no white space."""
+    """Position after the last character that is not white space."""
     texts: list[str]
-    """Of each line."""
+    """Text of each line."""
     before: list[str]
-    """What stands before each of them: indentation, and on the first line the marker."""
+    """Prefix of each line: indentation, and on the first line the list marker."""
 
     @property
     def text(self) -> str:
-        """All of it on one line."""
+        """The whole paragraph on one line."""
         return unwrapped(self.texts)
 
     def written(self, text: str, line_end: str) -> str:
-        """Return a translation on lines no longer than the longest of these; on one if they are one."""
+        """Wrap a translation to the width of the longest original line; a paragraph of one line stays on one line."""
         text = " ".join(text.splitlines())
         if len(self.texts) == 1:
             return text
@@ -62,10 +62,10 @@ class Paragraphs(Document):
         self.segments = [Segment(one.text, source.line(one.start)) for one in self._paragraphs]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in the place of its paragraphs.
+        """Return the file's bytes with the translations in place of its paragraphs.
 
         Raises:
-            DataError: If a translation holds half of a surrogate pair.
+            DataError: If a translation contains half of a surrogate pair.
         """
         line_end = self._source.line_end
         return self._source.replaced(
@@ -79,16 +79,16 @@ def read_paragraphs(path: str) -> Paragraphs:
     """Read a text file.
 
     Args:
-        path: `-` is standard input.
+        path: The file; `-` is standard input.
 
     Raises:
-        DataError: If it cannot be read, is too large, or is not text.
+        DataError: If the file cannot be read, is too large, or is not text.
     """
     return Paragraphs(FileText.read(path))
 
 
 def _paragraphs(source: FileText) -> Iterator[_Paragraph]:
-    current: list[tuple[int, str, str]] = []  # where each line has its text, what stands before it, and the text
+    current: list[tuple[int, str, str]] = []  # for each line: start of its text, its prefix, and the text
     for line in source.lines():
         before, text, is_item = _parts(source, line)
         is_other = bool(current) and (is_item or not text or before.count(">") != current[-1][1].count(">"))
@@ -107,7 +107,7 @@ def _paragraph(lines: Sequence[tuple[int, str, str]]) -> _Paragraph:
 
 
 def _parts(source: FileText, line: Line) -> tuple[str, str, bool]:
-    """Return what stands before the text of a line, the text, and whether it begins an item of a list.
+    """Return the prefix of a line, its text, and whether it begins a list item.
 
     A line without a letter or digit has no text.
     """

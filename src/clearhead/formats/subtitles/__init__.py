@@ -1,1 +1,1 @@
-"""Subtitles (SubRip, WebVTT): pairs of two files, and the file with its cues translated."""
+"""Subtitles (SubRip, WebVTT): sentence pairs from two files, and a file with its cues translated."""

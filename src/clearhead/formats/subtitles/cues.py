@@ -1,7 +1,7 @@
-r"""Files of subtitles cut into cues: SubRip (`.srt`) and WebVTT (`.vtt`).
+r"""Parser of subtitle files into cues: SubRip (`.srt`) and WebVTT (`.vtt`).
 
-SubRip has no specification; WebVTT is https://www.w3.org/TR/webvtt1/. They are read here, for the published parsers
-(srt 3.5, pysubs2 1.8, webvtt-py 0.6) do not say on which line a cue stands, and pass over one whose time is broken.
+SubRip has no specification; that of WebVTT is https://www.w3.org/TR/webvtt1/. The published parsers (srt 3.5, pysubs2
+1.8, webvtt-py 0.6) are not used: they do not report the line of a cue, and silently skip a cue whose time is malformed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clearhead.errors import DataError
 
 __all__ = ["Cue", "read_cues"]
 
-# A colon before the milliseconds is read where hours are there as well; `01:02:03` alone could be either.
+# A colon is accepted before the milliseconds only if there are hours too; `01:02:03` alone is ambiguous.
 _TIME = (
     r"(?:([0-9]{1,4}):(?=[0-9]+:))?([0-9]{1,2}):([0-9]{1,2})(?:[.,]|(?<=[0-9]:[0-9]{2}:[0-9]{2}):)([0-9]{1,3})(?![0-9])"
 )
@@ -26,31 +26,31 @@ _SHOWN_CHARACTERS = 40
 
 @dataclass(slots=True)
 class Cue:
-    """What is shown for a while."""
+    """A subtitle: text that is shown for some time."""
 
     line: int
-    """Of its times, counted from 1."""
+    """Line number of its times, counted from 1."""
     start: int
-    """In milliseconds."""
+    """Start time, in milliseconds."""
     end: int
     texts: list[list[tuple[int, str]]] = field(default_factory=lambda: [[]])
-    """Its lines with their numbers; those between two blank lines together, if any. In WebVTT what follows a blank line
-    belongs to no cue."""
+    """Numbered lines of its text, grouped by the blank lines between them. In WebVTT, text after a blank line is not
+    part of the cue."""
 
 
 def read_cues(lines: Iterable[str], name: str, *, is_webvtt: bool, refuse_stray: bool) -> Iterator[Cue]:
-    """Yield the cues of a file, in its order.
+    """Yield the cues of a file, in file order.
 
     Args:
-        lines: Of the file, without line ends.
-        name: As messages call it.
-        is_webvtt: Which of the formats it is.
-        refuse_stray: Refuse text before the first cue of a SubRip file, which belongs to none; otherwise it is passed
-            over.
+        lines: Lines of the file, without line endings.
+        name: Name of the file in messages.
+        is_webvtt: Whether the format is WebVTT; otherwise it is SubRip.
+        refuse_stray: Raise if a SubRip file has text before its first cue, which belongs to no cue; otherwise such text
+            is ignored.
 
     Raises:
-        DataError: If a line of times is broken, a WebVTT file does not begin with its mark, or a SubRip file has text
-            and no cue.
+        DataError: If a line of times is malformed, a WebVTT file does not begin with `WEBVTT`, or a SubRip file has
+            text but no cue.
     """
     cue: Cue | None = None
     stray = num_lines = 0
@@ -92,7 +92,7 @@ def _require_mark(line: str, name: str) -> None:
 
 
 def _without_number(cue: Cue, last: int) -> Cue:
-    """Take the number of the cue that begins behind the last line, if it stands there."""
+    """Remove the number of the next cue from the end of the cue's text, if the last line is one."""
     lines = cue.texts[-1]
     if lines and lines[-1][0] == last and _NUMBER.fullmatch(lines[-1][1]):
         lines.pop()

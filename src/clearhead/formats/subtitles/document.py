@@ -1,7 +1,7 @@
-"""Subtitles: SubRip (`.srt`) and WebVTT (`.vtt`), a segment a cue; times, settings, notes and styles stay.
+"""Subtitle documents, SubRip (`.srt`) and WebVTT (`.vtt`): each cue is a segment; times, settings and notes stay.
 
-The lines of a cue are joined with a space, but where one begins with a dash another person speaks, and the break stays.
-Markup that encloses the whole cue, or every one of its lines, is left out of the segment and put back.
+Styles stay too. The lines of a cue are joined with spaces, except before a dash, which begins the words of another
+speaker. Markup that encloses the whole cue, or every one of its lines, is removed from the segment and restored.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from clearhead.formats.wrapping import balanced, unwrapped, width_of
 __all__ = ["Subtitles", "read_subrip", "read_webvtt"]
 
 LINE_COLUMNS = 42
-"""Longest line that broadcasters allow in most languages."""
+"""Maximum line length that broadcasters allow in most languages."""
 
 USUAL_LINES = 2
-"""Lines that a cue may have also if it had fewer before, where a line would be too long otherwise."""
+"""Lines that a cue may have, even if it had fewer, when a line would be too long otherwise."""
 
 MOST_TAGS = 9
-"""Levels of markup around a text that are told from it."""
+"""Maximum nesting of markup that is separated from the text it encloses."""
 
 _DASH = re.compile(r"[-–—]")
 
 _TAG = re.compile(r"<(/?)([\w:-]*+)[^<>]*+>|\{\\[^{}]*+\}")
 _OPENING = re.compile(rf"(?:{_TAG.pattern})\s*")
 _UNCLOSED = {"v", "c", "lang"}
-"""Tags of WebVTT that the end of the cue closes."""
+"""WebVTT tags that the end of the cue closes implicitly."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Cue:
-    """The text of a cue, as it is read and as it stands in the file."""
+    """Text of a cue, with its position and markup in the file."""
 
     start: int
     end: int
     line_end: str
-    """What ends its lines."""
+    """Line ending between its lines."""
     text: str
     num_lines: int
     columns: int
-    """Of its longest line."""
+    """Width of its longest line, in columns."""
     around: tuple[str, str]
-    """Markup before and behind all of it."""
+    """Markup before and after the whole text."""
     around_lines: tuple[str, str]
-    """Markup before and behind each of its lines."""
+    """Markup before and after each line."""
     is_escaped: bool
-    """Whether `&` and `<` must be written as entities."""
+    """Whether `&` and `<` are written as entities."""
 
     def written(self, text: str) -> str:
-        """Return a translation as it stands in the file, on as many lines as the text had."""
+        """Return a translation in the syntax of the file, on as many lines as the original had."""
         speakers = [part for line in text.splitlines() if (part := line.strip())] or [""]
-        # What looks like a time would begin another cue.
+        # `-->` would be parsed as the times of a cue.
         speakers = [self._escaped(part).replace("-->", "->") for part in speakers]
         lines = [line for part in speakers for line in self._on_lines(part, len(speakers))]
         opening, closing = self.around_lines
@@ -75,13 +75,13 @@ class _Cue:
 
 
 class Subtitles(Document):
-    """A file of cues; its segments are those that have a text."""
+    """A subtitle file; its segments are the cues that have text."""
 
     def __init__(self, source: FileText, *, is_webvtt: bool) -> None:
         """Find the cues.
 
         Raises:
-            DataError: If there are none where there should be, or a time cannot be read.
+            DataError: If a SubRip file has text but no cue, or a time is malformed.
         """
         self.format = "WebVTT subtitles" if is_webvtt else "SubRip subtitles"
         self._source = source
@@ -90,10 +90,10 @@ class Subtitles(Document):
         self.segments = [Segment(cue.text, source.line(cue.start)) for cue in self._cues]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in its cues, each on as many lines as its text had.
+        """Return the file's bytes with the translations in its cues, each on as many lines as the original.
 
         Raises:
-            DataError: If a translation holds half of a surrogate pair.
+            DataError: If a translation contains half of a surrogate pair.
         """
         return self._source.replaced(
             (cue.start, cue.end, cue.written(filling.text))
@@ -106,7 +106,7 @@ def read_subrip(path: str) -> Subtitles:
     """Read a `.srt` file.
 
     Raises:
-        DataError: If it cannot be read, is too large, or holds no cues, or a time cannot be read.
+        DataError: If the file cannot be read, is too large, or has text but no cue, or a time is malformed.
     """
     return Subtitles(FileText.read(path), is_webvtt=False)
 
@@ -115,16 +115,16 @@ def read_webvtt(path: str) -> Subtitles:
     """Read a `.vtt` file.
 
     Raises:
-        DataError: If it cannot be read, is too large, does not begin with WEBVTT, or a time cannot be read.
+        DataError: If the file cannot be read, is too large, does not begin with WEBVTT, or a time is malformed.
     """
     return Subtitles(FileText.read(path), is_webvtt=True)
 
 
 def _texts(source: FileText, *, is_webvtt: bool) -> Iterator[list[Line]]:
-    """Yield the lines of text of every cue; SubRip's players also show what follows a blank line.
+    """Yield the text lines of every cue; in SubRip, players also show the text after a blank line.
 
     Raises:
-        DataError: If there is no cue, or a time cannot be read.
+        DataError: If a SubRip file has text but no cue, or a time is malformed.
     """
     lines = list(source.lines())
     written = (source.text[line.start : line.end] for line in lines)
@@ -135,7 +135,7 @@ def _texts(source: FileText, *, is_webvtt: bool) -> Iterator[list[Line]]:
 
 
 def _cue(source: FileText, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | None:
-    """Return the cue of some lines; None if they hold markup alone."""
+    """Return the cue of some lines; None if they contain only markup."""
     written = [source.text[line.start : line.end].strip() for line in lines]
     peeled = [_peeled(line) for line in written]
     around = around_lines = ("", "")
@@ -166,14 +166,14 @@ def _cue(source: FileText, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | 
 
 
 def _peeled(text: str) -> tuple[tuple[str, str], str]:
-    """Return the markup before and behind a text that encloses all of it, and the text between."""
+    """Return the markup before and after a text that encloses all of it, and the text between."""
     opening = closing = ""
     for _ in range(MOST_TAGS):
         tag = _OPENING.match(text)
         if tag is None or tag[1]:
             break
         name, rest = (tag[2] or "").lower(), text[tag.end() :]
-        if name and not name[0].isdigit():  # others are what WebVTT's times and SubRip's positions are: for themselves
+        if name and not name[0].isdigit():  # WebVTT times and SubRip positions have no closing tag
             last = rest.rfind("<")
             of_name = [one for one in _TAG.finditer(rest) if (one[2] or "").lower() == name]
             if of_name and of_name[-1].start() == last and _TAG.fullmatch(rest.rstrip(), last) and _closes(of_name):
@@ -186,7 +186,7 @@ def _peeled(text: str) -> tuple[tuple[str, str], str]:
 
 
 def _closes(tags: Sequence[re.Match[str]]) -> bool:
-    """Tell whether the last of some tags of one name is the first to close the one that stood before them all."""
+    """Return whether the last of these tags of one name closes an opening tag that precedes them all."""
     depth = 1
     for tag in tags[:-1]:
         depth += -1 if tag[1] else 1

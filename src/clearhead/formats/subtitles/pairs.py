@@ -1,4 +1,4 @@
-"""Subtitles in two languages: SubRip (`.srt`) and WebVTT (`.vtt`), a file each, whose cues belong together by time."""
+"""Sentence pairs from subtitles in two languages, SubRip (`.srt`) or WebVTT (`.vtt`): cues are paired by time."""
 
 from __future__ import annotations
 
@@ -17,55 +17,56 @@ from clearhead.formats.subtitles.cues import read_cues
 __all__ = ["SUBTITLES", "read_subtitles"]
 
 SUBTITLES = (".srt", ".vtt")
-"""Extensions of files of subtitles."""
+"""Extensions of subtitle files."""
 
 SRT_TAGS = re.compile(r"</?(?:b|i|u|s|font)(?:\s[^<>]*)?>", re.IGNORECASE)
 VTT_TAGS = re.compile(r"<[^<>]*>")
-"""All of them: formats, voices, languages, times."""
+"""All WebVTT tags: formatting, voices, languages, times."""
 ASS_TAGS = re.compile(r"\{\\[^{}]*\}")
-"""Of another format, as `{\an8}`, which players of SubRip know."""
+"""Tags of the ASS format, such as `{\an8}`, which SubRip players understand."""
 
 MOST_COMPARED = 1_000_000
-"""Cues of the other file that all cues together are compared with; a film has some thousands, and no subtitles have so
-many that are seen at once. It bounds time and memory."""
+"""Maximum number of comparisons between cues of the two files, which bounds time and memory. A film has some thousand
+cues, and in no subtitles are this many shown at the same time."""
 
 
 @dataclass
 class _Cue:
-    """What is shown for a while."""
+    """A cue of one file, with the cues of the other file that overlap it."""
 
     line: int
-    """Of its times, counted from 1."""
+    """Line number of its times, counted from 1."""
     start: int
-    """In milliseconds."""
+    """Start time, in milliseconds."""
     end: int
     text: str = ""
     partners: dict[int, int] = field(default_factory=dict)
-    """Milliseconds together with cues of the other file, by their numbers; only of those it may belong to."""
+    """Overlap in milliseconds with cues of the other file, by their index; only sufficient overlaps."""
 
     @property
     def best(self) -> int | None:
-        """Number of the cue it is seen longest with, the first of those."""
+        """Index of the cue with the longest overlap, the first one if several are equal; None without any."""
         return max(self.partners, key=lambda number: (self.partners[number], -number), default=None)
 
 
 def read_subtitles(source: str, target: str) -> Iterator[SentencePair]:
-    """Yield the cues of two files that belong together, in the order of time; both files are held in memory.
+    """Yield pairs of cues of two files, in the order of time; both files are held in memory.
 
-    Two cues may belong together if they are seen together for at least half of the shorter one's time. Two that are
-    each other's longest make a pair, and every other cue whose longest is one of them joins it: their texts then stand
-    in a row, separated by a space. A cue that belongs nowhere is a pair with one side, skipped as `unpaired`.
+    Two cues are candidates if they overlap for at least half of the shorter one's duration. Two cues that are each
+    other's longest overlap form a pair. Every other cue whose longest overlap is with one of them joins the pair, and
+    the texts of a side are joined with spaces. A cue without a pair is yielded with one side, skipped as `unpaired`.
 
     Args:
-        source: File of the source, `.srt` or `.vtt`, also under `.gz`, `.xz` or `.zst`.
-        target: File of its translation.
+        source: Source file, `.srt` or `.vtt`, optionally followed by `.gz`, `.xz` or `.zst`.
+        target: File of its translation, likewise.
 
     Raises:
-        DataError: If one cannot be read as text, or a line of times is broken.
+        DataError: If a file is not readable text, a line of times is malformed, a cue ends before it begins, or too
+            many cues overlap (`MOST_COMPARED`).
     """
     sources, targets = (sorted(_cues(path), key=attrgetter("start", "end", "line")) for path in (source, target))
     _meet(sources, targets, source)
-    groups: dict[int, tuple[list[int], list[int]]] = {}  # by the number of the source that is its middle
+    groups: dict[int, tuple[list[int], list[int]]] = {}  # by the index of the source cue at the centre of the pair
     middles = [(number, cue.best) for number, cue in enumerate(sources)]
     middle_of_target = {best: number for number, best in middles if best is not None and targets[best].best == number}
     for number, best in middles:
@@ -101,8 +102,8 @@ def _joined(cues: Sequence[_Cue], numbers: Sequence[int]) -> str:
 
 
 def _meet(sources: Sequence[_Cue], targets: Sequence[_Cue], path: str) -> None:
-    """Note in every cue which ones of the other file it may belong to; both are sorted by their starts."""
-    seen: list[int] = []  # targets that may not have ended
+    """Fill in the candidates of every cue; both lists are sorted by start time."""
+    seen: list[int] = []  # targets that may not have ended yet
     following = 0
     starts = [cue.start for cue in targets]
     compared = 0
@@ -134,11 +135,11 @@ def _cues(path: str) -> Iterator[_Cue]:
     for cue in read_cues(read_lines(path), name, is_webvtt=is_vtt, refuse_stray=True):
         if cue.end < cue.start:
             raise DataError(f"{name}, line {cue.line}: the cue ends before it begins")
-        texts = cue.texts[:1] if is_vtt else cue.texts  # what follows a blank line is a note or a style
+        texts = cue.texts[:1] if is_vtt else cue.texts  # in WebVTT, text after a blank line is a note or a style
         yield _Cue(cue.line, cue.start, cue.end, _text([line for lines in texts for _, line in lines], is_vtt))
 
 
 def _text(body: Sequence[str], is_vtt: bool) -> str:
-    """Return what is read on the screen, on one line."""
+    """Return the displayed text of a cue, on one line."""
     text = unescape(VTT_TAGS.sub("", "\n".join(body))) if is_vtt else SRT_TAGS.sub("", "\n".join(body))
     return " ".join(ASS_TAGS.sub("", text).split())

@@ -1,1 +1,1 @@
-"""Rows of columns (TSV, CSV, JSON Lines, Arrow, Anki): their pairs, and the table with a column translated."""
+"""Tables (TSV, CSV, JSON Lines, Arrow, Anki): sentence pairs from two columns, and translation of one column."""

@@ -1,4 +1,4 @@
-"""Anki's exports ("Notes in Plain Text"): lines that say how the table is written stand before it.
+"""Anki exports ("Notes in Plain Text"): header lines that describe the table, and text from HTML cells.
 
 See https://docs.ankiweb.net/importing/text-files.html#file-headers.
 """
@@ -18,16 +18,16 @@ HEADER = re.compile(
 )
 SEPARATORS = {name: sign for sign, name in SEPARATOR_NAMES.items()}
 MEDIA = re.compile(r"\[sound:[^\]]{0,300}\]")
-"""What Anki writes where a card plays a file."""
+"""Reference to a sound file that the card plays."""
 TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*+)[^<>]*+>")
 DECLARATION = re.compile(r"<[!?][^>]*>?")
-"""What a browser skips, beside comments."""
+"""Declarations and processing instructions, which browsers skip as they skip comments."""
 LINE_BREAKS = {"br", "dd", "div", "dt", "h1", "h2", "h3", "hr", "li", "ol", "p", "pre", "table", "td", "th", "tr", "ul"}
 UNSPOKEN = {"script", "style"}
 
 
 def anki_format(head: Sequence[str]) -> TableFormat | None:
-    """Return how a table is written that Anki exported; None if the first lines are not Anki's.
+    """Return the format of a table exported from Anki; None if the file does not begin with Anki's header lines.
 
     Args:
         head: The first lines of the file.
@@ -42,7 +42,7 @@ def anki_format(head: Sequence[str]) -> TableFormat | None:
         return None
     separator = said.get("separator", "tab")
     separator = SEPARATORS.get(separator.lower(), separator)
-    if len(separator) != 1 or separator in '"\r':  # nothing that could separate; `\t` is written so
+    if len(separator) != 1 or separator in '"\r':  # not usable as a separator; `\t` is written so
         separator = "\t"
     name = f"exported from Anki, {SEPARATOR_NAMES.get(separator, repr(separator))}-separated"
     is_html = said.get("html") == "true"
@@ -60,10 +60,10 @@ def anki_format(head: Sequence[str]) -> TableFormat | None:
 
 
 def text_of_html(html: str) -> str:
-    """Return what a reader sees: without tags and references to sounds, character references resolved, on one line.
+    """Return the visible text of HTML, on one line: no tags or sounds, character references decoded.
 
-    Not by the library's parser, which takes minutes over a crafted cell and ends in an AssertionError over what word
-    processors write (`<![if x]>`); every step here takes time in proportion to the text.
+    The standard library's parser is not used: it takes minutes for a crafted cell, and raises AssertionError for markup
+    of word processors (`<![if x]>`). Every step here takes time linear in the length of the text.
 
     >>> text_of_html("<div>Ich <b>geh</b>e&nbsp;&amp; <br>komme.</div>[sound:ich_gehe.mp3]")
     'Ich gehe & komme.'

@@ -1,6 +1,7 @@
-"""Pairs in columns of Apache Arrow: `.parquet`, `.arrow`, `.feather`, as Hugging Face's datasets and pandas write them.
+"""Sentence pairs in Apache Arrow and Parquet files (`.parquet`, `.arrow`, `.feather`).
 
-Two text columns hold the sides, or a column `translation` whose fields are named by languages.
+These are the files that Hugging Face's datasets and pandas write. The two sides are two text columns, or the fields of
+a column `translation` that are named by languages.
 """
 
 from __future__ import annotations
@@ -25,69 +26,69 @@ __all__ = ["open_arrow", "open_parquet", "write_arrow", "write_parquet"]
 READ_ROWS = 1_000
 WRITTEN_ROWS = 50_000
 WRITTEN_CHARACTERS = 16_000_000
-"""A batch has at most so many rows, and characters but for its last text."""
+"""Maximum rows of a written batch, and its maximum characters, which only its last text may exceed."""
 
 
 class _Columns(NamedTuple):
-    """A file that is open."""
+    """An open file."""
 
     schema: pa.Schema
     read: Callable[[list[str]], Iterator[pa.RecordBatch]]
-    """Returns at least the columns that are named, a batch of rows at a time."""
+    """Yields batches of rows; they contain the named columns, and perhaps others."""
 
 
 def open_parquet(path: str, wanted: Wanted) -> PairFile:
-    """Open a Parquet file; the place of a pair is the number of its row.
+    """Open a Parquet file of sentence pairs; the origin of a pair is its row number.
 
     Args:
-        path: A regular file; such a file is compressed within, and no `.gz` is read around it.
-        wanted: Source and target; what is not said is told by the names of the columns, see `choose_columns`.
+        path: A regular file. Parquet is compressed internally, so `.gz` and the like are not supported.
+        wanted: Columns of source and target; if not given, the column names decide, see `choose_columns`.
 
     Raises:
-        ConfigError: If the columns that are asked for are not there or hold no text, or it is open which to take.
-        DataError: If the file cannot be read or is damaged; streaming raises it too.
+        ConfigError: If a requested column does not exist or holds no text, or the choice of columns is ambiguous.
+        DataError: If the file cannot be read or is damaged; also raised during iteration.
     """
     return _open(path, wanted, "Parquet", _parquet)
 
 
 def open_arrow(path: str, wanted: Wanted) -> PairFile:
-    """Open a file of Arrow's IPC format, also as a stream, or Feather version 2, which is the same.
+    """Open a file in Arrow's IPC format (file or stream), which is also Feather version 2.
 
     Args:
-        path: A regular file; such a file is compressed within, and no `.gz` is read around it.
-        wanted: Source and target; what is not said is told by the names of the columns, see `choose_columns`.
+        path: A regular file. Arrow is compressed internally, so `.gz` and the like are not supported.
+        wanted: Columns of source and target; if not given, the column names decide, see `choose_columns`.
 
     Raises:
-        ConfigError: If the columns that are asked for are not there or hold no text, or it is open which to take.
-        DataError: If the file cannot be read or is damaged; streaming raises it too.
+        ConfigError: If a requested column does not exist or holds no text, or the choice of columns is ambiguous.
+        DataError: If the file cannot be read or is damaged; also raised during iteration.
     """
     return _open(path, wanted, "Arrow", _arrow)
 
 
 def write_parquet(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write two text columns, named by the languages, and return the number of pairs.
+    """Write a Parquet file with two text columns, named by the languages, and return the number of pairs.
 
     Args:
-        path: The file; there is no way to write it to standard output.
+        path: The file; standard output is not supported.
         pairs: Pairs to write, in order; `origin` is not written.
-        languages: Of source and target; `source` and `target` if both are the same.
+        languages: Names of the two columns; `source` and `target` are used if both are the same.
 
     Raises:
-        DataError: If a text holds a line end, which would not come back, or the file cannot be written.
+        DataError: If a text contains a line ending, which reading would change, or the file cannot be written.
     """
     return _write(path, pairs, languages, pq.ParquetWriter)
 
 
 def write_arrow(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write two text columns, named by the languages, in Arrow's IPC format; return the number of pairs.
+    """Write two text columns, named by the languages, in Arrow's IPC format, and return the number of pairs.
 
     Args:
-        path: The file; there is no way to write it to standard output.
+        path: The file; standard output is not supported.
         pairs: Pairs to write, in order; `origin` is not written.
-        languages: Of source and target; `source` and `target` if both are the same.
+        languages: Names of the two columns; `source` and `target` are used if both are the same.
 
     Raises:
-        DataError: If a text holds a line end, which would not come back, or the file cannot be written.
+        DataError: If a text contains a line ending, which reading would change, or the file cannot be written.
     """
     return _write(path, pairs, languages, pa.ipc.new_file)
 
@@ -104,7 +105,7 @@ def _arrow(path: str) -> Iterator[_Columns]:
         start = file.read(6)
         if start.startswith(b"FEA1"):
             raise DataError(f"{path} is Feather version 1, which is out of use; write it again as version 2 or Parquet")
-        is_stream = start != b"ARROW1"  # as the caches of Hugging Face's datasets are
+        is_stream = start != b"ARROW1"  # the caches of Hugging Face's datasets are streams
 
         def reader(places: list[int] | None) -> Any:
             file.seek(0)
@@ -139,7 +140,7 @@ def _pairs(
     row = 0
     with _told(path), opened(path) as columns:
         for batch in columns.read(sorted(set(names))):
-            # Arrow trusts what it reads: offsets beyond the text would be read from elsewhere in memory.
+            # Arrow does not check what it reads: offsets beyond the text would read other memory.
             batch.validate(full=True)
             sides = [_texts(batch.column(name), field) for name, field in zip(names, fields, strict=True)]
             for source, target in zip(*sides, strict=True):
@@ -156,10 +157,10 @@ def _texts(column: pa.Array, field: str) -> list[str | None]:
 
 
 def _chosen(path: str, schema: pa.Schema, wanted: Wanted) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the names of the columns of a file to read, and of what holds the texts: these, or fields of one column.
+    """Return the columns to read, and the names of the two texts: columns, or fields of one column.
 
     Raises:
-        ConfigError: If that is open, or they hold no text.
+        ConfigError: If the choice is ambiguous, or the columns hold no text.
     """
     nested = schema.get_field_index(TRANSLATION)
     is_nested = nested >= 0 and pa.types.is_struct(schema.field(nested).type)
@@ -179,14 +180,14 @@ def _chosen(path: str, schema: pa.Schema, wanted: Wanted) -> tuple[tuple[str, st
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):  # as a category of pandas
+    if pa.types.is_dictionary(kind):  # such as a pandas category
         kind = kind.value_type
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 @contextmanager
 def _told(path: str) -> Iterator[None]:
-    """Say which file is missing or damaged."""
+    """Convert errors of opening and reading to `DataError` with the name of the file."""
     try:
         require_regular(path)
         yield
@@ -246,7 +247,7 @@ def _refuse_half_characters(pair: SentencePair) -> None:
 
 
 def _refuse_what_is_around(path: str) -> None:
-    """Refuse compression around a file that is compressed within, and what is no file."""
+    """Raise `DataError` for standard input and for compression around the file, because Arrow compresses internally."""
     if path == "-":
         raise DataError(f"columns of Arrow cannot be read from {display_name(path)}: they are not read in order")
     if (suffix := Path(path).suffix.lower()) in COMPRESSIONS:

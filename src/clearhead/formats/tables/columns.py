@@ -1,4 +1,4 @@
-"""Which columns of a table hold a sentence and its translation: asked for by number or name, or told by its header."""
+"""Columns of source and target in a table, chosen by number, by name or from the header."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ SIDES = {
     *("input", "output", "text", "sentence", "segment", "phrase", "front", "back", "question", "answer"),
 }
 FILLERS = {"text", "sentence", "segment", "language", "lang", "column"}
-"""Words that say nothing where another one does, as in `text-de`."""
+"""Words that are ignored in a name if it has other words, as in `text-de`."""
 LABEL = re.compile(r"[^\W_]+([ _-][^\W_]+){0,2}")
-"""Up to three words without punctuation; nothing longer is a name."""
+"""Up to three words without punctuation; a longer cell is no column name."""
 TAG = re.compile(r"([a-z]{2,3})([-_]([A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))+")
-"""A language with script or region, such as `zh-Hant` or `pt-BR`."""
+"""Language code with a script or region, such as `zh-Hant` or `pt-BR`."""
 
 
 class TwoColumns(NamedTuple):
-    """Where source and target stand."""
+    """The columns of source and target."""
 
     source: int
-    """Column, counted from 0."""
+    """Column of the source, counted from 0."""
     target: int
     has_header: bool
     """Whether the first row names the columns."""
     names: Sequence[str]
-    """Names of all columns; empty if nothing names them."""
+    """Names of all columns; empty if the table has none."""
 
     def languages(self) -> tuple[str | None, str | None]:
-        """Return the languages that source and target are named after."""
+        """Return the languages after which the columns of source and target are named; None for other names."""
         first, second = (
             language_named(self.names[index]) if self.names[index : index + 1] else None
             for index in (self.source, self.target)
@@ -46,7 +46,7 @@ class TwoColumns(NamedTuple):
         return first, second
 
     def sides(self) -> tuple[str, str]:
-        """Return where source and target stand, in words."""
+        """Return descriptions of the columns of source and target."""
         first, second = (
             f"column {index + 1}" + (f" ({self.names[index].strip()})" if self.names[index : index + 1] else "")
             for index in (self.source, self.target)
@@ -63,23 +63,24 @@ def choose_columns(
     others: frozenset[int] = frozenset(),
     is_named: bool = False,
 ) -> TwoColumns:
-    """Decide which columns to read.
+    """Choose the columns of source and target.
 
-    What is asked for is taken. Else, if the header names languages, those that are asked for, or the one that is and
-    the only other side; or the two sides that it names. Without a header it is the first two columns, but the second
-    and fourth where the first and third of four hold numbers, as in the exports of Tatoeba.
+    Requested columns come first. Otherwise, if the header names languages and some are requested: the columns of the
+    requested languages, or the column of the one requested language and the only other text column. Otherwise, the two
+    text columns that the header names. Without a header: the first two columns, or the second and fourth of four if the
+    first and third hold numbers, as in exports of Tatoeba.
 
     Args:
-        path: File, for messages.
-        rows: The first rows, not empty.
-        wanted: What is asked for.
-        names: Names of the columns, if they stand elsewhere than in the first row.
+        path: The file, for messages.
+        rows: The first rows; at least one.
+        wanted: The requested columns and languages.
+        names: Names of the columns, if they are not in the first row.
         others: Columns, counted from 0, that hold no text.
-        is_named: Whether the format itself names every column, whose place then says nothing; two are taken whatever
-            their names only if there are no more.
+        is_named: Whether the format itself names every column, so that the order of columns means nothing. Two columns
+            with other names are then chosen only if there are no more.
 
     Raises:
-        ConfigError: If a column that is asked for is not there, or the header names more sides than two.
+        ConfigError: If a requested column does not exist, or the header names more than two text columns.
     """
     has_header = not names and (any(isinstance(column, str) for column in wanted.columns or ()) or is_header(rows[0]))
     names = [name.strip() for name in (rows[0] if has_header else names)]
@@ -90,7 +91,7 @@ def choose_columns(
             raise ConfigError(f"columns {asked[0]},{asked[1]}: in {path} they are the same one; name two")
         return TwoColumns(source, target, has_header, names)
     numbers = _columns_of_numbers(rows[1:] if has_header else rows)
-    # Of more than two, for `id` is the code of Indonesian too, and a text may be a number.
+    # Only with more than two columns: `id` is also the code of Indonesian, and a text may be a number.
     ignored = others | (numbers if len(names) > 2 else frozenset())
     sides = [index for index, name in enumerate(names) if _meaning(name) is not None and index not in ignored]
     if (wanted.from_lang or wanted.to_lang) and any(language_named(names[side]) for side in sides):
@@ -112,7 +113,7 @@ def choose_columns(
 
 
 def is_header(row: Sequence[str]) -> bool:
-    """Tell whether a row names columns: two of its cells are names of different languages or sides, and nothing else.
+    """Return whether a row is a header: two or more of its cells name different languages or sides.
 
     >>> is_header(["id", "en", "Deutsch"]), is_header(["source text", "target_text"])
     (True, True)
@@ -123,16 +124,16 @@ def is_header(row: Sequence[str]) -> bool:
 
 
 def column_index(path: str, column: int | str, names: Sequence[str], width: int) -> int:
-    """Return where a column stands that is asked for, counted from 0.
+    """Return the index of a requested column, counted from 0.
 
     Args:
-        path: File, for messages.
-        column: Its number, counted from 1, or its name.
-        names: Of all columns; empty if nothing names them.
-        width: How many there are.
+        path: The file, for messages.
+        column: Number of the column, counted from 1, or its name.
+        names: Names of all columns; empty if the table has none.
+        width: Number of columns.
 
     Raises:
-        ConfigError: If it is not there, or several have the name.
+        ConfigError: If there is no such column, or several have the name.
     """
     if isinstance(column, int):
         if column <= width:
@@ -153,16 +154,16 @@ def column_index(path: str, column: int | str, names: Sequence[str], width: int)
 
 
 def language_named(name: str) -> str | None:
-    """Return the code of the language that a column is named after, such as `de` for `German`; None if it is none."""
+    """Return the code of the language that a column's name means, such as `de` for `German`; None for other names."""
     meaning = _meaning(name)
     return meaning if meaning is not None and meaning.partition("-")[0] in _languages().values() else None
 
 
 def _of_languages(path: str, wanted: Wanted, names: Sequence[str], sides: Sequence[int]) -> tuple[int, int]:
-    """Return the columns of the languages that are asked for, one or both; of one, and the only other side.
+    """Return the columns of the requested languages; if one is requested, the other column is the only one left.
 
     Raises:
-        ConfigError: If there is none, or more than one.
+        ConfigError: If no such columns exist, or the choice is ambiguous.
     """
     asked = wanted.from_lang, wanted.to_lang
     found = [None if language is None else _of_language(path, language, names, sides) for language in asked]
@@ -179,10 +180,10 @@ def _of_languages(path: str, wanted: Wanted, names: Sequence[str], sides: Sequen
 
 
 def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence[int]) -> int:
-    """Return the column whose name is that of a language.
+    """Return the column that is named after a language or a variant of it.
 
     Raises:
-        ConfigError: If there is none, or more than one.
+        ConfigError: If there is no such column, or more than one.
     """
     found = [side for side in sides if is_variant(_meaning(names[side]) or "", language)]
     if len(found) == 1:
@@ -195,13 +196,13 @@ def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence
 
 
 def _columns_of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:
-    """Return the columns that hold nothing but whole numbers, in those rows that are as wide as most."""
+    """Return the columns that hold only whole numbers, among the rows of the most frequent width."""
     width = max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
     return {index for index in range(width) if all(row[index].isdecimal() for row in rows if len(row) == width)}
 
 
 def _meaning(cell: str) -> str | None:
-    """Return what a cell names if that is a language or a side, the same for two names of one language."""
+    """Return the language or side that a cell names, normalised so that all names of a language agree; else None."""
     cell = cell.strip()
     if not LABEL.fullmatch(cell):
         return None
@@ -218,8 +219,8 @@ def _meaning(cell: str) -> str | None:
 
 @cache
 def _languages() -> dict[str, str]:
-    """Return the language code that each code and name stands for; names in the languages of the built-in corpus."""
-    # Only here, for most files have no row that could be a header, and this takes a quarter of a second.
+    """Return a mapping from codes and names of languages to codes; names in each language of the built-in corpus."""
+    # Imported here, because it takes a quarter of a second and most files have no row that could be a header.
     from babel import Locale
     from babel.core import get_global
 

@@ -1,4 +1,4 @@
-"""Comma-separated pairs (RFC 4180), and the same with semicolons or tabs, as spreadsheets write them."""
+"""CSV files of sentence pairs (RFC 4180), separated by commas, semicolons or tabs, as spreadsheets write them."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ __all__ = ["csv_format", "open_csv", "write_csv"]
 
 SEPARATORS = (",", ";", "\t")
 FIRST_LINE = re.compile(r"sep=([^\"\r])")
-"""What Excel reads, and some programs write for it, before the table."""
+"""Separator line before the table, which Excel reads and some programs write."""
 
 
 def open_csv(path: str, wanted: Wanted) -> PairFile:
-    """Open a table with quotation marks where they are needed; a row with more columns than the others is no pair.
+    """Open a CSV file of sentence pairs; a row with more columns than the others is a defect.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Source and target; what is not said is left to the file, see `choose_columns`.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Columns of source and target; if not given, the header decides, see `choose_columns`.
 
     Raises:
-        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
-        DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
+        ConfigError: If a requested column does not exist, or the header leaves the choice ambiguous.
+        DataError: If no row has a second column, or the file is not readable text; the latter also during iteration.
     """
     return open_table(path, wanted, csv_format)
 
 
 def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write two columns as RFC 4180 has them, every text in quotation marks, and return the number of pairs.
+    """Write two columns as CSV (RFC 4180), with every text in quotation marks, and return the number of pairs.
 
     Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        path: The file; `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
         pairs: Pairs to write, in order; `origin` is not written.
-        languages: Of source and target, which the header names; `source` and `target` if they are no known ones.
+        languages: Column names for the header; `source` and `target` are used if they are no known languages.
 
     Raises:
-        DataError: If a text would not come back as it is (it holds a line feed or NUL, or is longer than the library
-            reads), or the file cannot be written.
+        DataError: If reading would change a text (it contains a line feed or NUL, or is longer than the csv module's
+            limit), or the file cannot be written.
     """
     count = 0
     with open_output(path) as file:
@@ -64,10 +64,11 @@ def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
 
 
 def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> TableFormat:
-    """Return the format with the separator that a first line names, or else the one that fits the first rows best.
+    """Return the format of a CSV file: its separator is named by the first line, or chosen to fit the first rows best.
 
-    It makes the first one a header, at best with the columns that are wanted, and as many as can be alike. Among equals
-    it is the one with fewer columns: a comma in both texts of a row makes four of two.
+    The best separator gives a header with the most requested columns, then any header, then the most rows of equal
+    width. If several are equally good, the one with fewer columns is chosen: a comma in both texts of a row turns two
+    columns into four.
     """
     if head and (said := FIRST_LINE.fullmatch(head[0])):
         name = f"{SEPARATOR_NAMES.get(said[1], repr(said[1]))}-separated"

@@ -1,6 +1,6 @@
-"""Tables (`.csv`, `.tsv`): one column translated in its place, or translated into another; all other cells stay.
+"""Tables (`.csv`, `.tsv`) as documents: a column is translated in place or into another column.
 
-How a table is written is told as it is of files of pairs, see `corpora`.
+The other cells are unchanged. The format of a table is detected as for files of pairs, see `tables.pairs`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from clearhead.formats.tables.tsv import TAB_SEPARATED
 __all__ = ["Table", "read_csv", "read_tsv"]
 
 HEAD_ROWS = 200
-"""Rows that tell how a table is written and what its columns are."""
+"""Rows from which the format and the columns are detected."""
 
 
 class _Cell(NamedTuple):
-    """Where a cell stands, its quotation marks included."""
+    """Position of a cell in the text, including its quotation marks."""
 
     start: int
     end: int
@@ -35,28 +35,28 @@ class _Cell(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row that is translated."""
+    """A row to translate."""
 
     target: _Cell
-    """The cell that the translation is written to; where the row is too short for one, the place behind it."""
+    """Cell for the translation; if the row is too short to have it, the position at the end of the row."""
     num_missing: int
-    """Cells that the row lacks up to this one."""
+    """Number of cells to add to the row, up to and including this one."""
 
 
 class Table(Document):
-    """A table; its segments are the cells of a column, in all rows that have it, but for the header."""
+    """A table; its segments are the cells of one column, without the header and rows too short to have the column."""
 
     def __init__(self, source: FileText, written: TableFormat, columns: Sequence[int | str] | None) -> None:
-        """Find the cells.
+        """Find the cells to translate.
 
         Args:
-            source: The file.
-            written: How it is written.
-            columns: The column to translate, or that and the one for the translations; numbers count from 1, names
-                stand in the header. None is the only one.
+            source: Text of the file.
+            written: Format of the table.
+            columns: The column to translate, optionally followed by the column for the translations; an integer is a
+                number counted from 1, a string a name in the header. None is allowed only if the table has one column.
 
         Raises:
-            ConfigError: If they are not there, or not said where there are several.
+            ConfigError: If a column does not exist, or None is given for a table of several columns.
             DataError: If a quotation mark is not closed or text follows it, or a row has more cells than the others.
         """
         self.format = f"{written.name} table"
@@ -87,13 +87,13 @@ class Table(Document):
         self.segments.append(Segment(self._text(cells[from_column]), line, there, bool(there.strip())))
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in the cells that are for them.
+        """Return the file's bytes with the translations in their cells.
 
-        A cell that was in quotation marks stays so, another one gets them where it needs them. Where there are none, in
-        a `.tsv`, tabs and line ends of a translation become spaces.
+        A quoted cell stays quoted; any other cell is quoted if its new text requires it. A `.tsv` has no quoting, so
+        tabs and line endings of a translation become spaces.
 
         Raises:
-            DataError: If a translation holds half of a surrogate pair.
+            DataError: If a translation contains half of a surrogate pair.
         """
         return self._source.replaced(
             (row.target.start, row.target.end, self._separator * row.num_missing + self._cell(filling.text, row.target))
@@ -120,7 +120,7 @@ class Table(Document):
         return text
 
     def _chosen(self, columns: Sequence[int | str] | None, names: Sequence[str], width: int) -> tuple[int, int]:
-        """Return the columns to translate from and into, counted from 0."""
+        """Return the indices of the columns to translate from and into, counted from 0."""
         path = self._source.path
         if columns is None:
             if width == 1:
@@ -150,28 +150,30 @@ class Table(Document):
 
 
 def read_csv(path: str, columns: Sequence[int | str] | None = None) -> Table:
-    """Read a table with quotation marks where they are needed, separated by commas, semicolons or tabs.
+    """Read a table separated by commas, semicolons or tabs, with quotation marks where needed.
 
     Args:
         path: The file.
-        columns: As of `Table`.
+        columns: The column to translate, optionally followed by the column for the translations; by number, counted
+            from 1, or by name.
 
     Raises:
-        ConfigError: If the columns are not there, or not said where there are several.
+        ConfigError: If a column does not exist, or None is given for a table of several columns.
         DataError: If the file cannot be read, is too large, or a row is damaged.
     """
     return _read(path, columns, lambda head: csv_format(head, columns))
 
 
 def read_tsv(path: str, columns: Sequence[int | str] | None = None) -> Table:
-    """Read a tab-separated table, where a quotation mark is text like any other.
+    """Read a tab-separated table without quoting: a quotation mark is ordinary text.
 
     Args:
         path: The file.
-        columns: As of `Table`.
+        columns: The column to translate, optionally followed by the column for the translations; by number, counted
+            from 1, or by name.
 
     Raises:
-        ConfigError: If the columns are not there, or not said where there are several.
+        ConfigError: If a column does not exist, or None is given for a table of several columns.
         DataError: If the file cannot be read, or is too large.
     """
     return _read(path, columns, lambda head: TAB_SEPARATED)
@@ -184,14 +186,14 @@ def _read(path: str, columns: Sequence[int | str] | None, recognise: Callable[[S
 
 
 def _rows(source: FileText, written: TableFormat) -> Iterator[list[_Cell]]:
-    """Yield the cells of every row.
+    """Yield the cells of every row after the preamble.
 
     Raises:
         DataError: If a quotation mark is not closed, or text follows it.
     """
     separator, text = written.separator, source.text
     plain = re.compile(rf"[^\r\n{re.escape(separator)}]*+")
-    # Many programs write a space between separator and quotation mark.
+    # Many programs write a space between the separator and the quotation mark.
     space = re.compile(' *+(?=")' if separator in ",;" else "")
     quoted = re.compile(r'"(?:[^"]++|"")*+"')
     position = next((line.start for line in islice(source.lines(), written.num_preamble, None)), len(text))

@@ -1,4 +1,4 @@
-"""Pairs as JSON, an object a line: `{"translation": {"de": .., "en": ..}}`, as Hugging Face has it, or plain keys."""
+"""JSON Lines files of sentence pairs: `{"translation": {"de": .., "en": ..}}` as of Hugging Face, or plain keys."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
 __all__ = ["TRANSLATION", "open_json_lines", "side_names", "write_json_lines"]
 
 TRANSLATION = "translation"
-"""Key of an object that holds both texts by their languages."""
+"""Key of the object whose own keys are the two languages."""
 
 
 def open_json_lines(path: str, wanted: Wanted) -> PairFile:
-    """Open a file with an object on each line; a blank line gives an empty pair, so that cleaning counts it.
+    """Open a JSON Lines file of sentence pairs; a blank line gives an empty pair, so that cleaning counts it.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Source and target, keys as columns are; what is not said is told by the first lines, see
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Keys of source and target, given as columns; if not given, the keys of the first lines decide, see
             `choose_columns`.
 
     Raises:
-        ConfigError: If the keys that are asked for are not there, or the first lines leave open which two to take.
-        DataError: If none of the first lines is an object, or the file cannot be read as text; streaming raises the
-            latter too.
+        ConfigError: If a requested key does not exist, or the keys of the first lines leave the choice ambiguous.
+        DataError: If none of the first lines is an object, or the file is not readable text; the latter also during
+            iteration.
     """
     lines: Iterator[str] = read_lines(path)
     head = read_head(lines)
@@ -54,15 +54,15 @@ def open_json_lines(path: str, wanted: Wanted) -> PairFile:
 
 
 def write_json_lines(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write an object a line, as Hugging Face's datasets have it, and return the number of pairs.
+    """Write one object per line, in the form of Hugging Face's datasets, and return the number of pairs.
 
     Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        path: The file; `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
         pairs: Pairs to write, in order; `origin` is not written.
-        languages: Of source and target, the keys; `source` and `target` if both are the same.
+        languages: Keys of source and target; `source` and `target` are used if both are the same.
 
     Raises:
-        DataError: If a text holds a line end, which would not come back, or the file cannot be written.
+        DataError: If a text contains a line ending, which reading would change, or the file cannot be written.
     """
     first, second = side_names(languages)
     count = 0
@@ -76,7 +76,7 @@ def write_json_lines(path: str | None, pairs: Iterable[SentencePair], languages:
 
 
 def side_names(languages: tuple[str, str]) -> tuple[str, str]:
-    """Return under which names both sides are written: their languages, if these differ."""
+    """Return the names under which the two sides are written: their languages if these differ."""
     return languages if languages[0].strip() != languages[1].strip() else ("source", "target")
 
 
@@ -107,7 +107,7 @@ def _pairs(path: str, lines: Iterator[str], is_nested: bool, source: str, target
 
 
 def _texts(row: dict[str, Any], source: str, target: str) -> tuple[tuple[str, str] | None, str]:
-    """Return both texts, or why they are not there; `null` is no text, and so an empty one."""
+    """Return both texts, or None and the reason; `null` counts as an empty text."""
     found: list[str] = []
     for key in (source, target):
         if key not in row:
@@ -120,7 +120,7 @@ def _texts(row: dict[str, Any], source: str, target: str) -> tuple[tuple[str, st
 
 
 def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the object on a line, or why there is none."""
+    """Return the object on a line, or None and the reason."""
     try:
         value = parse_json(line)
     except ValueError as error:

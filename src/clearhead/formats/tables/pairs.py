@@ -1,4 +1,4 @@
-"""Tables of pairs: the head of a file says how it is written and which columns to read, then its rows are streamed."""
+"""Tables of sentence pairs: format and columns are detected from the head of a file, then its rows are streamed."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["SHOWN_CHARACTERS", "open_table", "read_head"]
 
 HEAD_LINES = 200
 HEAD_CHARACTERS = 1_000_000
-"""The head of a file is so many lines, or fewer that hold so many characters."""
+"""Maximum lines and characters of the head of a file."""
 SHOWN_CHARACTERS = 40
 
 
 def open_table(
     path: str, wanted: Wanted, recognise: Callable[[Sequence[str], Columns | None], TableFormat]
 ) -> PairFile:
-    """Look at the head of a table and return its pairs, one row in memory at a time.
+    """Open a table of sentence pairs; its rows are streamed, one in memory at a time.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Source and target; what is not said is left to the file.
-        recognise: Returns how a table is written, from its first lines and what is asked for, if Anki did not write it.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Columns of source and target; if not given, the file decides.
+        recognise: Returns the format of a table that is no Anki export, from its first lines and the requested columns.
 
     Raises:
-        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
-        DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
+        ConfigError: If a requested column does not exist, or the header leaves the choice ambiguous.
+        DataError: If no row has a second column, or the file is not readable text; the latter also during iteration.
     """
     lines: Iterator[str] = read_lines(path)
     head = read_head(lines)
@@ -48,7 +48,7 @@ def open_table(
         raise DataError(_no_columns(path, head, filled[0], written))
     else:
         chosen = TwoColumns(0, 1, has_header=False, names=())
-    # From the start, and closed until its turn comes; but a pipe can be read only once.
+    # A regular file is read again from the start, and opened only when iteration begins; a pipe can be read only once.
     lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)
     width = len(chosen.names) or max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
     words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else "empty"
@@ -57,7 +57,7 @@ def open_table(
 
 
 def read_head(lines: Iterator[str]) -> list[str]:
-    """Take the first lines of a file, as many as are looked at before it is read."""
+    """Return the first lines of a file, from which its format is detected."""
     head: list[str] = []
     room = HEAD_CHARACTERS
     for line in islice(lines, HEAD_LINES):
@@ -97,7 +97,7 @@ def _pairs(
 
 
 def _defect(row: Row, written: TableFormat, least: int, width: int) -> str:
-    """Return why a row that is not blank is no pair."""
+    """Return the reason why a row that is not blank is no pair."""
     if row.cells is None:
         return row.problem
     count, begins = len(row.cells), f"(the row begins {row.cells[0][:SHOWN_CHARACTERS]!r})"

@@ -1,4 +1,4 @@
-"""Lines of a table cut into rows of cells: one character separates them, and quotation marks may enclose them."""
+"""Rows of a table: lines split into cells at a separator, with optional quotation marks (RFC 4180)."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from typing import NamedTuple
 __all__ = ["SEPARATOR_NAMES", "Row", "TableFormat"]
 
 SEPARATOR_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space", "|": "pipe", ":": "colon"}
-"""What separates columns, in words."""
+"""Column separators, with their names."""
 
 
 class Row(NamedTuple):
     """A row of a table."""
 
     line: int
-    """Number of its first line in the file, counted from 1."""
+    """Line number of its start in the file, counted from 1."""
     cells: list[str] | None
-    """Text of its columns; None if it cannot be told."""
+    """Texts of its cells; None if it cannot be parsed."""
     problem: str = ""
-    """Why not."""
+    """Reason why it cannot be parsed."""
 
     @property
     def is_blank(self) -> bool:
-        """Whether it is there and holds no text."""
+        """Whether it was parsed and has no text."""
         return self.cells is not None and not any(map(str.strip, self.cells))
 
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How a table is written."""
+    """Format of a table."""
 
     name: str
-    """In words."""
+    """Name of the format for messages."""
     separator: str
-    """Character between columns."""
+    """Character between two columns."""
     is_quoted: bool
-    """Whether a cell may stand in quotation marks, with separators and line ends in it (RFC 4180)."""
+    """Whether cells may be quoted, and may then contain separators and line endings (RFC 4180)."""
     has_fixed_width: bool = False
-    """Whether a row with more columns than the others has a mistake: a separator that was meant as text."""
+    """Whether a row with more columns than the others is an error: a separator that was meant as text."""
     is_html: bool = False
     """Whether cells hold HTML."""
     num_preamble: int = 0
-    """Lines before the table, which say how it is written."""
+    """Number of lines before the table that describe its format."""
     names: tuple[str, ...] = ()
-    """Names of columns that those lines give."""
+    """Names of the columns, if the preamble gives them."""
     other_columns: frozenset[int] = frozenset()
-    """Columns, counted from 0, that those lines say hold no text."""
+    """Columns, counted from 0, that hold no text according to the preamble."""
 
     def rows(self, lines: Iterable[str]) -> Iterator[Row]:
-        """Cut the lines of a file, the first one included, into rows; one row in memory at a time."""
+        """Split the lines of a file, from its first line on, into rows; one row is in memory at a time."""
         first, rest = self.num_preamble + 1, islice(lines, self.num_preamble, None)
         if self.is_quoted:
             return _quoted_rows(_Lines(rest, first), self.separator)
@@ -60,11 +60,11 @@ class TableFormat:
 
 
 class _Lines:
-    """Lines with their ends, which can be put back.
+    """An iterator over lines with line endings, whose lines can be put back.
 
     Args:
-        lines: Lines without their ends.
-        first: Number of the first one.
+        lines: Lines without line endings.
+        first: Number of the first line.
     """
 
     def __init__(self, lines: Iterator[str], first: int) -> None:
@@ -83,18 +83,18 @@ class _Lines:
         return line
 
     def put_back(self, lines: list[str]) -> None:
-        """Make these, which came last, come once more."""
+        """Put back the last lines, so that they are returned again."""
         self._waiting += reversed(lines)
         self.next_number -= len(lines)
 
 
 def _quoted_rows(lines: _Lines, separator: str) -> Iterator[Row]:
-    """Cut as RFC 4180 says; a line end within quotation marks becomes a space, for a segment is a line everywhere else.
+    """Yield the rows of a quoted table (RFC 4180); line endings in cells become spaces, as a segment is a single line.
 
-    A quotation mark without its partner swallows what follows. Only the line on which it stands is a row with a
-    problem: those that it swallowed, at most the 131,072 characters that the library takes for a cell, are read again.
+    An unclosed quotation mark swallows the lines after it, up to the csv module's limit of 131,072 characters a cell.
+    Only the line of the quotation mark becomes a row with a problem; the swallowed lines are read again.
     """
-    # Many programs write a space between separator and quotation mark, where RFC 4180 would see an unquoted cell.
+    # Many programs write a space between the separator and the quotation mark; RFC 4180 would see an unquoted cell.
     reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=separator in ",;")
     while True:
         lines.taken.clear()

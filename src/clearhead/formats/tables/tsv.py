@@ -1,4 +1,4 @@
-"""Tab-separated pairs, as Tatoeba and manythings.org/anki write them."""
+"""Tab-separated sentence pairs, as Tatoeba and manythings.org/anki write them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from clearhead.formats.tables.rows import TableFormat
 __all__ = ["TAB_SEPARATED", "open_tsv", "write_tsv"]
 
 TAB_SEPARATED = TableFormat("tab-separated", "\t", is_quoted=False)
-"""Without quoting rules: a quotation mark is text like any other."""
+"""TSV without quoting: a quotation mark is ordinary text."""
 
 
 def open_tsv(path: str, wanted: Wanted) -> PairFile:
-    """Open a table where a quotation mark is text like any other, for there are no quoting rules.
+    """Open a TSV file of sentence pairs; there is no quoting, a quotation mark is ordinary text.
 
     A blank line gives an empty pair, so that cleaning counts it.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Source and target; what is not said is left to the file, see `choose_columns`.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Columns of source and target; if not given, the header decides, see `choose_columns`.
 
     Raises:
-        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
-        DataError: If no row has a tab, or the file cannot be read as text; streaming raises the latter too.
+        ConfigError: If a requested column does not exist, or the header leaves the choice ambiguous.
+        DataError: If no row has a tab, or the file is not readable text; the latter also during iteration.
     """
     return open_table(path, wanted, _recognised)
 
@@ -44,13 +44,13 @@ def write_tsv(
     """Write two columns without a header, and return the number of pairs.
 
     Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        path: The file; `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
         pairs: Pairs to write, in order; `origin` is not written.
-        languages: Of source and target; they are not written.
+        languages: Source and target language; ignored, TSV has no place for them.
 
     Raises:
-        DataError: If a text would not come back as it is (it holds a tab, a line end or NUL, or looks like the
-            header of a table in the first row), or the file cannot be written.
+        DataError: If reading would change a text (it contains a tab, a line ending or NUL, or the first row looks like
+            a header), or the file cannot be written.
     """
     count = 0
     with open_output(path) as file:
@@ -67,10 +67,10 @@ _REFUSED = {"\t": "tab", "\0": "NUL character", **LINE_ENDS}
 
 
 def _refuse_header(pair: SentencePair) -> None:
-    """Refuse a first pair that would not be read as one.
+    """Raise `DataError` for a first pair that a reader would take for a header.
 
     Raises:
-        DataError: Saying so.
+        DataError: If it looks like a header or begins with a byte order mark.
     """
     row = (pair.source, pair.target)
     if is_header(row) or anki_format(["\t".join(row)]) is not None or pair.source.startswith("\ufeff"):
