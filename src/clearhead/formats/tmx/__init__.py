@@ -1,1 +1,1 @@
-"""TMX translation memories: their pairs, and the memory with translations filled in."""
+"""TMX translation memories: sentence pairs, and the memory with translations filled in."""

@@ -1,4 +1,4 @@
-"""Translation memories: TMX 1.1 to 1.4, the texts of one language filled in beside those of another."""
+"""TMX documents (versions 1.1 to 1.4): texts of one language, with translations added to their units."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from clearhead.formats.xml.translation_units import are_related, language_of, sp
 __all__ = ["TmxDocument", "read_tmx"]
 
 SHOWN_LANGUAGES = 30
-"""Languages of a file that a message lists."""
+"""Maximum languages of a file in a message."""
 
 
 class _Unit(NamedTuple):
-    """A unit that has a text in the source's language."""
+    """A translation unit with a text in the source language."""
 
     source: InlineText
     target: XmlElement | None
-    """The `seg` to replace, if there is one."""
+    """The `seg` to replace; None if the unit has no text in the target language."""
     place: tuple[int, str]
-    """Otherwise where a `tuv` goes, and the white space before it."""
+    """Position for a new `tuv`, and the white space to write before it."""
     language_attribute: str
-    """What its texts name their language with: `xml:lang`, or `lang` before TMX 1.4."""
+    """Attribute for the language of a text: `xml:lang`, or `lang` before TMX 1.4."""
 
 
 class TmxDocument(Document):
-    """A translation memory; its segments are the texts in one of its languages."""
+    """A TMX translation memory; its segments are the texts in the source language."""
 
     format = "TMX"
     keeps_finished = True
 
     def __init__(self, data: bytes, name: str, from_lang: str | None = None, to_lang: str | None = None) -> None:
-        """Find the units.
+        """Find the units to translate.
 
         Args:
-            data: All of the file.
-            name: As messages call it.
-            from_lang: Language of the sources, see `read_tmx`.
-            to_lang: Language of the translations.
+            data: All bytes of the file.
+            name: Name of the file in messages.
+            from_lang: Language of the sources; None chooses it as described at `read_tmx`.
+            to_lang: Language of the translations; None chooses it as described at `read_tmx`.
 
         Raises:
-            ConfigError: As `read_tmx`.
-            DataError: If it is no TMX, or what `XmlFile` refuses.
+            ConfigError: If the file has no text in `from_lang`, or a language is not given and the choice is ambiguous.
+            DataError: If the file is not TMX, or is refused by `XmlFile`.
         """
         self._file = XmlFile(data, name)
         root = self._file.root()
@@ -74,10 +74,10 @@ class TmxDocument(Document):
             self._add(unit, keeps_space=said_within([*around, unit.tag], SPACE) == "preserve")
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in it.
+        """Return the file's bytes with the translations inserted.
 
         Raises:
-            DataError: If a translation holds a character that XML does not have.
+            DataError: If a translation contains a character that XML forbids.
         """
         file = self._file
         changes: list[tuple[int, int, str]] = []
@@ -98,7 +98,7 @@ class TmxDocument(Document):
         return file.spliced(changes)
 
     def _add(self, unit: XmlElement, *, keeps_space: bool) -> None:
-        """Add the segment of a unit, if it has the source's language."""
+        """Add the segment of a unit, if the unit has a text in the source language."""
         texts = _texts(unit)
         source = _text_in(texts, self._source)
         if source is None or source.is_closed:
@@ -115,22 +115,23 @@ class TmxDocument(Document):
 
 
 def read_tmx(path: str, from_lang: str | None = None, to_lang: str | None = None) -> TmxDocument:
-    """Read a translation memory.
+    """Read a TMX translation memory.
 
     Args:
         path: The file.
-        from_lang: Language of the sources; None is the one that the header names, or the one that is not `to_lang`.
-        to_lang: Language of the translations, which the file may lack; None is the other one of two.
+        from_lang: Language of the sources; None is the one declared in the header, or the only one besides `to_lang`.
+        to_lang: Language of the translations, which may be missing in the file; None is the only one besides
+            `from_lang`.
 
     Raises:
-        ConfigError: If it has no text in `from_lang`, or what is not said cannot be told from the file.
-        DataError: If it cannot be read, is too large, is no TMX, is not well-formed, or has entities of its own.
+        ConfigError: If the file has no text in `from_lang`, or a language is not given and the choice is ambiguous.
+        DataError: If the file cannot be read, is too large, is not TMX, is not well-formed, or has entities of its own.
     """
     return TmxDocument(read_bytes(path), path, from_lang, to_lang)
 
 
 def _texts(unit: XmlElement) -> list[tuple[str, XmlElement]]:
-    """Return the texts of a unit whose language is named, in order."""
+    """Return the texts of a unit with their languages, in order; texts of an unnamed language are omitted."""
     versions = (
         (language_of(one.tag.attributes, LANGUAGE, "lang"), one.children("seg")) for one in unit.children("tuv")
     )
@@ -138,7 +139,7 @@ def _texts(unit: XmlElement) -> list[tuple[str, XmlElement]]:
 
 
 def _text_in(texts: Sequence[tuple[str, XmlElement]], asked: str) -> XmlElement | None:
-    """Return the text in a language, or the first in one of its variants."""
+    """Return the text in a language, or else the first text in a variant of it; None if there is neither."""
     exact = [seg for language, seg in texts if spelt_alike(language) == spelt_alike(asked)]
     return next(iter(exact), next((seg for language, seg in texts if is_variant(language, asked)), None))
 
@@ -149,14 +150,14 @@ def _languages(
     """Return the languages of sources and translations.
 
     Args:
-        name: Of the file, for messages.
-        found: Languages of the file.
-        source_language: What its header says.
-        from_lang: What is asked for, like the next.
-        to_lang: As there.
+        name: Name of the file in messages.
+        found: Languages in the file.
+        source_language: Source language declared in the header; empty if there is none.
+        from_lang: Requested source language, or None.
+        to_lang: Requested target language, or None.
 
     Raises:
-        ConfigError: As `read_tmx`.
+        ConfigError: If the file has no text in `from_lang`, the choice is ambiguous, or both languages are the same.
     """
     there = ", ".join(found[:SHOWN_LANGUAGES])
     if from_lang is not None and not any(is_variant(language, from_lang) for language in found):

@@ -1,4 +1,4 @@
-"""Translation memories: TMX 1.4b, and 1.1 to 1.3, which name a language with `lang` instead of `xml:lang`."""
+"""Sentence pairs in TMX translation memories: 1.4b, and 1.1 to 1.3, which use `lang` instead of `xml:lang`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["open_tmx", "write_tmx"]
 
 
 def open_tmx(path: str, wanted: Wanted) -> PairFile:
-    """Open a translation memory: a pair for every unit (`tu`), also for those that lack one of the two languages.
+    """Open a TMX file of sentence pairs: one pair per unit (`tu`), including units without one of the two languages.
 
-    Of several texts of one language in a unit the first is read. Inline elements become short tags, see
-    `inline_elements`; notes and properties are left out.
+    If a unit has several texts in a language, the first one is read. Inline elements become short tags, see
+    `inline_elements`; notes and properties are omitted.
 
-    Its arguments and errors are those of `open_units`; a file that is of another format is a DataError as well.
+    Arguments and errors are those of `open_units`; a file in another format also raises `DataError`.
     """
     return open_units(path, wanted, _read)
 
 
 def write_tmx(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write a translation memory in TMX 1.4, a unit for every pair, and return their number.
+    """Write a TMX 1.4 translation memory with one unit per pair, and return the number of pairs.
 
-    Its arguments and errors are those of `write_units`; a language that is none, or that of both sides, is a
-    ConfigError.
+    Arguments and errors are those of `write_units`; an invalid language, or the same language on both sides, also
+    raises `ConfigError`.
     """
     source_language, target_language = language_tags(languages)
     return write_units(
@@ -95,7 +95,7 @@ def _unit(events: Iterator[XmlEvent], line: int) -> TranslationUnit:
 
 
 def _segment(events: Iterator[XmlEvent]) -> Segment | None:
-    """Read the text of a `tuv` whose start tag has come, to its end tag."""
+    """Read the text of a `tuv` up to its end tag; its start tag has been read."""
     segment = None
     for event in events:
         if isinstance(event, EndTag):

@@ -1,1 +1,1 @@
-"""XLIFF 1.2 and 2: their pairs, and the file with translations filled in."""
+"""XLIFF 1.x and 2.x: sentence pairs, and the file with translations filled in."""

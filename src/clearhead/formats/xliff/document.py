@@ -1,4 +1,4 @@
-"""Files that translators work in: XLIFF 1.1, 1.2 and 2.x, with their targets filled in and marked for review."""
+"""XLIFF documents (1.1, 1.2 and 2.x): sources to translate; targets are filled in and marked for review."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from clearhead.formats.xml.inline_text import UNWRITABLE, InlineText, escaped, i
 __all__ = ["XliffDocument", "read_xliff"]
 
 REVIEW_STATE = "needs-review-translation"
-"""Of a `target` in XLIFF 1.x that nobody has read yet."""
+"""State of an unreviewed `target` in XLIFF 1.x."""
 TRANSLATED_STATE = "translated"
-"""Of a `segment` in XLIFF 2.x that nobody has read yet."""
+"""State of an unreviewed `segment` in XLIFF 2.x."""
 EXACT_MATCH = "exact-match"
-"""Qualifies the state of a `target` in XLIFF 1.x that a translation memory had."""
+"""State qualifier in XLIFF 1.x of a `target` that is an exact match from a translation memory."""
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
-"""Namespace of the module for translation candidates of XLIFF 2.x."""
+"""Namespace of the Translation Candidates module of XLIFF 2.x."""
 _UNKNOWN = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What becomes a segment: the source of a unit, or a part of it that `<mrk mtype="seg">` marks."""
+    """Text of one segment: the source of a unit, or a part of it marked by `<mrk mtype="seg">`."""
 
     element: XmlElement
     source: InlineText
     present: str
-    """What the target has for it, as the file has it."""
+    """Existing content of the target for it, as raw XML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +43,33 @@ class _Unit:
     """A `trans-unit` of XLIFF 1.x, or a `segment` of 2.x."""
 
     around: XmlElement
-    """The same, or the `unit` of a segment."""
+    """The `trans-unit` itself, or the `unit` that contains the segment."""
     element: XmlElement
     source: XmlElement
-    """Or `seg-source`: what the target is like."""
+    """The `source`, or the `seg-source` if the target is segmented like it."""
     target: XmlElement | None
     place: int
-    """Where a target goes: behind both."""
+    """Position for a new target, after `source` or `seg-source`."""
     first: int
-    """Which of the document's segments the first part is."""
+    """Index in the document's segments of the first part."""
     parts: Sequence[_Part]
 
 
 class XliffDocument(Document):
-    """A translator's file; its segments are the sources that are to be translated."""
+    """An XLIFF file; its segments are the sources to translate."""
 
     format = "XLIFF"
     keeps_finished = True
 
     def __init__(self, data: bytes, name: str) -> None:
-        """Find the units.
+        """Find the units to translate.
 
         Args:
-            data: All of the file.
-            name: As messages call it.
+            data: All bytes of the file.
+            name: Name of the file in messages.
 
         Raises:
-            DataError: If it is no XLIFF, or what `XmlFile` refuses.
+            DataError: If the file is not XLIFF, or is refused by `XmlFile`.
         """
         self._file = XmlFile(data, name)
         root = self._file.root()
@@ -89,13 +89,13 @@ class XliffDocument(Document):
                 self._add(unit, element, tags)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations as targets, marked as translated and not reviewed.
+        """Return the file's bytes with the translations as targets, marked as translated but not reviewed.
 
-        What a translation memory has for a segment stands beside it: in an `alt-trans` with its `match-quality` (1.x),
-        or as `mtc:match` of the module for translation candidates (2.x).
+        A translation-memory match is written next to its segment: in an `alt-trans` with `match-quality` (1.x), or as
+        `mtc:match` of the Translation Candidates module (2.x).
 
         Raises:
-            DataError: If a translation holds a character that XML does not have.
+            DataError: If a translation contains a character that XML forbids.
         """
         changes: list[tuple[int, int, str]] = []
         candidates: dict[int, tuple[XmlElement, list[str]]] = {}
@@ -109,7 +109,7 @@ class XliffDocument(Document):
         return self._file.spliced(changes)
 
     def _add(self, around: XmlElement, element: XmlElement, tags: Sequence[StartTag]) -> None:
-        """Add the segments of a unit; one without a source has none."""
+        """Add the segments of a unit; a unit without a source, or with a self-closing one, has none."""
         sources, cut, targets = map(element.children, ("source", "seg-source", "target"))
         if not sources or sources[0].is_closed:
             return
@@ -135,7 +135,7 @@ class XliffDocument(Document):
         self._units.append(_Unit(around, element, source, target, (cut or sources)[0].end, first, parts))
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
-        """Return the changes of a unit of which at least one part has a translation."""
+        """Return the changes for a unit of which at least one part has a translation."""
         file, source, target = self._file, unit.source, unit.target
         contents: list[str] = []
         at = source.content
@@ -157,7 +157,7 @@ class XliffDocument(Document):
         elif unit.element.tag.attributes.get("approved") == "yes":
             changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
         if target is None:
-            # With the prefix of the source.
+            # Keep the namespace prefix of the source.
             name = re.sub(r"(seg-)?source$", "target", _name(file.raw(source.start, source.content)))
             tag = f"<{name}>"
             if source.tag.attributes.get(SPACE) == "preserve":
@@ -177,7 +177,7 @@ class XliffDocument(Document):
         return [*changes, (start, end, f"{space}{tag}{content}</{name}>{beside}")]
 
     def _suggested(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
-        """Return what a translation memory has for the parts of a unit, as elements."""
+        """Return the translation-memory matches for the parts of a unit, as XML elements."""
         file, source = self._file, unit.source
         space, prefix = file.space_before(source.start), _prefix(file.raw(source.start, source.content))
         found: list[str] = []
@@ -199,7 +199,7 @@ class XliffDocument(Document):
         return "".join(found)
 
     def _candidates(self, unit: XmlElement, matches: Sequence[str]) -> tuple[int, int, str]:
-        """Return the change that adds matches to those of a unit."""
+        """Return the change that adds matches to a unit of XLIFF 2.x."""
         there = next((one for one in unit.children("matches") if not one.is_closed), None)
         prefix = "mtc:" if there is None else _prefix(self._file.raw(there.start, there.content))
         written = "".join(matches).replace("{match}", f"<{prefix}match").replace("{end}", f"</{prefix}match>")
@@ -208,7 +208,7 @@ class XliffDocument(Document):
         return unit.content, unit.content, f'<mtc:matches xmlns:mtc="{MATCHES}">{written}</mtc:matches>'
 
     def _id(self, unit: _Unit) -> str:
-        """Return the id of a segment of XLIFF 2.x, or one that it can have."""
+        """Return the id of a segment of XLIFF 2.x, or an unused one if it has none."""
         if own := unit.element.tag.attributes.get("id"):
             return own
         content = self._file.raw(unit.around.start, unit.around.end)
@@ -217,16 +217,17 @@ class XliffDocument(Document):
 
 
 def read_xliff(path: str) -> XliffDocument:
-    """Read a translator's file.
+    """Read an XLIFF file.
 
     Raises:
-        DataError: If it cannot be read, is too large, is no XLIFF, is not well-formed, or has entities of its own.
+        DataError: If the file cannot be read, is too large, is not XLIFF, is not well-formed, or has entities of its
+            own.
     """
     return XliffDocument(read_bytes(path), path)
 
 
 def _cut(element: XmlElement) -> dict[str, XmlElement]:
-    """Return the parts that `<mrk mtype="seg">` marks, by `mid`; none if words stand outside of them."""
+    """Return the parts marked by `<mrk mtype="seg">`, by `mid`; empty if there are words outside of them."""
     found: dict[str, XmlElement] = {}
     for part in element.parts:
         if isinstance(part, str):
@@ -247,7 +248,7 @@ def _prefix(tag: str) -> str:
 
 
 def _name(tag: str) -> str:
-    """Return the name of an element with its prefix."""
+    """Return the name of an element, with its prefix."""
     match = re.match(r"<([^\s/>]+)", tag)
     assert match is not None
     return match[1]

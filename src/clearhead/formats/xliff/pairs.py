@@ -1,4 +1,4 @@
-"""Files that translators work in: XLIFF 1.1 and 1.2 (OASIS 2008), and 2.0 and 2.1 (OASIS 2014, 2018)."""
+"""Sentence pairs in XLIFF files: 1.1 and 1.2 (OASIS 2008), 2.0 and 2.1 (OASIS 2014, 2018)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ __all__ = ["open_xliff", "write_xliff"]
 
 
 def open_xliff(path: str, wanted: Wanted) -> PairFile:
-    """Open a translator's file: a pair for every `trans-unit` (1.x) or `segment` (2.x).
+    """Open an XLIFF file of sentence pairs: one pair per `trans-unit` (1.x) or `segment` (2.x).
 
-    What the file says is untranslated, unfinished or not to be translated has its texts and the reason in `skipped`.
-    A `trans-unit` whose two sides are cut by `<mrk mtype="seg">` gives a pair for each of its segments. Suggestions
-    (`alt-trans`, `matches`) and notes are left out, inline elements become short tags, see `inline_elements`.
+    An entry that the file marks as untranslated, unfinished or not to be translated keeps its texts and has the reason
+    in `skipped`. A `trans-unit` with both sides segmented by `<mrk mtype="seg">` gives one pair per segment.
+    Suggestions (`alt-trans`, `matches`) and notes are omitted. Inline elements become short tags, see
+    `inline_elements`.
 
-    Its arguments and errors are those of `open_units`; a file that is of another format is a DataError as well.
+    Arguments and errors are those of `open_units`; a file in another format also raises `DataError`.
     """
     return open_units(path, wanted, _read)
 
 
 def write_xliff(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write XLIFF 1.2, a `trans-unit` for every pair, and return their number.
+    """Write XLIFF 1.2 with one `trans-unit` per pair, and return the number of pairs.
 
-    Its arguments and errors are those of `write_units`; a language that is none, or that of both sides, is a
-    ConfigError.
+    Arguments and errors are those of `write_units`; an invalid language, or the same language on both sides, also
+    raises `ConfigError`.
     """
     source_language, target_language = language_tags(languages)
     return write_units(
@@ -52,16 +53,16 @@ def write_xliff(path: str | None, pairs: Iterable[SentencePair], languages: tupl
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What an element says of the units in it, or one around it."""
+    """Properties that units inherit from the elements around them."""
 
     namespace: str
-    """That of the format itself; extensions use names such as `source` too."""
+    """Namespace of XLIFF itself; extensions also use names such as `source`."""
     source_language: str = ""
     target_language: str = ""
     is_translatable: bool = True
 
     def within(self, tag: StartTag) -> _Scope:
-        """Return what is said of units in an element that stands in this scope."""
+        """Return the scope within an element, from this scope and the element's attributes."""
         said = tag.attributes
         return _Scope(
             self.namespace,
@@ -71,7 +72,7 @@ class _Scope:
         )
 
     def name(self, tag: StartTag) -> str:
-        """Return an element's name if it is one of the format itself."""
+        """Return the name of an element in the XLIFF namespace; empty for any other element."""
         return tag.name if tag.namespace == self.namespace else ""
 
 
@@ -88,7 +89,7 @@ def _read(path: str) -> UnitFile:
 
 
 def _units(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUnit]:
-    """Read the units of an element whose start tag has come, to its end tag."""
+    """Read the units of an element up to its end tag; its start tag has been read."""
     scopes = [scope]
     for event in events:
         if isinstance(event, EndTag):
@@ -107,7 +108,7 @@ def _units(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUni
 
 
 def _trans_unit(events: Iterator[XmlEvent], scope: _Scope, line: int) -> Iterator[TranslationUnit]:
-    """Read a unit of XLIFF 1.x whose start tag has come, to its end tag."""
+    """Read a unit of XLIFF 1.x up to its end tag; its start tag has been read."""
     texts = _texts(events, scope)
     state = texts["target"][0].attributes.get("state", "") if "target" in texts else ""
     is_unfinished = state == "new" or state.startswith("needs-")
@@ -124,7 +125,7 @@ def _trans_unit(events: Iterator[XmlEvent], scope: _Scope, line: int) -> Iterato
 
 
 def _unit(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUnit]:
-    """Read a unit of XLIFF 2.x whose start tag has come, to its end tag."""
+    """Read a unit of XLIFF 2.x up to its end tag; its start tag has been read."""
     for event in events:
         if isinstance(event, EndTag):
             return
@@ -137,7 +138,7 @@ def _unit(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUnit
 
 
 def _texts(events: Iterator[XmlEvent], scope: _Scope) -> dict[str, tuple[StartTag, Segment]]:
-    """Read the sides of an element whose start tag has come, to its end tag: the first of each name."""
+    """Read the first text of each side in an element up to its end tag; its start tag has been read."""
     texts: dict[str, tuple[StartTag, Segment]] = {}
     for event in events:
         if isinstance(event, EndTag):

@@ -1,1 +1,1 @@
-"""What XML formats share: events, elements, inline elements as text."""
+"""Shared code of the XML formats: parser events, elements with positions, and inline elements as numbered tags."""

@@ -1,4 +1,4 @@
-"""Elements of an XML file with their places in it, and the file again with places replaced: XLIFF and TMX."""
+"""Elements of an XML file with their positions, and replacing ranges of the file; used for XLIFF and TMX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of
 __all__ = ["SPACE", "XmlElement", "XmlFile", "said_within", "with_attribute", "without_attribute"]
 
 SPACE = "http://www.w3.org/XML/1998/namespace space"
-"""Name of the attribute `xml:space`."""
+"""Name of the attribute `xml:space`, with its namespace."""
 
 _TAG = re.compile(rb"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
@@ -21,25 +21,25 @@ _ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 @dataclass(slots=True, eq=False)
 class XmlElement:
-    """An element; its places count bytes of the file's text as UTF-8."""
+    """An element; its positions count bytes of the file's text as UTF-8."""
 
     tag: StartTag
     start: int
     content: int
-    """Where its start tag ends."""
+    """Position after its start tag."""
     content_end: int = 0
-    """Where its end tag begins."""
+    """Position of its end tag."""
     end: int = 0
     parts: list[str | XmlElement] = field(default_factory=list)
-    """Texts and elements in it, in order."""
+    """Texts and child elements, in order."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is without content and without an end tag, such as `<x/>`."""
+        """Whether it is a self-closing tag, such as `<x/>`."""
         return self.content == self.end
 
     def children(self, name: str) -> list[XmlElement]:
-        """Return the elements of a name right in it, of its own namespace."""
+        """Return the child elements with a name, in the namespace of this element."""
         return [
             part
             for part in self.parts
@@ -48,18 +48,18 @@ class XmlElement:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is nothing in it but white space."""
+        """Whether it contains only white space."""
         return not any(isinstance(part, XmlElement) or part.strip() for part in self.parts)
 
 
 class XmlFile:
-    """An XML file that was read whole."""
+    """An XML file read completely."""
 
     def __init__(self, data: bytes, path: str) -> None:
-        """Take the bytes of a file.
+        """Decode the bytes of a file.
 
         Raises:
-            DataError: If it is not text in its encoding, or that is one in which no part can be replaced.
+            DataError: If they are not valid text in their encoding, or that encoding does not allow replacing parts.
         """
         encoding = encoding_of(data[:1000], path)
         self.source = FileText.of(data, path, encoding)
@@ -70,16 +70,16 @@ class XmlFile:
         self._utf8 = self.source.text.encode()
 
     def elements(self, names: Collection[str]) -> Iterator[tuple[XmlElement, Sequence[StartTag]]]:
-        """Yield the elements of some names, and of the first one's namespace, that do not stand in each other.
+        """Yield the elements with one of some names, without elements nested in them.
 
         Args:
-            names: Without prefix. The element around the whole file is not looked for.
+            names: Names without prefix, in the namespace of the root element; the root element itself is never yielded.
 
         Yields:
-            An element, and the tags of all around it, the outermost first.
+            An element, and the start tags of its ancestors, from the root inwards.
 
         Raises:
-            DataError: If the file is not well-formed, or uses what `formats.xml.events` refuses.
+            DataError: If the file is not well-formed, or contains something that `formats.xml.events` refuses.
         """
         events = placed_events(self.source.text, self.source.path)
         around: list[StartTag] = []
@@ -95,7 +95,7 @@ class XmlFile:
                     around.append(event)
 
     def root(self) -> StartTag:
-        """Return the tag of the element around all.
+        """Return the start tag of the root element.
 
         Raises:
             DataError: If the file does not begin like XML.
@@ -104,23 +104,23 @@ class XmlFile:
         return next(event for event in events if isinstance(event, StartTag))
 
     def raw(self, start: int, end: int) -> str:
-        """Return what the file has between two places."""
+        """Return the text of the file between two positions."""
         return self._utf8[start:end].decode()
 
     def space_before(self, place: int) -> str:
-        """Return the white space before a place, at most 200 characters."""
+        """Return the white space before a position, at most 200 characters."""
         before = self._utf8[max(place - 200, 0) : place]
         return before[len(before.rstrip(b" \t\r\n")) :].decode()
 
     def written(self, text: str) -> str:
-        """Return a text with references in the place of characters that the encoding lacks."""
+        """Return a text with character references for characters that the file's encoding lacks."""
         return text.encode(self.source.encoding, "xmlcharrefreplace").decode(self.source.encoding)
 
     def spliced(self, changes: Iterable[tuple[int, int, str]]) -> bytes:
-        """Return the file with places replaced, and nothing else.
+        """Return the file's bytes with ranges replaced.
 
         Args:
-            changes: Where each begins and ends, and what stands there then; in any order, none of them over another.
+            changes: Start, end and new text of each range, in any order and without overlaps.
         """
         found: list[tuple[int, int, str]] = []
         at = position = 0
@@ -131,7 +131,7 @@ class XmlFile:
         return self.source.replaced(found)
 
     def _element(self, events: Iterator[tuple[XmlEvent, int]], tag: StartTag, start: int) -> XmlElement:
-        """Read an element whose start tag has come, to its end."""
+        """Read the rest of an element, up to its end tag; its start tag has been read."""
         stack = [XmlElement(tag, start, self._tag_end(start))]
         for event, place in events:
             if isinstance(event, str):
@@ -157,12 +157,12 @@ class XmlFile:
 
 
 def said_within(tags: Sequence[StartTag], name: str) -> str:
-    """Return what the innermost of elements within each other that has an attribute says with it, or nothing."""
+    """Return the value of an attribute on the innermost of nested elements that has it; empty if none does."""
     return next((tag.attributes[name] for tag in reversed(tags) if name in tag.attributes), "")
 
 
 def with_attribute(tag: str, name: str, value: str) -> str:
-    """Return a start tag with an attribute, in the place of the one of that name or at its end.
+    """Return a start tag with an attribute set: replaced if it exists, otherwise added at the end.
 
     >>> with_attribute("<target state='new'>", "state", "final"), with_attribute("<target/>", "state", "final")
     ('<target state="final">', '<target state="final"/>')
@@ -175,7 +175,7 @@ def with_attribute(tag: str, name: str, value: str) -> str:
 
 
 def without_attribute(tag: str, name: str) -> str:
-    """Return a start tag without an attribute.
+    """Return a start tag with an attribute removed.
 
     >>> without_attribute("<target state='new' state-qualifier='exact-match'>", "state-qualifier")
     "<target state='new'>"

@@ -1,4 +1,4 @@
-"""Texts and languages as an XML file holds them: escaped, or refused where they would not come back as they are."""
+"""Writing XML files of segments: escaped texts, language tags, and a check for characters that cannot be written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearhead.formats.pair import SentencePair
 __all__ = ["language_tags", "write_units", "xml_texts"]
 
 UNWRITABLE = re.compile(r"[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Line ends, for a segment is a line everywhere, and what XML 1.0 (section 2.2) cannot hold."""
+"""Line endings, because a segment is always a single line, and characters that XML 1.0 (section 2.2) forbids."""
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 
@@ -25,17 +25,17 @@ def write_units(
     unit: Callable[[int, str, str], str],
     foot: str,
 ) -> int:
-    """Write a unit for every pair, and return their number.
+    """Write one unit per pair, and return the number of pairs.
 
     Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
-        pairs: Pairs to write, in order; `origin` is not written, and tags are written as the text that they are.
-        head: What stands before the units.
-        unit: Makes the XML of one of its number, counted from 1, and its texts as `xml_texts` returns them.
-        foot: What stands behind them.
+        path: The file; `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written. Tags in a text are written as literal text.
+        head: Text before the units.
+        unit: Returns the XML of a unit from its number, counted from 1, and its two texts, escaped by `xml_texts`.
+        foot: Text after the units.
 
     Raises:
-        DataError: If a text holds what would not come back: a line end, or a character that XML does not have; or the
+        DataError: If a text contains a line ending, which reading would change, or a character that XML forbids; or the
             file cannot be written.
     """
     count = 0
@@ -48,10 +48,10 @@ def write_units(
 
 
 def xml_texts(pair: SentencePair) -> tuple[str, str]:
-    """Return source and target as the content of elements.
+    """Return source and target, escaped as the content of elements.
 
     Raises:
-        DataError: If a character would not come back.
+        DataError: If a text contains a character that cannot be written.
 
     >>> xml_texts(SentencePair("a < b", "<x1/>", "f:1"))
     ('a &lt; b', '&lt;x1/&gt;')
@@ -66,10 +66,10 @@ def xml_texts(pair: SentencePair) -> tuple[str, str]:
 
 
 def language_tags(languages: tuple[str, str]) -> tuple[str, str]:
-    """Return the languages of both sides as XML spells them (RFC 3066), with hyphens where programs write underscores.
+    """Return both languages as XML language tags (RFC 3066), with hyphens instead of underscores.
 
     Raises:
-        ConfigError: If one of them is no language tag, or both are the same.
+        ConfigError: If one of them is not a language tag, or both are the same.
 
     >>> language_tags(("en", "pt_BR"))
     ('en', 'pt-BR')

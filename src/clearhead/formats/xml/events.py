@@ -1,8 +1,8 @@
-"""XML files as streams of tags and texts, in bounded memory and without trust: the one place where XML is parsed.
+"""Safe streaming XML parser: tags and texts in bounded memory; the only place where XLIFF and TMX are parsed.
 
-Nothing but the file itself is ever opened. A document type may be declared, and its internal subset may describe
-elements, but entities are refused, for with them a short file becomes endless or reads another one; an external DTD
-is not followed. Whatever a parser keeps until it is complete, such as a tag, has a largest size.
+No file but the given one is ever opened. A document type is allowed, and its internal subset may describe elements, but
+entities are refused: they could make a short file endless or include another one. An external DTD is not loaded. The
+size of everything that the parser buffers until it is complete, such as a tag, is limited.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from clearhead.files.streams import COMPRESSED_STARTS, display_name, open_binary
 __all__ = ["LANGUAGE", "EndTag", "StartTag", "XmlEvent", "encoding_of", "placed_events", "read_events", "skip_element"]
 
 LANGUAGE = "http://www.w3.org/XML/1998/namespace lang"
-"""Name of the attribute `xml:lang`."""
+"""Name of the attribute `xml:lang`, with its namespace."""
 
 CHUNK_BYTES = 64 * 1024
 MAX_DEPTH = 200
-"""Elements within each other."""
+"""Maximum nesting depth of elements."""
 MAX_TAG_CHARACTERS = 1_000_000
-"""Of a tag with its attributes, a comment, or all that a document type declares."""
+"""Maximum size of a tag with its attributes, of a comment, and of all declarations of a document type."""
 MAX_DECLARATIONS = 1_000
-"""Attributes that a document type declares; the parser compares each with all others of its element."""
+"""Maximum number of attribute declarations; the parser compares each with all others of its element."""
 MAX_NAMES = 10_000
-"""Different names of elements, attributes and namespaces; the parser keeps them all."""
+"""Maximum number of different names of elements, attributes and namespaces, all of which the parser keeps."""
 
-# UTF-32 first, for UTF-16's mark is a prefix of its.
+# UTF-32 first: the byte order mark of UTF-16 is a prefix of that of UTF-32.
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -41,7 +41,7 @@ BYTE_ORDER_MARKS = {
     b"<\0": "utf-16-le",
     b"\0<": "utf-16-be",
 }
-"""How a file begins whose encoding shows before it is declared."""
+"""First bytes that reveal the encoding before it is declared, and the codec for it."""
 DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._:-]{0,60})["']""")
 ENDS_TOO_EARLY = {
     expat.errors.codes[words]
@@ -54,40 +54,41 @@ ENDS_TOO_EARLY = {
 
 
 class StartTag(NamedTuple):
-    """An element begins; of one without content the `EndTag` follows at once."""
+    """Start of an element; for an element without content, its `EndTag` follows immediately."""
 
     name: str
-    """Without its namespace and prefix."""
+    """Local name, without namespace and prefix."""
     namespace: str
-    """An address; empty if there is none."""
+    """Namespace address; empty if there is none."""
     attributes: dict[str, str]
-    """By name; those with a prefix by namespace and name, with a space between."""
+    """Values by name; a name with a prefix is given as namespace and local name, separated by a space."""
     line: int
-    """Counted from 1."""
+    """Line number, counted from 1."""
 
 
 class EndTag(NamedTuple):
-    """An element ends."""
+    """End of an element."""
 
     name: str
 
 
 XmlEvent = StartTag | EndTag | str
-"""A tag, or text; the text between two tags may come in several pieces."""
+"""A tag, or a piece of text; the text between two tags may be split into several pieces."""
 
 
 def read_events(path: str) -> Iterator[XmlEvent]:
     """Stream the tags and texts of an XML file.
 
-    The encoding is what a byte order mark tells, then what the file declares, then UTF-8; Python's codecs decode it.
-    Comments and processing instructions are left out.
+    The encoding is that of a byte order mark, else the declared one, else UTF-8; Python's codecs decode it. Comments
+    and processing instructions are omitted.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
 
     Raises:
-        DataError: While reading, if the file cannot be read, is not well-formed XML or in another encoding than it
-            says, declares or uses an entity of its own, or is beyond the limits above; with the line.
+        DataError: During iteration, if the file cannot be read, is not well-formed XML, is not in its declared
+            encoding, declares or uses an entity of its own, or exceeds a limit of this module; the message gives the
+            line.
     """
     name = display_name(path)
     with open_binary(path) as stream:
@@ -115,18 +116,18 @@ def read_events(path: str) -> Iterator[XmlEvent]:
 
 
 def placed_events(text: str, name: str) -> Iterator[tuple[XmlEvent, int]]:
-    """Parse the text of an XML file, and tell where its tags stand.
+    """Parse the text of an XML file, and yield its events with their positions.
 
     Args:
-        text: All of it, without a byte order mark.
-        name: As messages call it.
+        text: The whole text, without a byte order mark.
+        name: Name of the file in messages.
 
     Yields:
-        An event, and of a tag the place where it begins, in bytes of the text as UTF-8; of the end of an element that
-        has one tag alone, where that ends. Of a text it is -1.
+        An event and its position. The position of a tag is its start, in bytes of the text as UTF-8; the position of
+        the end of a self-closing element is the end of its tag. For text it is -1.
 
     Raises:
-        DataError: As `read_events`.
+        DataError: If the XML is not well-formed, has entities of its own, or exceeds a limit of this module.
     """
     parser = _Parser(name)
     for start in range(0, len(text) + 1, CHUNK_BYTES):
@@ -139,7 +140,7 @@ def placed_events(text: str, name: str) -> Iterator[tuple[XmlEvent, int]]:
 
 
 def skip_element(events: Iterator[XmlEvent]) -> None:
-    """Pass over the rest of an element whose start tag has come, to its end."""
+    """Skip the rest of an element whose start tag has been read, including its end tag."""
     depth = 1
     for event in events:
         if isinstance(event, StartTag):
@@ -151,10 +152,10 @@ def skip_element(events: Iterator[XmlEvent]) -> None:
 
 
 class _Parser:
-    """Expat, made to say no.
+    """An expat parser that refuses entities and enforces the limits of this module.
 
     Args:
-        name: What messages call the file.
+        name: Name of the file in messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -162,26 +163,26 @@ class _Parser:
         self._events: list[XmlEvent] = []
         self._depth = 0
         self._num_declarations = 0
-        self._num_silent = 0  # characters since anything came of them: a token that is not complete
+        self._num_silent = 0  # characters since the last event: the size of an incomplete token
         self.num_line_ends = 0
         self.places: list[int] = []
-        """Where the tags among the events begin, in bytes of all that was parsed as UTF-8."""
+        """Start of each tag among the pending events, in bytes of the parsed text as UTF-8."""
         parser = self._expat = expat.ParserCreate("utf-8", " ")
         parser.buffer_text = True
-        parser.specified_attributes = True  # those that a document type adds could be many, and long, in every tag
+        parser.specified_attributes = True  # attributes added by a document type could be many and long, in every tag
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._events.append
         parser.CommentHandler = self._heard
         parser.ProcessingInstructionHandler = self._heard
-        parser.StartNamespaceDeclHandler = self._heard  # so that the parser's list of names holds the prefixes too
+        parser.StartNamespaceDeclHandler = self._heard  # makes the parser's list of names include prefixes
         parser.EntityDeclHandler = self._refuse_entity
         parser.SkippedEntityHandler = self._refuse_reference
         parser.AttlistDeclHandler = self._count_declaration
 
     def feed(self, text: str, *, is_final: bool) -> DataError | None:
-        """Parse more text; return what is wrong with it, for events that came before it are worth reading."""
+        """Parse more text; return an error instead of raising it, because the events before it are still usable."""
         self._num_silent += len(text)
         try:
             self._expat.Parse(text, is_final)
@@ -201,7 +202,7 @@ class _Parser:
         return None
 
     def take(self) -> list[XmlEvent]:
-        """Return the events since the last call."""
+        """Return and clear the events since the last call."""
         events = self._events.copy()
         self._events.clear()
         self.places.clear()
@@ -256,14 +257,14 @@ class _Parser:
 
 
 def encoding_of(start: bytes, name: str) -> str:
-    """Return the name of the codec for a file that starts so; those that end in `sig` drop its byte order mark.
+    """Return the codec for a file that begins with some bytes; a codec ending in `sig` drops the byte order mark.
 
     Args:
-        start: Its first bytes, a few hundred or more.
-        name: As messages call it.
+        start: First bytes of the file, a few hundred or more.
+        name: Name of the file in messages.
 
     Raises:
-        DataError: If it declares an encoding that is not known, or that its first line is not in.
+        DataError: If the declared encoding is unknown, or the first line is not in it.
     """
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
@@ -272,7 +273,7 @@ def encoding_of(start: bytes, name: str) -> str:
         return "utf-8"
     declared = found[1].decode("ascii")
     try:
-        # Refuses what decodes no text, such as zlib, and UTF-16 where the declaration could be read as ASCII.
+        # Rejects codecs that decode no text, such as zlib, and UTF-16 for a declaration that is readable as ASCII.
         is_true = found[0].decode(declared) == found[0].decode("ascii")
         codecs.getincrementaldecoder(declared)
     except LookupError:

@@ -1,8 +1,8 @@
-"""Segments with inline elements, as TMX 1.4b and XLIFF 1.2 and 2.0 write them, as text with short tags.
+"""Inline elements of TMX 1.4b and XLIFF 1.2 and 2.0, replaced by short numbered tags in the text of a segment.
 
-What stands for code, such as bold or a picture, becomes `<g1>`, `</g1>` or `<x1/>`, whichever format it comes from: a
-model learns them once, and `placeholders.PLACEHOLDER` knows them. The code itself is left out. Numbers count from 1 in
-each unit, and an element has the same one in every language of it.
+An element for code, such as bold or a picture, becomes `<g1>`, `</g1>` or `<x1/>` in both formats. A model thus learns
+one set of tags, which `placeholders.PLACEHOLDER` matches. The code itself is omitted. Numbers count from 1 in each
+unit, and an element has the same number in every language of the unit.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ ROLES = {
     **dict.fromkeys(("bpt", "bx", "sc"), "begin"),
     **dict.fromkeys(("ept", "ex", "ec"), "end"),
 }
-"""What an element stands for that has no text of its own but code."""
+"""Roles of elements that contain code, not text."""
 ANNOTATIONS = {"hi", "mrk", "sm", "em"}
-"""They say something about words, such as that they are a term, and stand for no code: their text alone is read."""
+"""Annotations of words, such as marking a term; they represent no code, so only their text is kept."""
 TAG_ROLES = {"alone", "begin", "end"}
 
 MAX_SIZE = 10_000_000
-"""Characters of a text that is read; each of its parts counts as so many more as take the memory of one."""
+"""Maximum size of a text, in characters; each part counts `PART_SIZE` more, for the memory of an object."""
 PART_SIZE = 100
 LINE_END = re.compile(r"\r\n?|\n")
 
 
 class InlineElement(NamedTuple):
-    """A tag that stands for code, or where a segment of a text in several segments begins or ends."""
+    """An inline tag for code, or the start or end of a segment within a text."""
 
     name: str
     role: str
-    """`alone`, `begin`, `end`, or `segment` and `segment end`."""
+    """`alone`, `begin` or `end` for code; `segment` or `segment end` for a segment."""
     key: str
-    """What the same element has in the other languages; empty if nothing tells."""
+    """Key shared by the same element in other languages; empty if there is none."""
     pair: str = ""
-    """What the beginning and the end of one element share, within a segment."""
+    """Key shared by the start and end of one element, within a segment."""
     line: int = 0
-    """Where a `segment` begins, counted from 1."""
+    """Line number of a `segment`, counted from 1."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """A text and its inline elements, in order."""
+    """A text with inline elements."""
 
     parts: list[str | InlineElement] = field(default_factory=list)
     size: int = 0
-    """Characters, and 100 for each part."""
+    """Characters of all parts, and `PART_SIZE` for each part."""
     defect: str | None = None
-    """Why it cannot be read; what came after that is not in `parts`."""
+    """Why it cannot be read; parts after the defect are not stored."""
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is nothing in it to read."""
+        """Whether it has neither text nor inline tags."""
         return not any(part.strip() if isinstance(part, str) else part.role in TAG_ROLES for part in self.parts)
 
     def add(self, part: str | InlineElement) -> None:
-        """Put a part at the end, unless it has a defect, or has one now because it would become too long."""
+        """Append a part; if the segment would become too long, set a defect. With a defect, nothing is appended."""
         self.size += PART_SIZE + (len(part) if isinstance(part, str) else len(part.key) + len(part.pair))
         if self.size > MAX_SIZE and self.defect is None:
             self.defect = f"its text is longer than {MAX_SIZE:,} characters"
@@ -72,16 +72,16 @@ class Segment:
 
 
 class TagNumbers:
-    """Numbers of a unit's inline elements: the first that is met has 1, whatever its own name or number."""
+    """Numbers for the inline elements of a unit, in order of appearance, whatever ids the file gives them."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
 
     def text(self, segment: Segment) -> str:
-        r"""Return a segment with tags in place of its inline elements, and a space in place of every line end.
+        r"""Return the text of a segment, with tags for inline elements and spaces for line endings.
 
-        Elements are the same in two segments if they have the same `x` (TMX) or `id` (XLIFF); without, the nth of a
-        name is the nth of that name. A beginning without its end, or the other way round, is an element by itself.
+        Elements of two segments are the same if they have the same `x` (TMX) or `id` (XLIFF). Elements without one are
+        matched by name and order. A start without its end, or an end without its start, becomes a standalone tag.
 
         >>> bold = InlineElement("bpt", "begin", key="x=7", pair="1"), InlineElement("ept", "end", key="", pair="1")
         >>> TagNumbers().text(Segment(["to\nthe ", bold[0], "end", bold[1]]))
@@ -114,13 +114,13 @@ class TagNumbers:
 
 
 def read_segment(events: Iterator[XmlEvent]) -> Segment:
-    """Read the content of an element whose start tag has come, to its end tag.
+    """Read the content of an element up to its end tag; its start tag has been read.
 
-    Code within an inline element is left out, with the texts (`sub`) that stand within code. An element that none of
-    the formats has, such as HTML's `b`, is taken for one around its text.
+    Code in inline elements is omitted, and so are texts within code (`sub`). An unknown element, such as HTML's `b`, is
+    treated as a pair of tags around its text.
     """
     segment = Segment()
-    open_elements: list[InlineElement | None] = []  # what its end adds
+    open_elements: list[InlineElement | None] = []  # for each open element: what to add at its end
     for event in events:
         if isinstance(event, str):
             segment.add(event)
@@ -149,10 +149,10 @@ def read_segment(events: Iterator[XmlEvent]) -> Segment:
 
 
 def split_segment(segment: Segment) -> dict[str, tuple[int, Segment]]:
-    """Return the segments that a text is cut into by `<mrk mtype="seg">` (XLIFF 1.2), by `mid`, each with its line.
+    """Return the segments that `<mrk mtype="seg">` marks in a text (XLIFF 1.2), by `mid`, each with its line.
 
-    Spaces between them are left out. It is empty if the text is not cut or cannot be read, if words stand outside its
-    segments, or if two of these have the same `mid`.
+    White space between them is omitted. The result is empty if the text has no segments or has a defect, if there are
+    words outside its segments, or if two segments have the same `mid`.
     """
     if segment.defect is not None:
         return {}
@@ -175,7 +175,7 @@ def split_segment(segment: Segment) -> dict[str, tuple[int, Segment]]:
 
 
 def _ends(parts: Sequence[str | InlineElement]) -> dict[int, int]:
-    """Return the places where elements begin, each with the place where it ends."""
+    """Return the index of each element's start, mapped to the index of its end."""
     ends: dict[int, int] = {}
     waiting: dict[str, int] = {}
     for place, part in enumerate(parts):
@@ -189,9 +189,9 @@ def _ends(parts: Sequence[str | InlineElement]) -> dict[int, int]:
 
 
 def element_of(tag: StartTag) -> InlineElement:
-    """Return what an element of `ROLES` stands for."""
+    """Return the inline element for a tag whose name is in `ROLES`."""
     role = ROLES[tag.name]
-    # TMX: x is the same in every language, i joins bpt and ept. XLIFF: rid (1.2) or startRef (2.0) names the beginning.
+    # TMX: x is equal in every language, i joins bpt and ept. XLIFF: rid (1.2) or startRef (2.0) refers to the start.
     key = _first_of(tag, "x", "id", *(() if role == "alone" else ("i",)))
     pair = "" if role == "alone" else _first_of(tag, "i", "startRef", "rid", "id").partition("=")[2]
     return InlineElement(tag.name, role, key, pair)
@@ -206,7 +206,7 @@ def _first_of(tag: StartTag, *names: str) -> str:
 
 
 def _add_character(segment: Segment, tag: StartTag) -> None:
-    r"""Add a character that XML cannot hold (XLIFF 2.0, `<cp hex="0001"/>`)."""
+    r"""Add a character that XML cannot represent directly (XLIFF 2.0, `<cp hex="0001"/>`)."""
     code = tag.attributes.get("hex", "")
     try:
         character = chr(int(code, 16))

@@ -1,4 +1,4 @@
-"""The inline elements of XLIFF and TMX as numbered tags in a text, and put back where a translation has these tags."""
+"""Text of an XLIFF or TMX element with numbered tags for inline elements, and the reverse for translations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @dataclass(frozen=True, slots=True)
 class InlineText:
-    """A text, and what its tags stand for."""
+    """A text with numbered tags, and the inline elements behind the tags."""
 
     text: str
     codes: dict[str, str] = field(default_factory=dict)
-    """What the file has, by tags as they stand in the text."""
+    """Markup of the file for each tag, keyed by the tag as written in the text."""
 
     def filled(self, translation: str, file: XmlFile, line: int) -> str:
-        """Return a translation as the content of an element, every inline element of the source in it once.
+        """Return a translation as the content of an element, with each inline element of the source exactly once.
 
         Args:
-            translation: Its tags are mended first, see `inline.mended`.
-            file: Where it will stand.
-            line: Of the source, counted from 1, for messages.
+            translation: Text with numbered tags, which are repaired first, see `inline_tags.mended`.
+            file: The file to write to.
+            line: Line number of the source, counted from 1, for messages.
 
         Raises:
-            DataError: If it holds a character that XML does not have.
+            DataError: If the translation contains a character that XML forbids.
         """
         if found := UNWRITABLE.search(translation):
             raise DataError(
@@ -45,22 +45,24 @@ class InlineText:
 
 
 def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> InlineText:
-    """Return the content of an element as text.
+    """Return the content of an element as text with numbered tags.
 
-    Code (`ph`, `bpt` and the like) is left out, its element is a tag; what stands around words is a pair of tags, and
-    so is a beginning with its end if they are well nested. What is not to be translated is one tag with its words.
+    An element for code (`ph`, `bpt` and the like) becomes a tag, without the code. An element around words becomes a
+    pair of tags, and so do separate elements for a start and an end if they are well nested. Content that must not be
+    translated becomes one tag, including its words.
 
     Args:
-        element: Such as a `source`.
-        file: Where it stands.
-        keeps_space: Whether line ends are meant; otherwise each is a space, with the white space around it.
+        element: Element with the text, such as a `source`.
+        file: The file that contains it.
+        keeps_space: Whether line endings are significant; otherwise each becomes a space, together with the white space
+            around it.
     """
     pieces: list[str | _Piece] = []
     _collect(element, file, pieces)
     _pair(pieces)
     texts: list[str] = []
     codes: dict[str, str] = {}
-    numbers: dict[int, int] = {}  # of pairs, by the place of their first piece
+    numbers: dict[int, int] = {}  # number of each element, by the index of its first piece
     for place, piece in enumerate(pieces):
         if isinstance(piece, str):
             texts.append(piece)
@@ -77,23 +79,23 @@ def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> Inl
 
 @dataclass(slots=True)
 class _Piece:
-    """A tag that is not numbered yet."""
+    """A tag without a number yet."""
 
     raw: str
-    """What the file has."""
+    """Markup in the file."""
     role: str
-    """`open` or `close` around words; `begin` or `end`, of which some are pairs; `alone`."""
+    """`open` or `close` of an element around words; `begin` or `end` of separate elements, perhaps a pair; `alone`."""
     pair: str = ""
-    """What `begin` and `end` of one pair share."""
+    """Key shared by `begin` and `end` of one pair."""
     begin: int | None = None
-    """Of the second one of a pair, the place of the first."""
+    """For the second tag of a pair, the index of the first."""
     is_paired: bool = False
 
 
 def _collect(element: XmlElement, file: XmlFile, pieces: list[str | _Piece]) -> None:
     for part in element.parts:
         if isinstance(part, str):
-            # Words that look like such a tag are kept like one.
+            # Words that look like a numbered tag are protected by one.
             pieces += [_Piece(escaped(str(it), file), "alone") if isinstance(it, Tag) else it for it in tokens(part)]
             continue
         said = part.tag.attributes
@@ -114,7 +116,7 @@ def _collect(element: XmlElement, file: XmlFile, pieces: list[str | _Piece]) -> 
 
 
 def _pair(pieces: list[str | _Piece]) -> None:
-    """Join the two of each pair, of those that are well nested."""
+    """Link the two tags of each pair that is well nested."""
     open_pieces: list[int] = []
     for place, piece in enumerate(pieces):
         if isinstance(piece, str):
@@ -142,5 +144,5 @@ def _on_one_line(text: str) -> str:
 
 
 def escaped(text: str, file: XmlFile) -> str:
-    """Return a text as a file holds it between tags."""
+    """Return a text escaped for the content of an element."""
     return file.written(html.escape(text, quote=False).replace("\r", "&#13;"))

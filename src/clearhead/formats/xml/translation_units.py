@@ -1,4 +1,4 @@
-"""Units that hold a text in several languages, as in TMX and XLIFF, and the two of these languages that are read."""
+"""Multilingual translation units, as in TMX and XLIFF, and the choice of the two languages to read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = [
 
 HEAD_UNITS = 1_000
 HEAD_SIZE = 1_000_000
-"""The head of a file is so many units, or fewer that hold so many characters."""
+"""Maximum units and characters of the head of a file."""
 MAX_LANGUAGES = 500
-"""Languages of a unit, and of a file that a message lists."""
+"""Maximum languages of a unit, and of a file in messages."""
 MAX_LANGUAGE_CHARACTERS = 60
 
 
@@ -37,42 +37,43 @@ class TranslationUnit:
     """A text in several languages."""
 
     line: int
-    """Where it begins, counted from 1."""
+    """Line number of its start, counted from 1."""
     texts: Sequence[tuple[str, Segment]]
-    """Languages as the file names them, each with its text; a language of which the file gives no name is empty."""
+    """Language codes as in the file, each with its text; the code is empty if the file does not name the language."""
     skipped: str | None = None
-    """One of `SKIPS`."""
+    """Key of `SKIPS` if the file excludes the unit."""
     defect: str | None = None
-    """Why it is no pair, whichever languages are read."""
+    """Why it is no pair in any languages."""
 
 
 @dataclass(frozen=True)
 class UnitFile:
-    """What a format's reader finds in a file."""
+    """An open file of translation units."""
 
     format: str
-    """What the file was taken for, in words."""
+    """Description of the detected format."""
     source_language: str
-    """The language that the file says is the source's; empty if it does not say."""
+    """Source language that the file declares; empty if it declares none."""
     units: Iterator[TranslationUnit]
-    """To be streamed once."""
+    """Units of the file; can be iterated only once."""
 
 
 def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> PairFile:
-    """Look at the head of a file, its first 1,000 units, choose two languages and return the pairs.
+    """Open a file of translation units: choose two languages from its head and return the pairs.
 
-    Of what is asked for, a variant is taken too, such as `de-AT` for `de`, but in each unit the language itself first.
-    Not asked for, they are the two that the head has, from the one that the file calls its source.
+    The head is the first 1,000 units. For a requested language a variant is accepted, such as `de-AT` for `de`, but an
+    exact match in a unit comes first. If no language is requested, the two languages of the head are used, with the
+    declared source language as source.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Languages of source and target.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Requested languages of source and target.
         read: Opens a file of the format.
 
     Raises:
-        ConfigError: If a language that is asked for is not in the file (in its head, if it can be read only once), or
-            it has more than two and not both are asked for.
-        DataError: If the file has but one language, or cannot be read; streaming raises the latter too.
+        ConfigError: If a requested language is not in the file (in its head, if it can be read only once), or the file
+            has more than two languages and not both are requested.
+        DataError: If the file has only one language, or cannot be read; the latter also during iteration.
     """
     file = read(path)
     units = file.units
@@ -88,13 +89,13 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
     source, target = _choose(name, wanted, found, file.source_language)
 
     sides = _in_words(source, found), _in_words(target, found)
-    # From the start, and closed until its turn comes; but a pipe can be read only once.
+    # A regular file is read again from the start, and opened only when iteration begins; a pipe can be read only once.
     rest = None if can_be_read_again else chain(head, units)
     return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target), (source, target))
 
 
 def language_of(attributes: Mapping[str, str], *names: str) -> str:
-    """Return the language that the first of some attributes gives, without what no name of a language can be."""
+    """Return the language code in the first of some attributes that exists, stripped and limited in length."""
     said = next((attributes[name] for name in names if name in attributes), "")
     return said.strip()[:MAX_LANGUAGE_CHARACTERS]
 
@@ -111,7 +112,7 @@ def _head(units: Iterator[TranslationUnit]) -> list[TranslationUnit]:
 
 
 def _languages(units: Iterable[TranslationUnit]) -> list[str]:
-    """Return the languages of units, each as it is spelt first."""
+    """Return the distinct languages of units, each in its first spelling."""
     found: dict[str, str] = {}
     for unit in units:
         for language, _ in unit.texts:
@@ -178,7 +179,7 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
 
 @lru_cache(maxsize=1_000)  # most units of a file have the same languages
 def _places(languages: tuple[str, ...], source: str, target: str) -> tuple[int, int] | None:
-    """Return which of a unit's texts are source and target."""
+    """Return the indices of source and target among a unit's texts; None if one is missing."""
     first, second = (
         next((place for place, language in enumerate(languages) if spelt_alike(language) == spelt_alike(asked)), None)
         for asked in (source, target)
@@ -195,17 +196,17 @@ def _is_there(asked: str | None, found: Sequence[str]) -> bool:
 
 
 def _fits(language: str, asked: str | None) -> bool:
-    """Tell whether a text may be what is asked for; one whose language is not named may be anything."""
+    """Return whether a language matches the requested one; an unnamed language matches any."""
     return asked is not None and (language == "" or is_variant(language, asked))
 
 
 def are_related(language: str, other: str) -> bool:
-    """Tell whether one of two languages is the other or a variant of it; one without a name is neither."""
+    """Return whether two languages are equal or one is a variant of the other; an unnamed one is related to none."""
     return language != "" and other != "" and (is_variant(language, other) or is_variant(other, language))
 
 
 def spelt_alike(language: str) -> str:
-    """Return the name of a language in the one spelling that is compared."""
+    """Return a language code normalised for comparison."""
     return language.replace("_", "-").casefold()
 
 
