@@ -1,1 +1,1 @@
-"""Catalogues of GNU gettext: their pairs, and the catalogue with translations filled in."""
+"""GNU gettext catalogues: sentence pairs, and the catalogue with translations filled in."""

@@ -1,4 +1,4 @@
-"""gettext catalogues, whatever they are written in: which of their messages are pairs, and in which direction.
+"""gettext catalogues, `.po` and `.mo`: messages as sentence pairs, and the direction of reading.
 
 See https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 """
@@ -19,12 +19,12 @@ from clearhead.formats.pair import PairFile, SentencePair, Wanted, on_one_line
 __all__ = ["MOST_BYTES", "Message", "charset_of", "form_of_one", "open_catalogue"]
 
 MOST_BYTES = 200_000_000
-"""Largest catalogue that is read, decompressed; one at a time is held in memory, which takes a few times its bytes."""
+"""Maximum size of a catalogue, decompressed; one at a time is held in memory, which takes a few times its size."""
 
 PLACEHOLDER = "CHARSET"
-"""What stands in a template for the encoding."""
-# What a catalogue is made of; gettext knows no encoding in which ASCII is written otherwise, and such as UTF-7 would
-# turn text into other text.
+"""Placeholder for the encoding in a template."""
+# ASCII text as in a catalogue. gettext supports only encodings that contain ASCII; others, such as UTF-7, would decode
+# a catalogue to different text.
 ASCII_SAMPLE = b'#~, msgid "a\\n+-%(b)s"'
 
 
@@ -33,32 +33,32 @@ class Message:
     """A message of a catalogue."""
 
     place: int
-    """Line on which it begins, or its number in a file without lines; counted from 1."""
+    """Line number of its start, or number of the message in a file without lines; counted from 1."""
     source: str
-    """What is translated (`msgid`)."""
+    """Source text (`msgid`)."""
     translations: Sequence[str]
-    """Its translation, or one for each plural form of the language."""
+    """Translation, or one for each plural form of the target language."""
     plural: str | None = None
-    """The source where it is about several (`msgid_plural`)."""
+    """Source text of the plural (`msgid_plural`)."""
     context: str | None = None
-    """What tells it from others with the same source (`msgctxt`)."""
+    """Context that distinguishes messages with the same source (`msgctxt`)."""
     is_fuzzy: bool = False
-    """Whether its translation is marked as one to be checked."""
+    """Whether its translation is marked as needing review."""
     is_obsolete: bool = False
     """Whether it is marked as no longer used."""
     problem: str | None = None
-    """Why it cannot be read."""
+    """Reason why it cannot be parsed."""
 
     @property
     def is_header(self) -> bool:
-        """Whether it is the one that holds what the catalogue says of itself."""
+        """Whether it is the header, which holds the metadata of the catalogue."""
         return not (self.source or self.context is not None or self.is_obsolete or self.problem)
 
     def sides(self, form_of_one: int) -> list[tuple[str, str]]:
-        """Return source and translation, or of plural forms two: that for one, and the last of the others.
+        """Return source and translation; for a plural, two pairs: the form for one, and the last of the other forms.
 
         Args:
-            form_of_one: Which of the forms is that for one thing, counted from 0.
+            form_of_one: Index of the plural form for one thing, counted from 0.
         """
         if self.plural is None:
             return [(self.source, self.translations[0])]
@@ -67,20 +67,20 @@ class Message:
         return [(self.source, self.translations[one]), (self.plural, others[-1])]
 
     def fields(self) -> dict[str, str]:
-        """Return what a header says, by names in lower case."""
+        """Return the fields of a header, by their lower-case names."""
         lines = (line.partition(":") for line in self.translations[0].splitlines())
         return {name.strip().lower(): value.strip() for name, _, value in lines}
 
 
 def charset_of(header: Message | None, name: str) -> str | None:
-    """Return the encoding that a header declares, if it does.
+    """Return the encoding that a header declares; None if it declares none.
 
     Args:
-        header: The first message, of which ASCII has been read right; None if there is none.
-        name: The file, for messages.
+        header: The first message, decoded so that at least its ASCII characters are right; None if there is none.
+        name: Name of the file in messages.
 
     Raises:
-        DataError: If it is not known, or none that a catalogue can be written in.
+        DataError: If the encoding is unknown, or cannot encode a catalogue.
     """
     declared = header.fields().get("content-type", "") if header is not None and header.is_header else ""
     found = re.search(r"charset=\s*([^\s;]+)", declared, re.IGNORECASE)
@@ -88,7 +88,7 @@ def charset_of(header: Message | None, name: str) -> str | None:
         return None
     try:
         is_fit = ASCII_SAMPLE.decode(found[1]) == ASCII_SAMPLE.decode("ascii")
-    except (LookupError, ValueError):  # the second of a name with NUL, and of decoding
+    except (LookupError, ValueError):  # ValueError: a name with NUL, or a failed decoding
         is_fit = False
     if not is_fit:
         raise DataError(
@@ -101,21 +101,21 @@ def charset_of(header: Message | None, name: str) -> str | None:
 def open_catalogue(
     path: str, wanted: Wanted, format: str, messages: Callable[[bytes, str], Iterator[Message]]
 ) -> PairFile:
-    """Look at the header of a catalogue and return its pairs; it is read anew, whole, when its turn comes.
+    """Open a catalogue of sentence pairs from its header; the messages are read when iteration begins.
 
-    A message is a pair; one with plural forms is two, of `msgid` with the form for one, which the header tells, and of
-    `msgid_plural` with the last of the others. A line end within a text becomes a space.
+    Each message gives a pair. A message with plural forms gives two: `msgid` with the form for one thing, which the
+    header determines, and `msgid_plural` with the last of the other forms. A line ending in a text becomes a space.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Languages; the header names that of the translations. If it is the one to translate from, and not the
-            one to translate into, the catalogue is read in reverse.
-        format: What it was taken for, in words.
-        messages: Returns the messages of such a file, from its bytes and its name for messages.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Requested languages. The header names the language of the translations; if this is requested as source,
+            and not as target, source and target are exchanged.
+        format: Description of the format.
+        messages: Returns the messages of a file from its bytes and its name in messages.
 
     Raises:
-        ConfigError: If it does not have the languages that are asked for.
-        DataError: If it cannot be read, is too large, or is no catalogue; streaming raises it too.
+        ConfigError: If the catalogue does not have the requested languages.
+        DataError: If the file cannot be read, is too large, or is not a catalogue; also raised during iteration.
     """
     data = _read(path)
     first = next(messages(data, display_name(path)), None)
@@ -165,7 +165,7 @@ def _pairs(path: str, message: Message, form_of_one: int) -> Iterator[SentencePa
 
 
 def form_of_one(rule: str) -> int:
-    """Return which plural form is for one thing, after the rule of a header; the first, if it cannot be told.
+    """Return the index of the plural form for one thing, from the rule in a header; 0 if it cannot be determined.
 
     >>> form_of_one("nplurals=2; plural=(n != 1);"), form_of_one("nplurals=3; plural=n == 0 ? 0 : n == 1 ? 1 : 2;")
     (0, 1)
@@ -178,10 +178,10 @@ def form_of_one(rule: str) -> int:
 
 
 def _is_reversed(path: str, has: tuple[str | None, str | None], wanted: Wanted) -> bool:
-    """Tell whether the other direction is asked for.
+    """Return whether the reverse direction is requested.
 
     Raises:
-        ConfigError: If neither is what is asked for.
+        ConfigError: If neither direction has the requested languages.
     """
     asked = wanted.from_lang, wanted.to_lang
     forward, backward = _agreement(has, asked), _agreement(has[::-1], asked)
@@ -197,7 +197,7 @@ def _is_reversed(path: str, has: tuple[str | None, str | None], wanted: Wanted) 
 
 
 def _agreement(has: tuple[str | None, str | None], asked: tuple[str | None, str | None]) -> int | None:
-    """Return how many languages are those that are asked for; None if one is another."""
+    """Return how many languages are known to match the requested ones; None if one does not match."""
     known = [
         is_variant(language.replace("@", "-"), wanted)
         for language, wanted in zip(has, asked, strict=True)

@@ -1,7 +1,7 @@
-r"""gettext catalogues: the messages to translate, with their translations filled in and marked as fuzzy.
+r"""gettext documents (`.po`): messages to translate; translations are filled in and marked as fuzzy.
 
-They are read by `corpora.po`. Only the lines of `msgstr` and those of flags are written, as gettext writes them; all
-others stay, in the encoding that the header declares.
+The parser is `formats.gettext.po`. Only the lines of `msgstr`, of flags and of notes are written, in gettext's own
+layout. All other lines stay, in the encoding that the header declares.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from clearhead.formats.wrapping import width_of
 __all__ = ["GettextCatalogue", "read_po"]
 
 MOST_COLUMNS = 79
-"""Of a line with its quotation marks, as gettext wraps them; a word that is longer has a line of its own."""
+"""Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""
 _WORD = re.compile(r"[^ ]* *\n?")
 _TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
 
 
 class _Form(NamedTuple):
-    """A translation of a message, one of several if it is about things that are counted."""
+    """A translation of a message; a message with a plural has one per plural form."""
 
     keyword: str
-    """As it is written, such as `msgstr[1]`."""
+    """Keyword as written, such as `msgstr[1]`."""
     lines: tuple[int, int]
-    """Its first and last one, counted from 1."""
+    """First and last line, counted from 1."""
     segment: int
-    """Which of the document's segments it translates."""
+    """Index of the segment that it translates."""
     is_blank: bool
     """Whether it has no text yet."""
 
 
 class _Message(NamedTuple):
-    """A message in use."""
+    """A message that is not obsolete."""
 
     first: int
-    """Which of the document's segments its source is; that of the plural is the next one."""
+    """Index of the segment of its source; the segment of its plural follows."""
     forms: Sequence[_Form]
     is_fuzzy: bool
     flags: int
     """Line of its flags, counted from 1; 0 if it has none."""
     begins: int
-    """Line that new flags go before."""
+    """Line before which new flags are inserted."""
     old_notes: Sequence[int]
-    """Lines of notes that an earlier translation left."""
+    """Lines of notes from earlier translations."""
     notes: int
-    """Line that new notes go before."""
+    """Line before which new notes are inserted."""
 
 
 class GettextCatalogue(Document):
-    """A catalogue; its segments are the messages in use, of those with a plural the singular and the plural."""
+    """A `.po` catalogue; its segments are the sources of its active messages, singular and plural separately."""
 
     format = "gettext catalogue"
     keeps_finished = True
@@ -66,16 +66,16 @@ class GettextCatalogue(Document):
         """Find the messages.
 
         Args:
-            data: All of the file.
-            name: As messages call it.
+            data: All bytes of the file.
+            name: Name of the file in messages.
 
         Raises:
-            DataError: If it is not in its encoding, or a message cannot be read, with its line.
+            DataError: If the file is not in its encoding, or a message cannot be parsed; the error gives the line.
         """
         text, self._charset = decoded_catalogue(data, name)
         self._data, self._name = data, name
         mark_bytes = len(UTF8_MARK) if data.startswith(UTF8_MARK) else 0
-        # Of every line, and of the end. A line feed is the same byte in all that `corpora` takes as an encoding.
+        # Starts of all lines, and the end. In every encoding that `charset_of` accepts, a line feed is the same byte.
         self._starts = [mark_bytes, *(match.end() for match in re.finditer(b"\n", data)), len(data)]
         if len(self._starts) - 2 != text.count("\n") or "a".encode(self._charset) != b"a":
             raise DataError(f"{name} is in {self._charset}, which cannot be written line by line; convert it to UTF-8")
@@ -92,13 +92,12 @@ class GettextCatalogue(Document):
                 self._add(entry, first_form)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        r"""Return the file with translations in it, their messages marked as fuzzy, and notes as comments.
+        r"""Return the file's bytes with the translations, their messages marked as fuzzy, and notes as comments.
 
-        A line feed at the beginning and at the end of a translation is there if and only if its source has it, as
-        `msgfmt --check` asks for.
+        A translation begins or ends with a line feed if and only if its source does, as `msgfmt --check` requires.
 
         Raises:
-            DataError: If a translation has a character that the file's encoding lacks, or a NUL.
+            DataError: If a translation contains a character that the file's encoding lacks, or a NUL.
         """
         splices: list[Splice] = []
         for message in self._messages:
@@ -122,14 +121,14 @@ class GettextCatalogue(Document):
 
         Args:
             entry: The message.
-            first_form: Which of its plural forms is that for one thing, counted from 0.
+            first_form: Index of the plural form for one thing, counted from 0.
         """
         keys = sorted(key for key in entry.texts if key.startswith("msgstr"))
         at = len(self.segments)
         forms = [_Form("msgstr", entry.places[keys[0]], at, not entry.texts[keys[0]])]
         if "msgid_plural" in entry.texts:
             one = first_form if first_form < len(keys) else 0
-            # The only form of a language that has but one is for any number.
+            # In a language with a single plural form, that form is used for any number.
             forms = [
                 _Form(
                     f"msgstr[{int(key.removeprefix('msgstr'))}]",
@@ -145,15 +144,15 @@ class GettextCatalogue(Document):
             is_finished = all(there) and not entry.is_fuzzy
             self.segments.append(Segment(entry.texts[source], entry.places[source][0], there[-1], is_finished))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
-        # Where gettext has them: behind what other comments there are, before the former source.
+        # gettext writes flags after other comments, and before the previous source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))
-        # A translator's comments come first, and notes are the last of them.
+        # Comments of translators come first; notes are added at their end.
         notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
         old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
         self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins, old_notes, notes))
 
     def _stays(self, message: _Message, form: _Form) -> bool:
-        """Tell whether a form has a finished translation, where others of the same segment lack one."""
+        """Return whether a form keeps its finished translation, because only other forms of its segment lack one."""
         return not (form.is_blank or message.is_fuzzy or self.segments[form.segment].is_finished)
 
     def _strings(self, form: _Form, text: str) -> Splice:
@@ -169,14 +168,14 @@ class GettextCatalogue(Document):
         return Splice(start, start + stays.start(), line_end.join(lines))
 
     def _notes(self, message: _Message, notes: Sequence[str]) -> Iterator[Splice]:
-        """Yield the changes that put notes in the place of those that were there."""
+        """Yield the changes that replace old notes by new ones."""
         for number in message.old_notes:
             yield Splice(self._starts[number - 1], self._starts[number], b"")
         if notes:
             start, end = self._starts[message.notes - 1 : message.notes + 1]
             line_end = "\r\n" if self._data[start:end].endswith(b"\r\n") else "\n"
             written = "".join(f"# {note}{line_end}" for note in notes)
-            # A note must not keep a translation from being written.
+            # Characters of a note that the encoding lacks are escaped: a note must not prevent writing the translation.
             yield Splice(start, start, written.encode(self._charset, "backslashreplace"))
 
     def _flag(self, message: _Message) -> Splice:
@@ -202,17 +201,17 @@ class GettextCatalogue(Document):
 
 
 def read_po(path: str) -> GettextCatalogue:
-    """Read a catalogue.
+    """Read a `.po` catalogue.
 
     Raises:
-        DataError: If it cannot be read, is too large, is not in the encoding that it declares, or has a message that
-            cannot be read.
+        DataError: If the file cannot be read, is too large, is not in its declared encoding, or has a message that
+            cannot be parsed.
     """
     return GettextCatalogue(read_bytes(path), path)
 
 
 def _with_line_feeds_of(source: str, text: str) -> str:
-    r"""Return a text that begins and ends with a line feed if and only if its source does; one that is empty stays so.
+    r"""Return a text with line feeds at its start and end exactly as in its source; an empty text stays empty.
 
     >>> _with_line_feeds_of("ja\n", "yes"), _with_line_feeds_of("ja", "\nyes")
     ('yes\n', 'yes')
@@ -225,7 +224,7 @@ def _with_line_feeds_of(source: str, text: str) -> str:
 
 
 def _string_lines(keyword: str, text: str) -> Iterator[str]:
-    r"""Yield the lines that a text has behind a keyword.
+    r"""Yield the lines of a keyword and its text.
 
     >>> list(_string_lines("msgstr", "ja\n")), list(_string_lines("msgstr", "ja\nnein"))
     (['msgstr "ja\\n"'], ['msgstr ""', '"ja\\n"', '"nein"'])

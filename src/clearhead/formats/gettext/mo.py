@@ -1,7 +1,7 @@
-"""gettext catalogues as programs read them: `.mo`, made of a `.po` by `msgfmt`.
+"""Compiled gettext catalogues (`.mo`), which `msgfmt` makes from a `.po`, as sentence pairs.
 
-See https://www.gnu.org/software/gettext/manual/html_node/MO-Files.html. They are read here, for Babel 2.18 decodes the
-header before it knows the encoding that the header declares, and polib 1.2 cuts a text off where the file ends.
+See https://www.gnu.org/software/gettext/manual/html_node/MO-Files.html. The parser is our own, because Babel 2.18
+decodes the header before it knows the declared encoding, and polib 1.2 truncates a text at the end of the file.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from clearhead.formats.pair import PairFile, Wanted
 __all__ = ["open_mo"]
 
 BYTE_ORDERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
-"""How a file begins, and the order in which it writes numbers."""
+"""First bytes of a file, and the byte order of its numbers."""
 
 
 def open_mo(path: str, wanted: Wanted) -> PairFile:
-    """Open a compiled catalogue; it holds no message that is fuzzy, obsolete or untranslated.
+    """Open a compiled catalogue of sentence pairs; it contains no fuzzy, obsolete or untranslated messages.
 
     Args:
-        path: `.gz`, `.xz` and `.zst` are decompressed. The place of a pair is the number of its message.
-        wanted: Languages, see `open_catalogue`.
+        path: The file; `.gz`, `.xz` and `.zst` are decompressed. The origin of a pair is the number of its message.
+        wanted: Requested languages, see `open_catalogue`.
 
     Raises:
-        ConfigError: If it does not have the languages that are asked for.
-        DataError: If it is damaged, cannot be read, is larger than 200 MB, or is not in the encoding that it declares.
+        ConfigError: If the catalogue does not have the requested languages.
+        DataError: If the file is damaged, cannot be read, is larger than 200 MB, or is not in its declared encoding.
     """
     return open_catalogue(path, wanted, "compiled gettext catalogue", _messages)
 
@@ -39,7 +39,7 @@ def _messages(data: bytes, name: str) -> Iterator[Message]:
         raise DataError(f"{name} does not begin as a compiled gettext catalogue does; is it a .po?")
     charset = ""
     for number, (source, target) in enumerate(_raw(data, order, name), start=1):
-        if number == 1:  # the header sorts first, for it is empty
+        if number == 1:  # messages are sorted by source, and the header's is empty
             header = Message(number, source.decode("latin-1"), [target.decode("latin-1")])
             charset = charset_of(header, name) or "UTF-8"
         try:
@@ -61,7 +61,7 @@ def _messages(data: bytes, name: str) -> Iterator[Message]:
 
 
 def _raw(data: bytes, order: str, name: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield sources and translations as they are stored."""
+    """Yield sources and translations as stored."""
     room = len(data)
     try:
         version, count, sources, targets = struct.unpack_from(f"{order}4I", data, 4)
@@ -72,7 +72,7 @@ def _raw(data: bytes, order: str, name: str) -> Iterator[tuple[bytes, bytes]]:
             for table in (sources, targets):
                 length, start = struct.unpack_from(f"{order}2I", data, table + place)
                 room -= length
-                # Texts that overlap, of which no `msgfmt` makes any, could fill any memory.
+                # Overlapping texts, which `msgfmt` never writes, could fill any amount of memory.
                 if start + length > len(data) or room < 0:
                     raise EOFError
                 pair.append(data[start : start + length])

@@ -1,10 +1,10 @@
-r"""gettext catalogues as translators edit them: `.po`.
+r"""gettext catalogues as translators edit them (`.po`), as sentence pairs.
 
-They are read here, after GNU gettext's own grammar (gettext-tools/src/read-po-gram.y), for the two parsers in Python
-lose what they should not. Of a file that `msgfmt` takes, Babel 2.18 keeps one of two entries that are alike, drops one
-whose `msgid` is empty in a context, and refuses `#~|` and plural forms that no header announces; polib 1.2 loses the
-last entry before an empty `#:`, and refuses `#,fuzzy`, `#note` and U+2028 within a text. Both take a string without its
-closing quotation mark and cut off its last letter. A test compares what is read with Babel, on catalogues it can read.
+The parser is our own, after GNU gettext's grammar (gettext-tools/src/read-po-gram.y), because the two parsers in Python
+lose data of files that `msgfmt` accepts. Babel 2.18 keeps one of two equal entries, drops an entry with an empty
+`msgid` in a context, and rejects `#~|` and plural forms that no header announces. polib 1.2 loses the last entry before
+an empty `#:`, and rejects `#,fuzzy`, `#note` and U+2028 within a text. Both accept a string without its closing
+quotation mark and cut off its last letter. A test compares the results with Babel's, on catalogues that Babel can read.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ SHOWN_CHARACTERS = 40
 
 
 def open_po(path: str, wanted: Wanted) -> PairFile:
-    """Open a catalogue; what its header says about its encoding and language counts.
+    """Open a `.po` catalogue of sentence pairs; its header determines the encoding and the language.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Languages, see `open_catalogue`.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Requested languages, see `open_catalogue`.
 
     Raises:
-        ConfigError: If it does not have the languages that are asked for.
-        DataError: If it cannot be read, is larger than 200 MB, or is not in the encoding that it declares.
+        ConfigError: If the catalogue does not have the requested languages.
+        DataError: If the file cannot be read, is larger than 200 MB, or is not in its declared encoding.
     """
     return open_catalogue(path, wanted, "gettext catalogue", _messages)
 
 
 def write_po(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write a catalogue and return the number of pairs, each a message without context.
+    """Write a catalogue with one message per pair, without contexts, and return the number of pairs.
 
     Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
-        pairs: Pairs to write, in order; `origin` is not written. Two with the same source are two messages with the
-            same `msgid`, which `msgfmt` refuses.
-        languages: Of source and target, for the header.
+        path: The file; `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written. Pairs with the same source become messages with the
+            same `msgid`, which `msgfmt` rejects.
+        languages: Source and target language, for the header.
 
     Raises:
-        DataError: If a pair would not come back as it is (its source is empty, or a text holds a line end), or the file
-            cannot be written.
+        DataError: If reading would change a pair (its source is empty, or a text contains a line ending or NUL), or the
+            file cannot be written.
     """
     count = 0
     header = (
@@ -73,7 +73,7 @@ def write_po(path: str | None, pairs: Iterable[SentencePair], languages: tuple[s
 
 
 def quoted(text: str) -> str:
-    """Return a text as a string of a catalogue, on one line, with its quotation marks."""
+    """Return a text as a quoted string of a catalogue, on one line."""
     return '"' + "".join(f"\\{_LETTERS[sign]}" if sign in _LETTERS else sign for sign in text) + '"'
 
 
@@ -81,26 +81,26 @@ _LETTERS = {sign: letter for letter, sign in ESCAPES.items()}
 
 
 def _unquoted(strings: str) -> str:
-    """Return the text of one or more strings; an escape that gettext does not know stays as it is written."""
+    """Return the text of one or more quoted strings; an escape unknown to gettext is kept as written."""
     text = "".join(match[1] for match in re.finditer(STRING, strings))
     return re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[0]), text) if "\\" in text else text
 
 
 def _messages(data: bytes, name: str) -> Iterator[Message]:
-    """Yield the messages of a file, also those with a mistake, which have a `problem`."""
+    """Yield the messages of a file, including those with a `problem`."""
     text, _ = decoded_catalogue(data, name)
     yield from (entry.message() for entry in entries_of(text.split("\n")))
 
 
 def decoded_catalogue(data: bytes, name: str) -> tuple[str, str]:
-    """Return the text of a catalogue without its byte order mark, and the encoding it is in, as it names it.
+    """Return the text of a catalogue, without byte order mark, and its encoding as the catalogue names it.
 
     Args:
-        data: All of the file.
-        name: As messages call it.
+        data: All bytes of the file.
+        name: Name of the file in messages.
 
     Raises:
-        DataError: If it is no text, or is not in the encoding that it declares.
+        DataError: If the data is not text, or not in its declared encoding.
     """
     refuse_foreign(data[:4], name)
     if (nul := data.find(b"\0")) >= 0:
@@ -109,7 +109,7 @@ def decoded_catalogue(data: bytes, name: str) -> tuple[str, str]:
     if data.startswith(UTF8_MARK):
         data, charset, why = data[len(UTF8_MARK) :], "UTF-8", "as its byte order mark says"
     else:
-        # The header is ASCII where it matters, and Latin-1 reads any bytes.
+        # Latin-1 decodes any bytes, and the relevant parts of the header are ASCII.
         first = next(entries_of(_latin_lines(data)), None)
         declared = charset_of(None if first is None else first.message(), name)
         charset, why = declared or "UTF-8", "as its header says" if declared else "for no header says otherwise"
@@ -153,16 +153,16 @@ class CatalogueLine(NamedTuple):
 
     number: int
     words: str
-    """All of it, without the mark of what is obsolete."""
+    """The whole line, stripped and without the mark of obsolete messages."""
     is_obsolete: bool
     is_apart: bool
-    """Whether a blank line stands before it."""
+    """Whether a blank line precedes it."""
     keyword: str
-    """`msgid` and the like; empty if there is none, as where a string goes on."""
+    """Keyword, such as `msgid`; empty if there is none, as in a continuation line."""
     form: int | None
-    """Number of the plural form that follows the keyword."""
+    """Number of the plural form after the keyword."""
     text: str | None
-    """What its strings say; None if it is a comment, or cannot be read."""
+    """Text of its strings; None for a comment or a malformed line."""
 
     @property
     def is_comment(self) -> bool:
@@ -170,13 +170,13 @@ class CatalogueLine(NamedTuple):
 
     @property
     def begins(self) -> str | None:
-        """The keyword that it begins with, also if it cannot be read further, of those that begin a message."""
+        """Keyword at its start if it is one that begins a message, even if the rest of the line is malformed."""
         match = re.match("msgctxt|msgid(?!_plural)", self.words)
         return match[0] if match else None
 
 
 def _lines(lines: Iterable[str]) -> Iterator[CatalogueLine]:
-    """Read lines on their own; those with a former source (`#|`, `#~|`) are comments."""
+    """Parse lines individually; lines with a previous source (`#|`, `#~|`) are comments."""
     is_apart = False
     for number, line in enumerate(lines, start=1):
         words = line.strip()
@@ -196,29 +196,29 @@ def _lines(lines: Iterable[str]) -> Iterator[CatalogueLine]:
 
 @dataclass
 class CatalogueEntry:
-    """A message that is being read."""
+    """A message while it is being parsed."""
 
     line: int = 0
-    """Where it begins; 0 until it does."""
+    """Line number of its start; 0 before the first line that is no comment."""
     lines: list[CatalogueLine] = field(default_factory=list)
-    """All that it has, comments too, but for blank ones."""
+    """All its lines that are not blank, including comments."""
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Numbers of the first and the last line of its strings, by the keys of `texts`."""
+    """First and last line number of each string, by the keys of `texts`."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Strings by keyword; of a plural form with its number, padded so that they sort."""
+    """Strings by keyword; for a plural form, the keyword with a number, padded for sorting."""
     last: str = ""
-    """The keyword that came last."""
+    """Key in `texts` of the last string."""
     is_fuzzy: bool = False
     is_obsolete: bool = False
     problem: str | None = None
 
     @property
     def forms(self) -> list[str]:
-        """Its translations."""
+        """Translations, in the order of the plural forms."""
         return [self.texts[keyword] for keyword in sorted(self.texts) if keyword.startswith("msgstr")]
 
     def ends_before(self, line: CatalogueLine) -> bool:
-        """Tell whether a line is none of it; what follows a mistake is, up to where another message may begin."""
+        """Return whether a line is not part of this message; after a mistake, all lines up to a possible start are."""
         if line.begins and line.begins in self.texts:
             return True
         if self.problem is None and not self.forms:
@@ -226,7 +226,7 @@ class CatalogueEntry:
         return line.is_comment or line.begins is not None or (line.is_apart and not self._place(line))
 
     def take(self, line: CatalogueLine) -> None:
-        """Read a line that is one of it."""
+        """Add a line to the message."""
         self.lines.append(line)
         if line.is_comment:
             self.is_fuzzy |= line.words.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line.words[2:])
@@ -246,13 +246,13 @@ class CatalogueEntry:
         self.problem = self.problem or f"{problem}{where}: {line.words[:SHOWN_CHARACTERS]!r}"
 
     def _place(self, line: CatalogueLine) -> str:
-        """Return under which keyword the strings of a line are kept; empty if it has none, or no place here."""
+        """Return the key in `texts` for the strings of a line; empty if it has none, or is not allowed here."""
         there, place = self.texts, line.keyword
         match line.keyword, line.form:
             case _ if line.text is None:
                 fits = False
             case "", _:
-                # After a blank line gettext would let a text go on, which nobody writes and which hides a mistake.
+                # gettext lets a string continue after a blank line; nobody writes that, and it would hide a mistake.
                 place, fits = self.last, bool(self.last) and not (line.is_apart and self.forms)
             case "msgctxt", None:
                 fits = not there
@@ -268,7 +268,7 @@ class CatalogueEntry:
         return place if fits else ""
 
     def message(self) -> Message:
-        """Return what has been read."""
+        """Return the parsed message."""
         problem = self.problem
         if problem is None and not self.forms:
             problem = f"there is no msgstr (msgid begins {self.texts.get('msgid', '')[:SHOWN_CHARACTERS]!r})"
@@ -286,7 +286,7 @@ class CatalogueEntry:
 
 
 def entries_of(lines: Iterable[str]) -> Iterator[CatalogueEntry]:
-    """Cut lines into messages; a mistake spoils the message that it stands in, and no other."""
+    """Split lines into messages; a mistake affects only the message that contains it."""
     entry = CatalogueEntry()
     for line in _lines(lines):
         if entry.ends_before(line):

@@ -1,1 +1,1 @@
-"""HTML as a document whose text is translated."""
+"""HTML documents whose text is translated."""

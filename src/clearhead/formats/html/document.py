@@ -1,4 +1,4 @@
-"""HTML pages: the texts of their blocks and of some attributes; tags, code, scripts and styles stay."""
+"""HTML documents: text of blocks and of some attributes is translated; tags, code, scripts and styles stay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clearhead.formats.passages import Change, Passage, Run, changes
 __all__ = ["HtmlDocument", "read_html"]
 
 MOST_TOKENS = 2_000_000
-"""Tags, and texts between them, of a page: some 50 MB of one that people wrote."""
+"""Maximum number of tags and texts in a page: about 50 MB of a page written by people."""
 
 # ruff: noqa: SIM905  (as a list, the formatter would give every name a line)
 _BLOCKS = frozenset(
@@ -28,7 +28,7 @@ _BLOCKS = frozenset(
     "legend li main menu nav noscript ol optgroup option p pre search section select summary table tbody td template "
     "tfoot th thead title tr ul video".split()
 )
-"""Elements whose tags end a text; all others, also those that are not known, stand within one."""
+"""Block elements, whose tags end a segment; all other elements, also unknown ones, are inline."""
 
 _VOID = frozenset("area base br col embed frame hr img input link meta param source track wbr".split())
 """Elements without an end tag."""
@@ -38,7 +38,7 @@ _UNSEEN = frozenset("base link meta noembed noframes param script source style t
 _KEPT = frozenset("code iframe math object pre rp rt svg".split())
 """Elements whose content is not translated."""
 
-# What an element, whose end tag may be left out, ends at: the start of one of these.
+# For elements with an optional end tag: the elements whose start tag ends them implicitly.
 _ENDED_BY = {
     "p": _BLOCKS - {"button", "label", "option", "select", "title", "caption", "col", "audio", "video", "canvas"},
     "li": frozenset({"li"}),
@@ -57,9 +57,9 @@ _BUTTONS = frozenset({"button", "reset", "submit"})
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _EDGES = re.compile(r"([ \t\n\r\f]*+)((?:[ \t\n\r\f]*+[^ \t\n\r\f]++)*+)([ \t\n\r\f]*+)")
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
-_CHARSET_BYTES = 1024  # of the file, in which browsers look for it
+_CHARSET_BYTES = 1024  # first bytes of the file, in which browsers look for the declaration
 
-# What browsers take a label for, where Python takes it for something smaller.
+# Labels for which browsers use a larger encoding than Python does.
 _LABELS = {
     **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1", "l1"), "cp1252"),
     **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
@@ -70,14 +70,14 @@ _LABELS = {
 
 
 def read_html(path: str, *, target_language: str | None = None) -> HtmlDocument:
-    """Read an HTML file, or a fragment of one.
+    """Read an HTML file or fragment.
 
-    The encoding is what a byte order mark tells, then what a `meta` element among the first 1024 bytes says, then
+    The encoding is that of a byte order mark, else the one that a `meta` element in the first 1024 bytes declares, else
     UTF-8.
 
     Args:
-        path: `-` is standard input.
-        target_language: Write this into the `lang` of the `html` element; if None, it stays as it is.
+        path: The file; `-` is standard input.
+        target_language: Value to write to the `lang` attribute of the `html` element; None leaves it unchanged.
 
     Raises:
         DataError: If the file cannot be read, is too large, or is not text in its encoding.
@@ -86,7 +86,7 @@ def read_html(path: str, *, target_language: str | None = None) -> HtmlDocument:
 
 
 class HtmlDocument(Document):
-    """An HTML file: a segment for every run of text within a block, and for every attribute that people read."""
+    """An HTML file; its segments are the runs of text within blocks and the human-readable attributes."""
 
     format = "HTML page"
 
@@ -101,10 +101,10 @@ class HtmlDocument(Document):
         self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._passages]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in it; see `Document.filled`.
+        """Return the file's bytes with the translations inserted; see `Document.filled`.
 
-        White space within a translated text becomes a single space. Characters that the file writes as references,
-        such as `&nbsp;`, are written so; those that its encoding lacks become numeric ones.
+        White space in a translated text collapses to single spaces. Characters that the file writes as references, such
+        as `&nbsp;`, are written in the same way; characters that the file's encoding lacks become numeric references.
         """
         done = changes(self._file.text, self._passages, fillings, self._written)
         if self._language is not None:
@@ -178,7 +178,7 @@ def _add_words(run: Run, text: str, token: HtmlToken) -> None:
 
 
 def _add(run: Run, text: str, start: int, end: int, reference: re.Pattern[str]) -> None:
-    """Add text as browsers show it, the white space at its edges by itself."""
+    """Add text as browsers show it; white space at its edges is added separately."""
     edges = _EDGES.match(text, start, end)
     assert edges is not None
     for group in (1, 2, 3):
@@ -209,9 +209,9 @@ def _is_untranslated(text: str, token: HtmlToken) -> bool:
 
 
 def _behind_element(text: str, cut: Sequence[HtmlToken], first: int) -> int:
-    """Return the place behind an element that begins at a start tag, as tokens count.
+    """Return the index of the token after an element whose start tag is at a given index.
 
-    It ends at its end tag, or where such an element ends without one, or with an element that is around it.
+    The element ends at its end tag, where its end tag is implied, or at the end of an enclosing element.
     """
     tag = cut[first]
     if tag.name in _VOID or (tag.name in ("svg", "math") and text[tag.end - 2] == "/"):
@@ -258,7 +258,7 @@ def _file_text(path: str) -> FileText:
     try:
         encoding = codecs.lookup(_LABELS.get(label, label)).name
         if encoding.startswith("utf-16"):
-            encoding = "utf-8"  # the declaration could not have been read
+            encoding = "utf-8"  # the declaration was readable as ASCII, so it is not UTF-16
         file = FileText.of(data, path, encoding)
         is_exact = file.is_exact
     except LookupError:

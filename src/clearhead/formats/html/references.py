@@ -1,4 +1,4 @@
-"""Character references such as `&nbsp;` and `&#8211;`, which HTML and Markdown have: read, and written as they were."""
+"""Character references of HTML and Markdown, such as `&nbsp;` and `&#8211;`: decoding, and keeping a file's style."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ TEXT_REFERENCE = re.compile(r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,8};?|[a-zA-Z]
 ATTRIBUTE_REFERENCE = re.compile(
     r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,8};?|[a-zA-Z][a-zA-Z0-9]{1,31}(?:;|(?![=a-zA-Z0-9])))"
 )
-"""As in text, but `?a=1&copy=2` in an address is none."""
+"""References in attributes: as in text, except that `?a=1&copy=2` in an address contains none."""
 
 
 def resolved(text: str, reference: re.Pattern[str] = TEXT_REFERENCE) -> str:
-    """Return a text with the characters that are referred to.
+    """Return a text with its character references decoded.
 
     >>> resolved("Tom &amp; Jerry &#8211; caf&eacute;")
     'Tom & Jerry – café'
@@ -24,9 +24,10 @@ def resolved(text: str, reference: re.Pattern[str] = TEXT_REFERENCE) -> str:
 
 
 def habits(text: str) -> dict[int, str]:
-    """Return how a file writes characters that it does not have plainly, for `str.translate`: the first way of each.
+    """Return the reference that a file uses for each character it writes as one, as a table for `str.translate`.
 
-    Letters of ASCII, digits and white space are left out, for nobody means them to be written so everywhere.
+    If a file uses several for a character, the first one counts. ASCII letters, digits and white space are left out,
+    because nobody wants all of them written as references.
 
     >>> habits("a&nbsp;b&#160;c &#65;")
     {160: '&nbsp;'}

@@ -1,6 +1,6 @@
-"""HTML as its tags and texts with their places, cut as browsers cut it (WHATWG HTML, section 13.2.5).
+"""HTML tokenizer: tags and texts with their positions, split as browsers do (WHATWG HTML, section 13.2.5).
 
-Whatever the text is, no part of it is looked at more than a few times.
+Every part of the text is examined only a few times, whatever the text is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 __all__ = ["Attribute", "HtmlToken", "html_tokens"]
 
-# Elements that hold text alone, to their own end tag.
+# Elements that contain only text, up to their own end tag.
 _RAW = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})
 
 _SPACE = r"[ \t\n\r\f]"
@@ -27,31 +27,31 @@ _SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[ \t\n\r\f/>])", re.IGN
 
 
 class Attribute(NamedTuple):
-    """An attribute of a tag, and where its value stands, without its quotation marks."""
+    """An attribute of a tag, with the position of its value without quotation marks."""
 
     name: str
-    """In small letters."""
+    """Lower-case name."""
     start: int
     end: int
     quote: str
-    """`"`, `'`, or empty if the value has none."""
+    """Quotation mark around the value, `"` or `'`; empty if there is none."""
 
 
 class HtmlToken(NamedTuple):
-    """A piece of an HTML file; together they are the file."""
+    """A token of an HTML file; the tokens cover the file without gaps."""
 
     form: str
-    """`text`, `raw` (text of which nothing is markup, of the element before), `start`, `end` or `other`: a comment or
-    the like."""
+    """`text`; `raw`, the text of the preceding element, in which nothing is markup; `start`; `end`; or `other`, such as
+    a comment."""
     start: int
     end: int
     name: str = ""
-    """Of a tag, in small letters."""
+    """Lower-case name of a tag."""
     attributes: tuple[Attribute, ...] = ()
 
 
 def html_tokens(text: str) -> Iterator[HtmlToken]:
-    """Cut an HTML text into its tokens, in order and without gaps."""
+    """Split an HTML text into tokens, in order and without gaps."""
     at = 0
     while (markup := _MARKUP.search(text, at)) is not None:
         start = markup.start()
@@ -93,7 +93,7 @@ def _markup(text: str, start: int) -> HtmlToken:
     while (closing := _TAG_END.match(text, at)) is None:
         attribute = _ATTRIBUTE.match(text, at)
         if attribute is None or attribute.end() == len(text):
-            return HtmlToken("other", start, len(text))  # the file ends within the tag; browsers show nothing of it
+            return HtmlToken("other", start, len(text))  # an unfinished tag at the end of the file; browsers ignore it
         at = attribute.end()
         value = attribute[2] or ""
         is_quoted = value[:1] in ('"', "'") and value != ""
@@ -105,7 +105,7 @@ def _markup(text: str, start: int) -> HtmlToken:
 
 
 def _raw_end(text: str, tag: HtmlToken) -> int:
-    """Return where the text within an element that holds no markup ends."""
+    """Return the end of the text in an element that contains no markup."""
     if tag.name == "script":
         return _script_end(text, tag.end)
     found = re.compile(rf"</{tag.name}(?=[ \t\n\r\f/>])", re.IGNORECASE).search(text, tag.end)
@@ -113,7 +113,7 @@ def _raw_end(text: str, tag: HtmlToken) -> int:
 
 
 def _script_end(text: str, start: int) -> int:
-    """Follow the states that let a script write a script: its end tag within a comment is none, after another start."""
+    """Return the end of a script: in a comment, an end tag after another script start tag does not end it."""
     state = "plain"
     for mark in _SCRIPT_MARK.finditer(text, start):
         match mark[0].lower():

@@ -1,1 +1,1 @@
-"""Markdown as a document whose text is translated."""
+"""Markdown documents whose text is translated."""

@@ -1,4 +1,7 @@
-"""Markdown (CommonMark, and GitHub's tables): its prose; code, blocks of HTML, addresses and front matter stay."""
+"""Markdown documents (CommonMark with GitHub's tables): prose is translated; code, HTML blocks and addresses stay.
+
+Front matter stays as well.
+"""
 
 from __future__ import annotations
 
@@ -22,66 +25,66 @@ from clearhead.formats.passages import Passage, Run, changes
 __all__ = ["MarkdownDocument", "read_markdown"]
 
 LONGEST_BLOCK = 100_000
-"""Characters of a paragraph; nobody wrote a longer one, and it is left as it is."""
+"""Maximum characters of a paragraph; nobody writes longer ones, and they are left unchanged."""
 
 _SPACE = " \t"
 _BLANK = " \t\r\n"
 _SPACES = re.compile(r"[ \t\r\n]+")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
 _NO_PROSE = re.compile(r"^(?::::|!!!|\?\?\?|\$\$)", re.MULTILINE)
-"""Begins lines of what some programs add to Markdown: containers, admonitions, formulas."""
+"""Start of lines in Markdown extensions: containers, admonitions, formulas."""
 _LEADING = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n")
-"""What stands before the prose of a block: a box to tick, or the kind of an alert."""
+"""Prefix of a block that is not prose: a task-list checkbox, or the kind of an alert."""
 _BORDER = re.compile(r"^(?:\[\^[^\]\s]+\]:[ \t]*|:[ \t]+|\{(?::[^\n]*|%[^\n]*%)\}[ \t]*$)", re.MULTILINE)
-"""What ends a paragraph for many programs, but not in CommonMark: at the beginning of a line the mark of a footnote or
+"""Lines that end a paragraph in many programs, but not in CommonMark: a line that begins with the mark of a footnote or
 of a definition; a line of attributes (kramdown's `{: .note}`) or of a template (`{% if x %}`)."""
 _SHORT_END = re.compile(r"\](?:\[\s*\])?")
-"""Ends a link whose words are what its address is found by."""
+"""End of a link whose text is also the label of its reference."""
 _PLAIN_LABEL = re.compile(r"[\w .,:+-]+")
 
 
 def read_markdown(path: str) -> MarkdownDocument:
-    """Read a Markdown file of UTF-8 text, or of UTF-16 with a byte order mark.
+    """Read a Markdown file of UTF-8 text, or of UTF-16 text with a byte order mark.
 
     Args:
-        path: `-` is standard input.
+        path: The file; `-` is standard input.
 
     Raises:
-        DataError: If the file cannot be read, is too large, or is not such text.
+        DataError: If the file cannot be read, is too large, or is not valid text.
     """
     return MarkdownDocument(FileText.read(path))
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The text of a paragraph, a heading or a cell: its lines without what its containers put before them."""
+    """Text of a paragraph, heading or cell: its lines without the prefixes of enclosing blocks."""
 
     text: str
     kind: str
-    """As `Surroundings.kind`."""
+    """Kind of block, see `Surroundings.kind`."""
     starts: tuple[int, ...]
-    """Where each line begins in `text`."""
+    """Start of each line in `text`."""
     file_starts: tuple[int, ...]
-    """Where each line begins in the file."""
+    """Start of each line in the file."""
 
     def in_file(self, at: int) -> int:
-        """Return the place in the file of a place in the text."""
+        """Convert a position in the text to a position in the file."""
         line = bisect_right(self.starts, at) - 1
         return self.file_starts[line] + at - self.starts[line]
 
     def in_text(self, at: int) -> int:
-        """Return the place in the text of a place in the file."""
+        """Convert a position in the file to a position in the text."""
         line = bisect_right(self.file_starts, at) - 1
         return self.starts[line] + at - self.file_starts[line]
 
     def between(self, at: int, end: int) -> _Block:
-        """Return what of the block stands between two places in the text."""
+        """Return the part of the block between two positions in the text."""
         first, last = bisect_right(self.starts, at), bisect_left(self.starts, end)
         starts = (0, *(start - at for start in self.starts[first:last]))
         return _Block(self.text[at:end], self.kind, starts, (self.in_file(at), *self.file_starts[first:last]))
 
     def pieces(self) -> Iterator[_Block]:
-        """Yield the block, or what borders divide it into, without what stands before its prose."""
+        """Yield the prose of the block, split at `_BORDER` lines and without its `_LEADING` prefix."""
         leading = _LEADING.match(self.text)
         at = leading.end() if leading else 0
         for start, end in [border.span() for border in _BORDER.finditer(self.text, at)] + [(len(self.text),) * 2]:
@@ -92,7 +95,7 @@ class _Block:
 
 
 class MarkdownDocument(Document):
-    """A Markdown file: a segment for every paragraph, heading, cell of a table, and description of an image."""
+    """A Markdown file; its segments are paragraphs, headings, table cells and image descriptions."""
 
     format = "Markdown text"
 
@@ -109,10 +112,10 @@ class MarkdownDocument(Document):
         self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._found]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in it; see `Document.filled`.
+        """Return the file's bytes with the translations inserted; see `Document.filled`.
 
-        A translated paragraph is one line, but for its hard line breaks. What of a translation would be read as
-        Markdown is escaped; where `*` or `_` cannot mark its emphasis, it is written as HTML.
+        A translated paragraph is written on one line, apart from hard line breaks. Characters of a translation that
+        would be read as Markdown are escaped. Emphasis that cannot be written with `*` or `_` is written as HTML.
         """
         return self._file.replaced(changes(self._file.text, self._found, fillings, self._written))
 
@@ -128,10 +131,10 @@ class MarkdownDocument(Document):
             yield from _passage(block, events, "description")
 
     def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
-        """Return the plainest Markdown that is read as the translation."""
+        """Return the simplest Markdown that is parsed as the translation."""
         block = self._blocks[passage.start, passage.end]
         parts: list[Part] = []
-        begun: dict[int, int] = {}  # where in `parts` each pair begins
+        begun: dict[int, int] = {}  # index in `parts` of the start of each pair
         for token in _tidied(tokens(mended(_SPACES.sub(" ", translation), passage.text)[0])):
             element = passage.elements[token.number - 1] if isinstance(token, Tag) else None
             if element is None or isinstance(element.opening, str):
@@ -170,13 +173,13 @@ class MarkdownDocument(Document):
 
 def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterator[Passage]:
     run = Run()
-    # Such a link stays in its segment also where it is all of it, for its end changes with its words.
+    # Such a link is kept in its segment, even if it is the whole segment, because its end changes with its text.
     short = {event.words for event in events if event.form == "close" and _is_short_end(block, event)}
     for event in events:
         start, end = block.in_file(event.start), block.in_file(event.end)
         match event.form:
             case "words" if event.words == block.text[event.start : event.end]:
-                # White space at an edge is to stay outside.
+                # White space at an edge must stay outside the segment.
                 first = len(event.words) - len(event.words.lstrip(_SPACE))
                 last = len(event.words.rstrip(_SPACE))
                 for piece in ((0, first), (first, last), (max(first, last), len(event.words))):
@@ -198,14 +201,14 @@ def _is_short_end(block: _Block, event: InlineEvent) -> bool:
 
 
 def _tidied(parts: Sequence[str | Tag]) -> list[str | Tag]:
-    """Put the white space at the edges of pairs outside of them, for Markdown takes `** bold **` for words."""
+    """Move white space at the edges of pairs outside of them, because Markdown reads `** bold **` as plain text."""
     in_front = _spaces_first(parts, "open", str.lstrip)
     outside = _spaces_first(in_front[::-1], "close", str.rstrip)[::-1]
     return tokens(_SPACES.sub(" ", "".join(map(str, outside))).strip(" "))
 
 
 def _spaces_first(parts: Sequence[str | Tag], form: str, stripped: Callable[[str], str]) -> list[str | Tag]:
-    """Put white space that follows tags of a form before them."""
+    """Move white space that follows tags of one form before them."""
     kept: list[str | Tag] = []
     tags: list[str | Tag] = []
     for part in parts:
@@ -221,12 +224,12 @@ def _spaces_first(parts: Sequence[str | Tag], form: str, stripped: Callable[[str
 
 
 def _blocks(file: FileText, environment: dict[str, Any]) -> Iterator[_Block]:
-    """Yield the blocks of prose in a file, and put what links may refer to into the environment."""
+    """Yield the blocks of prose in a file, and store its link reference definitions in the environment."""
     lines = list(file.lines())
     text = "\n".join(file.text[line.start : line.end] for line in lines)
     if front_matter := _FRONT_MATTER.match(text):
         text = "\n" * front_matter[0].count("\n") + text[front_matter.end() :]
-    position = 0  # in the file: where the search for the next cell begins
+    position = 0  # position in the file from which the next cell is searched
     for before, token in pairwise(BLOCKS.parse(text, environment)):
         if token.type != "inline" or token.map is None or _NO_PROSE.search(token.content):
             continue
@@ -248,7 +251,7 @@ def _blocks(file: FileText, environment: dict[str, Any]) -> Iterator[_Block]:
 
 
 def _lined(text: str, content: str, lines: Sequence[Line], kind: str) -> _Block | None:
-    """Find the lines of a block in the file; None if they are not what the parser says."""
+    """Return a block with the positions of its lines in the file; None if they differ from what the parser returned."""
     contents = [line.strip(_SPACE) for line in content.split("\n")]
     starts, file_starts, parts, size = [], [], [], 0
     for index, (part, line) in enumerate(zip(contents, lines, strict=False)):
@@ -264,7 +267,7 @@ def _lined(text: str, content: str, lines: Sequence[Line], kind: str) -> _Block 
 
 
 def _cell(text: str, content: str, position: int, line: Line) -> tuple[int, int] | None:
-    """Find a cell of a table in its line; None if it is not there."""
+    """Return the start and end of a table cell in its line; None if it is not found."""
     wanted = content.replace("|", r"\|")
     while (start := text.find(wanted, position, line.end)) >= 0:
         end = start + len(wanted)

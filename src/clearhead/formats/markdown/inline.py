@@ -1,8 +1,8 @@
-"""The inline markup of Markdown with its places (CommonMark 0.31, section 6).
+"""Inline parser for Markdown that gives positions (CommonMark 0.31, section 6).
 
-Also strikethrough, marks of footnotes and bare addresses, as GitHub has them, and what templates put in. It follows the
-specification's own algorithm (its appendix), for parsers of Markdown do not tell where in a line something stands. What
-is looked for ahead is looked for once, so that the time grows with the length of the text alone.
+It also parses strikethrough, footnote marks and bare addresses, as GitHub does, and template expressions. It follows
+the algorithm in the specification's appendix, because Markdown parsers do not report positions within a line. Each
+look-ahead is done only once, so that the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ _DEEPEST_PARENTHESES = 32
 
 
 class InlineEvent(NamedTuple):
-    """Words, or markup, of a text."""
+    """Words or markup in a text, with its position."""
 
     form: str
-    """`words`, `alone`, `open` or `close`."""
+    """`words`; `alone` for standalone markup; `open` or `close` for the ends of a pair."""
     start: int
     end: int
     words: str = ""
-    """As they are read; or the name of a pair, which both of its tags have."""
+    """Words in decoded form; for the tags of a pair, their common name."""
     is_seen: bool = True
 
 
 @dataclass
 class InlineText:
-    """What a text consists of."""
+    """Parsed inline content of a text."""
 
     events: list[InlineEvent] = field(default_factory=list)
-    """In order."""
+    """Events in the order of the text."""
     descriptions: list[tuple[int, int]] = field(default_factory=list)
-    """Where the descriptions of images stand that are plain words."""
+    """Start and end of each image description that is plain text."""
 
 
 def scanned(text: str, is_label: Callable[[str], bool]) -> InlineText:
-    """Return what a text consists of.
+    """Parse the inline content of a text.
 
     Args:
-        text: Of a block, its lines without indentation.
-        is_label: Tells whether a link may refer to a label.
+        text: Text of a block, its lines without indentation.
+        is_label: Returns whether a label has a link reference definition.
     """
     return _Scanner(text, is_label).scan()
 
 
 @dataclass
 class _Delimiters:
-    """A run of `*`, `_` or `~`, of which pairs are made from its inner ends."""
+    """A run of `*`, `_` or `~`; pairs are formed from its inner ends."""
 
     character: str
     start: int
@@ -105,8 +105,8 @@ class _Delimiters:
 class _Bracket(NamedTuple):
     start: int
     end: int
-    node: int  # place among the nodes
-    bottom: int  # how many delimiters came before
+    node: int  # index in the scanner's nodes
+    bottom: int  # number of delimiters before it
     is_image: bool
 
 
@@ -117,10 +117,10 @@ class _Scanner:
         self._nodes: list[InlineEvent | _Delimiters] = []
         self._delimiters: list[_Delimiters] = []
         self._brackets: list[_Bracket] = []
-        self._num_behind_link = 0  # brackets that stand around a link, and so begin none
+        self._num_behind_link = 0  # number of open brackets around a link, which can start no other link
         self._num_pairs = 0
         self._ticks: dict[int, list[int]] | None = None
-        self._absent: set[str] = set()  # what does not come any more
+        self._absent: set[str] = set()  # strings that do not occur in the rest of the text
         self._descriptions: list[tuple[int, int]] = []
 
     def scan(self) -> InlineText:
@@ -146,7 +146,7 @@ class _Scanner:
         return end
 
     def _special(self, special: re.Match[str]) -> int:
-        """Take what stands at a special character, and return where it ends."""
+        """Parse the construct at a special character, and return its end."""
         text, start = self._text, special.start()
         match text[start]:
             case "\\":
@@ -222,7 +222,7 @@ class _Scanner:
         return self._words(start, start + 1)
 
     def _find(self, wanted: str, at: int) -> int | None:
-        """Return the place behind the next such text; what once was not found is not looked for again."""
+        """Return the position after the next occurrence of a string; a string once not found is not searched again."""
         if wanted in self._absent:
             return None
         found = self._text.find(wanted, at)
@@ -250,9 +250,9 @@ class _Scanner:
         return end
 
     def _emphasise(self, bottom: int) -> None:
-        """Make pairs of the delimiters from `bottom` on, and forget these."""
+        """Match delimiters from index `bottom` on into pairs, and remove them from the list."""
         stack: list[_Delimiters] = []
-        bottoms: dict[tuple[str, bool, int], int] = {}  # below which nothing fits such an end
+        bottoms: dict[tuple[str, bool, int], int] = {}  # for each kind of closer: no opener below this index matches
         for closer in self._delimiters[bottom:]:
             while closer.can_close and closer.count:
                 key = (closer.character, closer.can_open, closer.size % 3 if closer.character != "~" else closer.size)
@@ -299,7 +299,7 @@ class _Scanner:
         self._emphasise(bracket.bottom)
         if bracket.is_image:
             inner = self._nodes[bracket.node + 1 :]
-            is_label = self._text[start:behind].replace(" ", "") in ("]", "][]")  # without which the image is not found
+            is_label = self._text[start:behind].replace(" ", "") in ("]", "][]")  # it is also the reference label
             if start > bracket.end and not is_label and all(map(self._is_plain, inner)):
                 self._descriptions.append((bracket.end, start))
             del self._nodes[bracket.node :]
@@ -316,7 +316,7 @@ class _Scanner:
         return node.form == "words" or (node.form == "alone" and self._text[node.start] in "h{")
 
     def _behind_target(self, bracket: _Bracket, end: int) -> int | None:
-        """Return where the link ends whose text ends at a bracket; None if it is no link."""
+        """Return the end of the link whose text ends at a bracket; None if it is no link."""
         text = self._text
         if text.startswith("(", end + 1) and (behind := _behind_address(text, end + 2)) is not None:
             return behind
@@ -329,7 +329,7 @@ class _Scanner:
 
 
 def _behind_address(text: str, at: int) -> int | None:
-    """Return the place behind the `)` of a link's address and title that begin here, if they are well formed."""
+    """Return the position after the `)` of a link destination and title that start here; None if malformed."""
     at = _end(_SPACE, text, at)
     if angle := _ANGLE.match(text, at):
         at = angle.end()
@@ -356,7 +356,7 @@ def _behind_address(text: str, at: int) -> int | None:
 
 
 def _fits(opener: _Delimiters, closer: _Delimiters) -> bool:
-    """Tell whether two runs make a pair (rules 9 and 10 of the specification)."""
+    """Return whether two runs form a pair (rules 9 and 10 of the specification)."""
     if opener.character != closer.character:
         return False
     if opener.character == "~":

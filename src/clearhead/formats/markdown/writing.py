@@ -1,4 +1,4 @@
-"""A translation as Markdown that is read as what is meant: as plain as can be, which is tried out."""
+"""Writing a translation as the simplest Markdown that is parsed as intended, found by trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clearhead.formats.markdown.inline import InlineEvent, scanned
 __all__ = ["BLOCKS", "Part", "Surroundings", "meaning", "written"]
 
 BLOCKS = MarkdownIt("commonmark").enable("table")
-"""Parses the blocks of a text, and leaves what is in them as it is."""
+"""Parser for block structure; inline content is left unparsed."""
 BLOCKS.core.ruler.disable(["inline", "text_join"])
 
 _FRAMES = {
@@ -24,13 +24,13 @@ _FRAMES = {
     "cell": "| {} |\n| --- |",
     "description": "![{}](x)",
 }
-"""What a kind of block looks like."""
+"""Template of each kind of block."""
 
-# What is escaped, and how emphasis is marked; the plainest manner first.
+# Amount of escaping, and form of emphasis; the simplest manner first.
 _MANNERS = (("none", "own"), ("start", "own"), ("all", "own"), ("all", "star"), ("all", "html"))
 
 _LINE_START = re.compile(r"([#>+*=|:~-])|([0-9]{1,9})([.)])")
-# A star between spaces, or a low line within a word, is read as itself.
+# A star between spaces, or an underscore within a word, needs no escape.
 _SPECIAL = re.compile(
     r"[\\`\[\]|{~]|\*(?!\s)|(?<!\s)\*|_(?![^\W_])|(?<![^\W_])_|<(?=[a-zA-Z/!?])|&(?=[#a-zA-Z])|#(?=#*\s*$)"
 )
@@ -43,32 +43,32 @@ class Part(NamedTuple):
     """Words of a translation, or markup in it."""
 
     form: str
-    """As of `InlineEvent`."""
+    """Form, see `InlineEvent`."""
     text: str
-    """Words as they are to be read, or the markup as it is in the text of the block."""
+    """Words without escapes, or the markup as in the text of the block."""
     in_file: str = ""
-    """The markup as it is in the file, where its lines may begin with what containers put there."""
+    """The markup as in the file, where lines may begin with prefixes of enclosing blocks."""
 
 
 class Surroundings(NamedTuple):
-    """Where a translation stands."""
+    """Context of a translation."""
 
     kind: str
     """`paragraph`, `heading`, `underlined` (a heading too), `cell` or `description` (of an image)."""
     before: str
-    """What of the block's text comes before it."""
+    """Text of the block before the translation."""
     behind: str
     meaning_before: Sequence[tuple[str, str]]
-    """What that is, as `meaning` tells it."""
+    """Parsed content of `before`, see `meaning`."""
     meaning_behind: Sequence[tuple[str, str]]
     is_label: Callable[[str], bool]
-    """As for `scanned`."""
+    """Returns whether a label has a link reference definition, see `scanned`."""
 
 
 def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
-    """Return what a text that was scanned says: its words, and the form of its markup with how it is written."""
+    """Return the content of a parsed text: words, and for markup its form and source text."""
     return [
-        # An address or a template is read alike, whether its characters are told to be words or not.
+        # An address or a template is the same whether its characters are parsed as words or as markup.
         ("words", event.words or text[event.start : event.end])
         if event.form == "words" or (event.form == "alone" and text[event.start] in "h{")
         else (event.form, text[event.start : event.end])
@@ -77,12 +77,12 @@ def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
 
 
 def written(parts: Sequence[Part], around: Surroundings, habits: Mapping[int, str]) -> str:
-    """Return the Markdown of a translation, as it is to be in the file.
+    """Return the Markdown of a translation, for insertion into the file.
 
     Args:
-        parts: Of the translation.
-        around: Where it stands.
-        habits: How the file writes characters, as `references.habits` tells it.
+        parts: Words and markup of the translation.
+        around: Context of the translation.
+        habits: Character references that the file uses, see `references.habits`.
     """
     in_file: list[str] = []
     for escape, marks in _MANNERS:
@@ -119,7 +119,7 @@ def _escaped(words: str, escape: str, *, is_start: bool, is_cell: bool) -> str:
 
 
 def _marked(part: Part, marks: str) -> str | None:
-    """Return markup in another form than the file's, if this manner has one."""
+    """Return the markup in another notation than the file's; None if this manner does not change it."""
     if marks == "star":
         return _STARS.get(part.text)
     if marks == "html" and part.form != "alone" and part.text in _ELEMENTS:
@@ -130,7 +130,7 @@ def _marked(part: Part, marks: str) -> str | None:
 
 
 def _is_read(text: str, meant: Sequence[tuple[str, str]], around: Surroundings) -> bool:
-    """Tell whether a text is a block of its kind that says what is meant."""
+    """Return whether a text is parsed as one block of its kind with the intended content."""
     if _joined(meaning(scanned(text, around.is_label).events, text)) != _joined(meant):
         return False
     framed = _FRAMES[around.kind].replace("{}", text)

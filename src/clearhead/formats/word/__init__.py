@@ -1,1 +1,1 @@
-"""Word files (.docx) as documents whose text is translated."""
+"""Word documents (.docx) whose text is translated."""

@@ -1,4 +1,4 @@
-"""Word files (DOCX): the texts of their paragraphs, also in headers, footers, notes and text boxes; all else stays."""
+"""Word documents (DOCX): paragraphs are translated, also in headers, footers, notes and text boxes; the rest stays."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from clearhead.formats.word.runs import WordParagraph
 __all__ = ["WordDocument", "read_docx"]
 
 MOST_PART_BYTES = 64_000_000
-"""Of a part with text, unpacked."""
+"""Maximum size of a part with text, unpacked."""
 MOST_UNPACKED_BYTES = 1_000_000_000
-"""Of all parts together, unpacked."""
+"""Maximum size of all parts together, unpacked."""
 
 _CONTENT_TYPES = "[Content_Types].xml"
 _TEXT_TYPE = re.compile(
@@ -38,26 +38,26 @@ def read_docx(path: str) -> WordDocument:
     """Read a Word file.
 
     Args:
-        path: `-` is standard input.
+        path: The file; `-` is standard input.
 
     Raises:
-        DataError: If the file cannot be read, is encrypted, damaged, too large when unpacked, or no DOCX.
+        DataError: If the file cannot be read, is encrypted, is damaged, is too large when unpacked, or is not DOCX.
     """
     return WordDocument(read_bytes(path), "standard input" if path == "-" else path)
 
 
 @dataclass(frozen=True)
 class _TextPart:
-    """A part of the file that has text."""
+    """A part of the file with text."""
 
     data: bytes
     paragraphs: dict[tuple[int, int], WordParagraph]
-    """By the place of their content."""
+    """Paragraphs by the start and end of their content."""
     passages: list[Passage]
 
 
 class WordDocument(Document):
-    """A Word file: a segment for every paragraph with text, whose number among these stands for its line."""
+    """A Word file; its segments are the paragraphs with text, and a paragraph's number serves as its line."""
 
     format = "Word document"
 
@@ -73,10 +73,10 @@ class WordDocument(Document):
         self.segments = [Segment(passage.text, number) for number, passage in enumerate(passages, start=1)]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file with translations in it; see `Document.filled`.
+        """Return the file's bytes with the translations inserted; see `Document.filled`.
 
-        In a translated paragraph runs that look alike become one. Parts without a translation keep their content, and
-        all parts their names, order, times and way of compression; what they are compressed to may differ.
+        In a translated paragraph, runs with equal formatting are merged. Parts without a translation keep their
+        content. All parts keep their names, order, times and compression method; their compressed bytes may differ.
         """
         changed: dict[str, bytes] = {}
         first = 0
@@ -105,7 +105,7 @@ class WordDocument(Document):
 
 @contextmanager
 def _opened(data: bytes, name: str) -> Iterator[ZipFile]:
-    """Open a file of parts, and say so of whatever is wrong with it."""
+    """Open a DOCX archive, and convert every error of reading it to `DataError`."""
     if data.startswith(_OLE_START):
         raise DataError(f"{name} is encrypted, or in Word's old format; save it in Word as DOCX without a password")
     try:
@@ -125,7 +125,7 @@ def _opened(data: bytes, name: str) -> Iterator[ZipFile]:
 
 
 def _text_parts(archive: ZipFile, name: str) -> list[str]:
-    """Return the names of the parts that have text, in the order in which they are read."""
+    """Return the names of the parts with text, in reading order."""
     infos = archive.infolist()
     names = {info.filename for info in infos}
     if len(names) < len(infos):
@@ -164,7 +164,7 @@ def _text_part(data: bytes, name: str) -> _TextPart:
     found: dict[tuple[int, int], WordParagraph] = {}
     passages: list[Passage] = []
     for outer in paragraphs(data, name):
-        # Text boxes have paragraphs of their own, within a run of the one that they are anchored in.
+        # A text box contains paragraphs of its own, within a run of the paragraph that anchors it.
         for element in (outer, *(inner for inner in outer.within() if inner.name == f"{WORD}p")):
             paragraph = WordParagraph(data, element)
             if paragraph.passage is not None:
@@ -175,7 +175,7 @@ def _text_part(data: bytes, name: str) -> _TextPart:
 
 
 def _filled_part(part: _TextPart, fillings: Sequence[Filling | None]) -> bytes:
-    # A character a byte, so that places count bytes.
+    # Latin-1 decodes each byte to one character, so positions count bytes.
     text = part.data.decode("latin-1")
 
     def write(passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
@@ -187,7 +187,7 @@ def _filled_part(part: _TextPart, fillings: Sequence[Filling | None]) -> bytes:
 
 
 def _like(info: ZipInfo) -> ZipInfo:
-    """Return an entry for a part with what the file says of it."""
+    """Return a new archive entry with the metadata of an existing one."""
     copy = ZipInfo(info.filename, info.date_time)
     copy.compress_type, copy.comment, copy.extra = info.compress_type, info.comment, info.extra
     copy.create_system, copy.external_attr, copy.internal_attr = (

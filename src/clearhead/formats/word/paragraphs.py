@@ -1,4 +1,4 @@
-"""The XML of Word files: the paragraphs of a part as elements with their places in its bytes (ECMA-376, part 1)."""
+"""XML of Word files: the paragraphs of a part as elements with byte positions (ECMA-376, part 1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearhead.errors import DataError
 __all__ = ["WORD", "XmlElement", "paragraphs", "parse_xml"]
 
 WORD = "w:"
-"""Begins the names of WordprocessingML's elements and attributes here, whatever prefix the file has for them."""
+"""Prefix of WordprocessingML names in this package, whatever prefix the file uses."""
 
 _NAMESPACES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": WORD,
@@ -23,40 +23,40 @@ _NAMESPACES = {
 _START_TAG = re.compile(rb"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 
 MAX_DEPTH = 200
-"""Elements within each other; text boxes take about twenty each."""
+"""Maximum nesting depth of elements; each text box takes about twenty levels."""
 MAX_ELEMENTS = 1_000_000
-"""In a paragraph, with the text boxes in it."""
+"""Maximum elements of a paragraph, including its text boxes."""
 
 
 @dataclass(slots=True, eq=False)
 class XmlElement:
-    """An element with its places in the bytes of the file."""
+    """An element, with its byte positions in the file."""
 
     name: str
-    """With `WORD` before it, or with its namespace and a space."""
+    """Name with the prefix `WORD`, or with its namespace and a space."""
     attributes: dict[str, str]
     start: int
     content: int
-    """Where its start tag ends."""
+    """Position after its start tag."""
     content_end: int = 0
-    """Where its end tag begins."""
+    """Position of its end tag."""
     end: int = 0
     children: list[XmlElement] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    """What text it has, apart from its children's."""
+    """Pieces of its own text, without that of its children."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it begins and ends."""
+        """Start and end of the element."""
         return self.start, self.end
 
     @property
     def text(self) -> str:
-        """What text it has, apart from its children's."""
+        """Its own text, without that of its children."""
         return "".join(self.words)
 
     def within(self) -> Iterator[XmlElement]:
-        """Yield all elements in it, in no particular order."""
+        """Yield all descendants, in no particular order."""
         waiting = list(self.children)
         while waiting:
             element = waiting.pop()
@@ -71,17 +71,17 @@ def parse_xml(
     end: Callable[[int], None],
     words: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Parse XML of UTF-8, without a document type: entities could make it endless, or read another file.
+    """Parse UTF-8 XML; document types are refused, because entities could make it endless or read another file.
 
     Args:
-        data: All of it.
-        name: As messages are to call it.
-        start: Is told the name, attributes and place of each start tag.
-        end: Is told the place of each end tag; of an element without one, where its start tag ends.
-        words: Is told the text between, in pieces.
+        data: All bytes of the XML.
+        name: Name of the file in messages.
+        start: Called with the name, attributes and position of each start tag.
+        end: Called with the position of each end tag; for a self-closing tag, the position after it.
+        words: Called with each piece of text.
 
     Raises:
-        DataError: If it is not well-formed, not in UTF-8, declares a document type, or is nested too deeply.
+        DataError: If the XML is not well-formed, is not UTF-8, declares a document type, or is nested too deeply.
     """
     try:
         is_utf8 = "\0" not in data.decode()
@@ -126,10 +126,10 @@ def parse_xml(
 
 
 def paragraphs(data: bytes, name: str) -> list[XmlElement]:
-    """Return the paragraphs of a part that stand in no other one, each with all that is in it.
+    """Return the outermost paragraphs of a part, each with all elements in it.
 
     Raises:
-        DataError: As `parse_xml`, or if a paragraph has more than `MAX_ELEMENTS`.
+        DataError: If the XML is refused by `parse_xml`, or a paragraph has more than `MAX_ELEMENTS` elements.
     """
     found: list[XmlElement] = []
     stack: list[XmlElement] = []

@@ -1,4 +1,4 @@
-"""A paragraph of a Word file as words and markup, and runs made of a translation of it (ECMA-376, part 1, 17.3)."""
+"""A Word paragraph as text with numbered tags, and its runs rebuilt from a translation (ECMA-376, part 1, 17.3)."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ def _named(*names: str) -> frozenset[str]:
 
 
 _WRAPPERS = _named("bdo", "customXml", "dir", "hyperlink", "ins", "moveTo", "sdt", "smartTag")
-"""Elements around runs that are text like others."""
+"""Elements that enclose runs of ordinary text."""
 _DROPPED = _named("lastRenderedPageBreak", "proofErr")
-"""Notes of Word to itself, which it makes anew."""
+"""Internal marks of Word, which it recreates."""
 _SEEN = _named("fldSimple", "object", "sym")
 _UNSHOWN = _named("lang", "noProof")
-"""Properties of a run that do not show; the language is that of the source."""
+"""Run properties without visible effect; the language is that of the source."""
 _CHARACTERS = {f"{WORD}noBreakHyphen": "\u2011", f"{WORD}softHyphen": "\u00ad"}
 _DEEPEST_FIELDS = 20
 _SPACES = re.compile(r"[ \t\n\r]+")
 _EDGES = re.compile(r"( *)(.*?)( *)", re.DOTALL)
 
 _Part = tuple[tuple[int, int] | str, bytes | None]
-"""A place of the file, or words; and the properties of the run that it stands in, None if in no run."""
+"""A range of the file, or words; and the properties of the run that contains it, None outside of runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Words, or markup, of a paragraph in order."""
+    """Words or markup of a paragraph, in order."""
 
     form: str
-    """`words`; `alone`; `open` and `close`, of what is around runs; `format` and `plain`, around runs that look other
-    than the rest; `begin`, `separate`, `end` and `code`, of a field."""
+    """`words`; `alone`; `open` and `close`, for an element around runs; `format` and `plain`, around runs with
+    different formatting; `begin`, `separate`, `end` and `code`, for a field."""
     parts: tuple[_Part, ...] = ()
     words: str = ""
     properties: bytes | None = None
-    """How words look; behind `open` or `format`, those that do not say it themselves."""
+    """Formatting of the words; for `open` and `format`, the formatting of words inside that do not have their own."""
     is_seen: bool = False
 
 
 class WordParagraph:
-    """A paragraph: its text with numbered tags, and its content with a translation.
+    """A Word paragraph: its text with numbered tags, and its content rebuilt from a translation.
 
     Args:
-        data: Bytes of the part that it is in.
+        data: Bytes of the part that contains it.
         element: The paragraph.
     """
 
@@ -68,11 +68,11 @@ class WordParagraph:
         """Its content as a segment; None if it has no letter."""
 
     def filled(self, translation: str, source: Callable[[tuple[int, int]], bytes]) -> bytes:
-        """Return the content with a translation: runs of words, and the markup as it was.
+        """Return the content with a translation: runs of words, and the original markup.
 
         Args:
-            translation: Without characters that XML cannot hold.
-            source: Returns what stands at a place of the part, with the translations of what stands there.
+            translation: Text with numbered tags, without characters that XML forbids.
+            source: Returns the bytes of a range of the part, with the translations of paragraphs in it inserted.
         """
         passage, looks = self._passage, [self._properties]
         assert passage is not None
@@ -129,7 +129,7 @@ def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
 
 
 def _inside(element: XmlElement) -> list[XmlElement]:
-    """Return what a wrapper has around it, apart from its properties."""
+    """Return the content of a wrapper element, without its properties."""
     children = element.children
     if element.name == f"{WORD}sdt":
         children = next((child.children for child in children if child.name == f"{WORD}sdtContent"), [])
@@ -138,7 +138,7 @@ def _inside(element: XmlElement) -> list[XmlElement]:
 
 
 def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
-    if b"xmlns" in data[run.start : run.content]:  # a prefix that is known nowhere else
+    if b"xmlns" in data[run.start : run.content]:  # declares a prefix that is unknown elsewhere
         yield _Unit("alone", ((run.place, None),), is_seen=True)
         return
     raw = look = b""
@@ -146,7 +146,7 @@ def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
         if child.name == f"{WORD}rPr":
             raw, look = data[slice(*child.place)], _look(data, child)
         elif child.name == f"{WORD}t" and len(child.text) > 1 and child.text.isspace():
-            yield _Unit("alone", ((child.place, raw),), properties=look)  # a gap, or a line to write on
+            yield _Unit("alone", ((child.place, raw),), properties=look)  # a gap, or a blank to fill in
         elif child.name == f"{WORD}t" or child.name in _CHARACTERS:
             words = _CHARACTERS.get(child.name) or _SPACES.sub(" ", child.text)
             if child.name == f"{WORD}t" and child.attributes.get("xml:space") != "preserve":
@@ -166,7 +166,7 @@ def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
 
 
 def _look(data: bytes, properties: XmlElement) -> bytes:
-    """Return the properties of a run without those that do not show; nothing if there are no others."""
+    """Return run properties without those that have no visible effect; empty if there are no others."""
     shown = [child for child in properties.children if child.name not in _UNSHOWN]
     if not shown:
         return b""
@@ -175,9 +175,9 @@ def _look(data: bytes, properties: XmlElement) -> bytes:
 
 
 def _with_fields(units: Iterator[_Unit]) -> list[_Unit]:
-    """Make one unit of a field, which Word computes, such as a page number; one that is a link goes around words."""
+    """Merge each field, a value that Word computes such as a page number, into one unit; a link becomes a pair."""
     done: list[_Unit] = []
-    begun: list[int] = []  # places in `done`
+    begun: list[int] = []  # indices in `done`
     for unit in units:
         done.append(unit)
         if unit.form == "begin":
@@ -219,8 +219,8 @@ def _together(form: str, units: Sequence[_Unit]) -> _Unit:
 
 
 def _with_formats(units: Sequence[_Unit]) -> tuple[list[_Unit], bytes]:
-    """Mark the runs that look other than most of what is within the same element, and return how the rest looks."""
-    usual: dict[int, bytes] = {}  # by the place of the unit that begins the element; -1 is the paragraph
+    """Mark runs with a formatting unlike most of their element's text; return also the paragraph's main formatting."""
+    usual: dict[int, bytes] = {}  # by the index of the unit that opens the element; -1 is the paragraph
     levels: list[tuple[int, Counter[bytes]]] = [(-1, Counter())]
     for index, unit in enumerate([*units, _Unit("close")]):
         if unit.form == "open":
@@ -233,7 +233,7 @@ def _with_formats(units: Sequence[_Unit]) -> tuple[list[_Unit], bytes]:
     done: list[_Unit] = []
     looks = [usual[-1]]
     other: bytes | None = None
-    behind = 0  # the last words that look so
+    behind = 0  # index after the last words with this formatting
     for index, unit in enumerate(units):
         is_words = unit.form == "words" and not unit.words.isspace()
         is_neutral = unit.form in ("words", "alone") and not is_words and (unit.words or unit.properties is None)
@@ -257,7 +257,7 @@ def _with_formats(units: Sequence[_Unit]) -> tuple[list[_Unit], bytes]:
 
 
 def _gathered(units: Sequence[_Unit]) -> Passage | None:
-    """Return units as a passage whose places count units."""
+    """Return units as a passage, whose positions are indices of units."""
     run = Run()
     begun: list[str] = []
     for index, unit in enumerate(units):
