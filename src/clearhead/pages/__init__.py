@@ -1,4 +1,4 @@
-"""Pages that need nothing else: HTML, CSS and JavaScript as files of the package, filled with escaped text."""
+"""Self-contained HTML pages: templates, CSS and JavaScript files of the package, filled with escaped values."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ __all__ = ["Html", "content_policy", "data_block", "fill", "joined", "picture", 
 
 
 class Html(str):
-    """Text that is HTML already, and is not escaped again."""
+    """Text that is already HTML, and is not escaped again."""
 
     __slots__ = ()
 
 
 def fill(name: str, /, **values: object) -> Html:
-    """Return a file of this folder with its `$names` replaced.
+    """Return a template file of this folder with its `$names` replaced.
 
     Args:
         name: The file, such as `data_doctor.html`, or a `template` element of it, such as `data_doctor_parts.html#row`.
-        values: What stands for each name; all but `Html` is escaped, also for attributes in quotation marks.
+        values: Value for each name. Values other than `Html` are escaped, also for use in quoted attributes.
 
     Raises:
-        KeyError: If the file has a name without a value, which is a mistake of ours.
+        KeyError: If a name in the file has no value, which is a programming error.
     """
     escaped = {key: value if isinstance(value, Html) else escape(str(value)) for key, value in values.items()}
     return Html(_template(name).substitute(escaped))
 
 
 def joined(parts: Iterable[Html]) -> Html:
-    """Return parts of a page one after the other."""
+    """Join parts of a page."""
     return Html("".join(parts))
 
 
 def style(*names: str) -> Html:
-    """Return the style sheet that all pages share, and behind it those of one page."""
+    """Return the style sheet shared by all pages, followed by the given ones."""
     return joined(Html(_read(name)) for name in ("style.css", *names))
 
 
 def script(name: str) -> Html:
-    """Return a JavaScript module and all that it imports as one module, since a page from disk cannot load others.
+    """Return a JavaScript module bundled with all its imports, because a page opened from disk cannot load modules.
 
-    Modules import each other by name alone (`import { a } from "./b.js";`) and share their names when they are one.
+    Modules import each other only by name (`import { a } from "./b.js";`); in the bundle they share one namespace.
 
     Args:
         name: The module, such as `explain/main.js`.
@@ -60,11 +60,11 @@ def script(name: str) -> Html:
     def add(module: str) -> None:
         if module in parts:
             return
-        parts[module] = ""  # two that import each other
+        parts[module] = ""  # stops the recursion if two modules import each other
         text = _read(module)
         for other in _IMPORT.findall(text):
             add(normpath(f"{dirname(module)}/{other}"))
-        del parts[module]  # behind what it imports
+        del parts[module]  # moves the module after its imports
         parts[module] = _EXPORT.sub("", _IMPORT.sub("", text))
 
     add(name)
@@ -72,18 +72,18 @@ def script(name: str) -> Html:
 
 
 def picture(name: str) -> Html:
-    """Return a picture of this folder, which is SVG."""
+    """Return an SVG picture of this folder."""
     return Html(_read(name))
 
 
 def data_block(value: Any) -> Html:
-    """Return plain values as JSON for a script element of type `application/json`."""
-    # "</" would end the element and "<!--" would open a comment; written so, JSON reads the same.
+    """Return a value of plain types as JSON for a script element of type `application/json`."""
+    # "</" would end the element and "<!--" would open a comment; the escape is equivalent in JSON.
     return Html(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def content_policy(*, style: str, script: str) -> str:
-    """Return the Content-Security-Policy under which a page runs this style and this script, and nothing else."""
+    """Return a Content-Security-Policy that allows this style and this script, and nothing else."""
     allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 

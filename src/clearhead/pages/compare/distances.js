@@ -1,4 +1,4 @@
-/** How far every head is from the other's, and the one that is chosen in both explanations. */
+/** Distances between the heads of two explanations, and the head that is chosen in both. */
 
 import { css, inkOn, legend, weightColour, weightLegend } from "../explain/colours.js";
 import { byId, make } from "../explain/dom.js";
@@ -9,7 +9,7 @@ import { stopAt } from "../explain/keys.js";
 import { fixed, spoken } from "../explain/text.js";
 import { namesOf } from "./sides.js";
 
-/** The heads that can be compared: their attentions on both sides, places and distances. */
+/** Heads that can be compared: their attentions on both sides, positions and distances. */
 export function distancesOf({ heads }, ...sides) {
   const [firsts, seconds] = sides;
   return firsts.flatMap((attention) => {
@@ -20,7 +20,7 @@ export function distancesOf({ heads }, ...sides) {
   });
 }
 
-/** Shows the grids and the chosen head; returns what chooses a head, and what draws all anew. */
+/** Draws the grids and the chosen head; returns functions that choose a head and redraw everything. */
 export function drawDistances(comparison, heads) {
   byId("no-heads").hidden = heads.length > 0;
   byId("head").hidden = heads.length === 0;
@@ -31,7 +31,7 @@ export function drawDistances(comparison, heads) {
     byId(`${side}-name`).textContent = names[place];
     return new HeatMap(byId(`${side}-map`), (row, column) => follow(place, row, column));
   });
-  // A token that both have is picked in both maps.
+  // A token common to both sides is chosen in both maps.
   const follow = (side, row, column) => {
     const rows = chosen.attention.name === "encoder" ? comparison.source_changes : comparison.read_changes;
     const columns = chosen.attention.name === "decoder" ? comparison.read_changes : comparison.source_changes;
@@ -111,7 +111,7 @@ export function drawDistances(comparison, heads) {
   return { choose, redraw };
 }
 
-/** Where a token stands on the other side; null if that has it not. */
+/** Position of a token on the other side; null if it does not occur there. */
 function counterpart(changes, side, place) {
   for (const { is_same: isSame, first, second } of changes) {
     const [own, other] = side === 0 ? [first, second] : [second, first];

@@ -1,4 +1,4 @@
-/** Fills the page with the two explanations that it holds, and what differs between them. */
+/** Fills the page with the two explanations embedded in it, and their differences. */
 
 import { attentionsOf } from "../explain/data.js";
 import { byId } from "../explain/dom.js";

@@ -1,4 +1,4 @@
-/** Both texts side by side, and what changed from the one to the other in a few lines. */
+/** Both texts side by side, and a short summary of the differences. */
 
 import { counted, directionOf, fixed, percent, spoken } from "../explain/text.js";
 import { byId, make } from "../explain/dom.js";
@@ -7,16 +7,16 @@ const MOST_TOKENS = 3;
 const MOST_HEADS = 5;
 const LEAST_DISTANCE = 0.005;
 
-/** What the two are called: by their models if these differ. */
+/** Titles of the two sides, with the names of their models if these differ. */
 export function namesOf({ first, second }) {
   const names = [first, second].map(({ model }) => model.name);
   return names[0] === names[1] ? ["First", "Second"] : names.map((name, place) => `${["First", "Second"][place]}: ${name ?? "a model"}`);
 }
 
-/** Shows source, translation and score of each; words are marked that have a token which the other has not there. */
+/** Draws source, translation and score of each side; words with a token that the other side lacks are marked. */
 export function drawSides(comparison) {
   const { first, second, source_changes: sources, target_changes: targets } = comparison;
-  // Vocabularies that differ cut the same text otherwise.
+  // Models with different vocabularies split the same text differently, so equal texts are not marked.
   const { is_same_source: isSameSource, is_same_translation: isSameTranslation } = comparison;
   byId("compared-title").textContent =
     first.model.name !== second.model.name
@@ -49,7 +49,7 @@ function facts({ score, steps, num_told: numTold }) {
   return `log-probability ${fixed(score, 3)} over ${counted(written, "token")}, ${percent(Math.exp(score / written))} each on average`;
 }
 
-/** Places of the tokens that one side has and the other has not. */
+/** Positions of the tokens that only one side has. */
 function changedPlaces(changes, side) {
   const places = new Set();
   for (const { is_same: isSame, first, second } of changes) {
@@ -74,7 +74,7 @@ function marked(text, words, places) {
   return make("p", { class: "text", dir: directionOf(text) }, text === "" ? "(nothing)" : parts);
 }
 
-/** Lists what changed most: the score, the tokens that both write, and the heads, each a button that shows it. */
+/** Lists the largest changes: the score, the common tokens, and the heads; each head is a button that shows it. */
 export function drawChanged(comparison, heads, choose) {
   const { first, is_same_translation: isSame, score_change: change, steps } = comparison;
   const items = [];

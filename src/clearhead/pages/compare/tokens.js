@@ -1,4 +1,4 @@
-/** What both write, token by token: tokens in common stand in one row, others beside what stands in their place. */
+/** Token-by-token table of both outputs: common tokens share a row, other tokens are next to their replacements. */
 
 import { css, signedColour } from "../explain/colours.js";
 import { byId, make } from "../explain/dom.js";
@@ -6,7 +6,7 @@ import { rove, stopAt } from "../explain/keys.js";
 import { fixed, percent, spoken, tokenElement } from "../explain/text.js";
 import { namesOf } from "./sides.js";
 
-/** Shows the table; returns what colours it anew. */
+/** Draws the table; returns a function that recolours it. */
 export function drawTokens(comparison) {
   const { first, second, target_changes: changes } = comparison;
   byId("tokens").hidden = first.kind === "encoder";
@@ -55,12 +55,12 @@ export function drawTokens(comparison) {
   byId("tokens-table").tBodies[0].replaceChildren(...rows.map(({ row }) => row));
   rove(byId("tokens-table"), buttons, (button) => button.closest("tr").click());
   colour();
-  // To begin with, where the two part.
+  // The first row at which the outputs differ is marked initially.
   mark(Math.max(0, rows.findIndex(({ change }) => change === null)));
   return colour;
 }
 
-/** The rows of a run of tokens: places in the first and in the second, and whether it is one token. */
+/** Rows for a run of tokens: position on the first and on the second side, and whether the tokens are equal. */
 function pairsOf({ is_same: isSame, first: [start, end], second: [otherStart, otherEnd] }) {
   return Array.from({ length: Math.max(end - start, otherEnd - otherStart) }, (_, place) => [
     start + place < end ? start + place : -1,

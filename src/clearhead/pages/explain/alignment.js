@@ -1,4 +1,4 @@
-/** The alignment: source and translation, and which of their words belong together. */
+/** The alignment view: source and translation, with lines between aligned words. */
 
 import { css, inkOn, weightColour } from "./colours.js";
 import { byWords, unpack } from "./data.js";
@@ -6,10 +6,10 @@ import { byId, make, makeSvg, onWidth } from "./dom.js";
 import { rove } from "./keys.js";
 import { directionOf, spoken, visibleParts, wholePercent } from "./text.js";
 
-/** The least share of a word that a line is drawn for. */
+/** Minimum weight for which a line is drawn. */
 const LEAST_LINE = 0.08;
 
-/** Shows source and translation with the words that belong together; returns what draws it anew. */
+/** Draws source and translation with their alignment; returns a function that redraws it. */
 export function drawAlignment(selection, explanation) {
   const { source_words: sourceWords, target_words: targetWords, steps } = explanation;
   const links = explanation.alignment === null ? [] : alignmentsOf(explanation);
@@ -93,7 +93,7 @@ export function drawAlignment(selection, explanation) {
       }
     }
   };
-  // Lines need both texts on one row each; smaller letters may help.
+  // Lines require each text to fit on one row; a smaller font may achieve that.
   let isWrapped = false;
   const fit = () => {
     const area = byId("alignment");
@@ -163,8 +163,8 @@ function wordElements(words, isLinked) {
 }
 
 /**
- * The ways to tell which words belong together, the surest first: each as shares [target words, source words], and
- * which of them are links of words.
+ * Returns the available alignment methods, the most reliable first, each as weights [target words, source words], with
+ * the pairs that count as alignment links.
  */
 function alignmentsOf(explanation) {
   const { alignment, alignment_head: head, attribution, source_words: sourceWords, target_words: targetWords } = explanation;
@@ -172,14 +172,14 @@ function alignmentsOf(explanation) {
   const isLink = (row, column) => links.has(`${row} ${column}`);
   const found = [[`attention: ${head.name}`, alignment, isLink]];
   if (attribution !== null) {
-    const isChosen = head.layer !== null; // on validation text, else the mean of all heads
+    const isChosen = head.layer !== null; // chosen on validation text; otherwise it is the mean of all heads
     found.splice(isChosen ? 1 : 0, 0, ["attribution (integrated gradients)", attribution.integrated_gradients, () => false]);
   }
   return found.map(([title, packed, isOne]) => {
     const shares = byWords(unpack(packed), targetWords, sourceWords);
     for (let row = 0; row < targetWords.length; row += 1) {
       const { values } = shares.part(row);
-      // What speaks against a token is no link.
+      // A negative attribution is no alignment.
       const sum = values.reduce((total, value) => total + Math.max(0, value), 0);
       values.forEach((value, column) => {
         values[column] = sum > 0 ? Math.max(0, value) / sum : 0;

@@ -1,10 +1,10 @@
-/** Equation 1 with the numbers of one row of a head: every score, its softmax, and what comes of it. */
+/** Equation 1 with the numbers of one row of a head: scores, their softmax, and the resulting output. */
 
 import { fixed } from "./text.js";
 
 /**
- * One row of a head. `keys` are those that the query may see: their place, dot product, what the position adds, score
- * and weight. Without vectors, scores are known up to a number that the softmax does not see.
+ * Returns one row of a head. `keys` are the keys that the query may attend to: their position, dot product, position
+ * bias, score and weight. Without vectors, scores are known only up to a constant, which does not change the softmax.
  */
 export function rowOf({ attention, layer, head, row }, scale) {
   const weights = attention.weights().part(layer, head, row).values;
@@ -16,7 +16,7 @@ export function rowOf({ attention, layer, head, row }, scale) {
     if (!vectors) return { place, weight, score: Math.log(weight), product: null, position: 0 };
     const position = vectors.position_scores === null ? 0 : vectors.position_scores.at(head, row, place);
     const key = vectors.keys.part(layer, head, place).values;
-    // Where q and k were rounded for the page, ln weight + log sum is exacter; a weight of 0 has no logarithm.
+    // If q and k were rounded for the page, ln weight + log sum is more exact; a weight of 0 has no logarithm.
     const score =
       attention.isRounded && weight > 0
         ? Math.log(weight) + vectors.log_sums.at(layer, head, row)
@@ -31,7 +31,7 @@ function dot(left, right) {
   return left.reduce((sum, value, place) => sum + value * right[place], 0);
 }
 
-/** The softmax of scores over a temperature (at 1 that of the model). */
+/** Softmax of scores divided by a temperature; the model's own temperature is 1. */
 export function softmax(scores, temperature = 1) {
   const scaled = scores.map((score) => score / temperature);
   const highest = Math.max(...scaled);
@@ -45,12 +45,12 @@ export function entropy(weights) {
   return -weights.reduce((sum, weight) => sum + (weight > 0 ? weight * Math.log(weight) : 0), 0);
 }
 
-/** The weighted sum of value vectors: what the head says at this row. */
+/** Weighted sum of value vectors: the output of the head in this row. */
 export function weightedSum(weights, values) {
   return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
 }
 
-/** The chosen cell in one line: dot product, scale, score, softmax, weight. */
+/** The calculation for the chosen cell in one line: dot product, scale, score, softmax, weight. */
 export function chainOf(selection, scale) {
   const { keys } = rowOf(selection, scale);
   const key = keys[selection.column];

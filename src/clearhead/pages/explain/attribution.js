@@ -1,4 +1,4 @@
-/** Attention beside attribution: where the model looked, and what changed its mind. */
+/** Attention and attribution side by side: where the model looked, and what influenced its output. */
 
 import { legend, signedColour, weightColour } from "./colours.js";
 import { unpack } from "./data.js";
@@ -6,7 +6,7 @@ import { byId } from "./dom.js";
 import { HeatMap } from "./heat_map.js";
 import { fixed, spoken } from "./text.js";
 
-/** Shows the maps side by side; returns what draws them anew. */
+/** Draws the maps side by side; returns a function that redraws them. */
 export function drawAttribution(selection, explanation) {
   const { target_tokens: rows, source_tokens: columns, source_words: words, attribution } = explanation;
   const gradients = unpack(attribution.integrated_gradients);

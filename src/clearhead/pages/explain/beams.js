@@ -1,4 +1,4 @@
-/** The beam tree: every hypothesis that the search considered, a column a step, the best on top. */
+/** The beam tree: every hypothesis that the search considered; each step is a column, the best on top. */
 
 import { comparedText } from "./differences.js";
 import { byId, make, makeSvg } from "./dom.js";
@@ -17,7 +17,7 @@ const FATES = {
   hopeless: "was dropped at the end: nothing that could come of it would beat what is finished",
 };
 
-/** Shows the tree and the finished hypotheses. */
+/** Draws the tree and the finished hypotheses. */
 export function drawBeams(selection, search) {
   const { nodes } = search;
   const columns = [];
@@ -74,7 +74,7 @@ export function drawBeams(selection, search) {
     tree.append(button);
   }
   const longest = Math.max(...columns.map((column) => column.length));
-  // A row of the grid is a rank; where a step has fewer, its last stands in.
+  // Each row of the grid is a rank; in a step with fewer hypotheses, the last one represents missing ranks.
   const rows = Array.from({ length: longest }, (_, rank) =>
     columns.map((column) => buttons.get(column[Math.min(rank, column.length - 1)].number)),
   );
@@ -96,7 +96,7 @@ export function drawBeams(selection, search) {
     choose(nodes[number]);
     buttons.get(number).scrollIntoView({ block: "nearest", inline: "center" });
   });
-  // Steps of the page are those of the translation explained; the search may have found another.
+  // Steps of the page belong to the explained translation; the search may have found another one.
   const mark = () =>
     marks.forEach((one, step) => one.classList.toggle("picked", search.is_translation && step === selection.step));
   selection.onChange((changed) => {

@@ -1,11 +1,11 @@
-/** The colour scales of the style sheet: weights from 0 to 1, and what speaks for or against around 0. */
+/** Colour scales of the style sheet: weights from 0 to 1, and signed values around 0. */
 
 import { make } from "./dom.js";
 
 const SHADES = 256;
 let scales = {};
 
-/** Forgets the colours, after the theme changed. */
+/** Clears the cached colours, after the theme changed. */
 export function forgetColours() {
   scales = {};
 }
@@ -30,18 +30,18 @@ function read(name) {
   });
 }
 
-/** The colour of a weight, as [red, green, blue]: by its root, so that small weights can be told apart. */
+/** Colour of a weight, as [red, green, blue]; by its square root, so that small weights can be distinguished. */
 export function weightColour(weight) {
   return shades("heat")[Math.round(Math.sqrt(Math.max(0, Math.min(1, weight))) * (SHADES - 1))];
 }
 
-/** The colour of what is for (above 0) or against, compared with the largest there is. */
+/** Colour of a signed value, relative to the largest one. */
 export function signedColour(value, largest) {
   const share = largest > 0 ? Math.max(-1, Math.min(1, value / largest)) : 0;
   return shades("signed")[Math.round((0.5 + (Math.sign(share) * Math.sqrt(Math.abs(share))) / 2) * (SHADES - 1))];
 }
 
-/** Black or white, whichever reads better on a colour. */
+/** Black or white, whichever has more contrast on a colour. */
 export function inkOn([red, green, blue]) {
   const light = [red, green, blue].map((value) => {
     const part = value / 255;
@@ -50,12 +50,12 @@ export function inkOn([red, green, blue]) {
   return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "#000" : "#fff";
 }
 
-/** A colour as CSS writes it. */
+/** A colour in CSS syntax. */
 export function css(colour) {
   return `rgb(${colour.join(" ")})`;
 }
 
-/** Returns the legend of a scale: boxes with their values. */
+/** Returns the legend of a scale: colour boxes with their values. */
 export function legend(title, entries) {
   return make(
     "p",
@@ -70,7 +70,7 @@ export function legend(title, entries) {
   );
 }
 
-/** The legend of weights, or of probabilities. */
+/** Returns the legend for weights or probabilities. */
 export function weightLegend(isCausal, title = "Weight") {
   const entries = [0, 0.05, 0.25, 0.5, 1].map((weight) => [String(weight), weightColour(weight)]);
   return legend(title, isCausal ? [...entries, ["hidden", null]] : entries);

@@ -1,18 +1,18 @@
-/** The explanation that the page holds, and its packed arrays as arrays of numbers (docs/explanation-json.md). */
+/** The explanation in the page, and decoding of its packed arrays (docs/explanation-json.md). */
 
-/** Numbers with a shape; a row is what the last axis runs over. */
+/** An array of numbers with a shape; a row is a slice along the last axis. */
 class Numbers {
   constructor(values, shape) {
     this.values = values;
     this.shape = shape;
   }
 
-  /** The number at as many indices as there are axes. */
+  /** Number at the given indices, one for each axis. */
   at(...indices) {
     return this.values[this.#offset(indices)];
   }
 
-  /** What remains when the first axes are given indices: a view, not a copy. */
+  /** Subarray at the given indices of the first axes: a view, not a copy. */
   part(...indices) {
     const shape = this.shape.slice(indices.length);
     const size = shape.reduce((product, length) => product * length, 1);
@@ -32,7 +32,7 @@ function bytes(text) {
   return found;
 }
 
-/** Returns a packed array as numbers; null stays null. */
+/** Decodes a packed array; null stays null. */
 export function unpack(packed) {
   if (packed === null) return null;
   const found = bytes(packed.data);
@@ -47,7 +47,7 @@ export function unpack(packed) {
   if (packed.type === "float24") {
     const padded = new Uint8Array((found.length / 3) * 4);
     for (let from = 0, to = 0; from < found.length; from += 3, to += 4) {
-      // The lowest byte of each float32 was left out.
+      // The lowest byte of each float32 is not stored.
       padded[to + 1] = found[from];
       padded[to + 2] = found[from + 1];
       padded[to + 3] = found[from + 2];
@@ -60,7 +60,7 @@ export function unpack(packed) {
   return new Numbers(Float32Array.from(new Int8Array(found.buffer), scaled), packed.shape);
 }
 
-/** Calls a function once, when its value is first asked for. */
+/** Returns a function that computes its value on the first call and then returns it. */
 function once(compute) {
   let value;
   let isKnown = false;
@@ -73,7 +73,7 @@ function once(compute) {
   };
 }
 
-/** The three attentions in the order of the page, those that the model has; arrays are unpacked when they are used. */
+/** Attentions of the model, up to three, in the order of the page; arrays are decoded when used. */
 export function attentionsOf(explanation) {
   const isDecoderAlone = explanation.kind === "decoder";
   const decoderQueries = explanation.decoder_tokens;
@@ -123,7 +123,7 @@ export function attentionsOf(explanation) {
     });
 }
 
-/** Adds up the tokens of words: target words look with the mean of their tokens, source words get the sum of theirs. */
+/** Aggregates tokens to words: the mean over the tokens of a target word, the sum over those of a source word. */
 export function byWords(numbers, rowWords, columnWords) {
   const values = new Float32Array(rowWords.length * columnWords.length);
   rowWords.forEach((rowWord, row) => {

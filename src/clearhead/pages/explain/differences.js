@@ -1,13 +1,13 @@
-/** Two texts compared: the words in which one differs from the other. */
+/** Differences between two texts, word by word. */
 
 import { make } from "./dom.js";
 import { directionOf } from "./text.js";
 
-/** Words of a text, those that another text has not in the same place of their common order marked. */
+/** Words of a text; words outside the longest common subsequence with another text are marked. */
 function differingWords(text, other) {
   const words = text.split(/\s+/u).filter(Boolean);
   const others = other.split(/\s+/u).filter(Boolean);
-  // The longest common subsequence: `lengths[i][j]` is that of words from i and others from j.
+  // Longest common subsequence: `lengths[i][j]` is its length for words from i and others from j.
   const lengths = Array.from({ length: words.length + 1 }, () => new Uint16Array(others.length + 1));
   for (let i = words.length - 1; i >= 0; i -= 1) {
     for (let j = others.length - 1; j >= 0; j -= 1) {
@@ -28,8 +28,8 @@ function differingWords(text, other) {
 }
 
 /**
- * The text of a hypothesis, with the words marked in which it differs from the one that was chosen; of the words that
- * both have, so many stay beside those that differ.
+ * Returns the text of a hypothesis, with the words marked that differ from the chosen one. At most `mostCommon` common
+ * words are kept on each side of a difference.
  */
 export function comparedText(text, chosen, mostCommon = Infinity) {
   if (text === "") return make("span", { class: "hypothesis" }, "(nothing)");

@@ -1,4 +1,4 @@
-/** Elements made of names and text; no HTML is ever parsed, so that text stays text. */
+/** Creation of elements from names and text; no HTML is ever parsed, so text cannot become markup. */
 
 function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
@@ -9,22 +9,22 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** Makes an element. Properties are attributes, and listeners such as `onclick`; children are elements and text. */
+/** Creates an element. `properties` are attributes, and listeners such as `onclick`; children are elements and text. */
 export function make(name, properties = {}, ...children) {
   return fill(document.createElement(name), properties, children);
 }
 
-/** Likewise an element of SVG. */
+/** Creates an SVG element, with the same arguments as `make`. */
 export function makeSvg(name, properties = {}, ...children) {
   return fill(document.createElementNS(byId("alignment-lines").namespaceURI, name), properties, children);
 }
 
-/** The element of the page with this id. */
+/** Element of the page with an id. */
 export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Shows a section and fills it when it comes near the window; returns what fills it at once, if it is not yet. */
+/** Shows a section, and draws it when it is near the visible area; returns a function that draws it immediately. */
 export function lazily(section, draw) {
   section.hidden = false;
   let isDrawn = false;

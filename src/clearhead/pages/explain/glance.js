@@ -1,4 +1,4 @@
-/** What is told at first sight beside the alignment: what the heads do, and what else the search considered. */
+/** Overview beside the alignment: roles of the heads, and alternatives that the search considered. */
 
 import { comparedText } from "./differences.js";
 import { byId, make } from "./dom.js";
@@ -9,7 +9,7 @@ import { counted, directionOf, fixed, percent, spoken } from "./text.js";
 const MOST_EXAMPLES = 6;
 const MOST_COMMON = 4;
 
-/** Lists what the heads do, those that do the same together, each a button that shows the head. */
+/** Lists the roles of the heads, grouped by role; each head is a button that shows it. */
 export function drawRoles(selection, attentions, alignmentHead) {
   const groups = new Map();
   for (const attention of attentions) {
@@ -45,7 +45,7 @@ export function drawRoles(selection, attentions, alignmentHead) {
   byId("roles").replaceChildren(...lists.flat());
 }
 
-/** A button that shows a head. */
+/** Returns a button that shows a head. */
 function chip(selection, attention, layer, head) {
   const { sentence } = attention.roles[layer][head];
   const choose = () => {
@@ -61,7 +61,7 @@ function rankOf({ kind }) {
   return { mixed: 3, spread: 2, picks: 1 }[kind] ?? 0;
 }
 
-/** Tells what else the search considered: the finished hypotheses, and the steps that were least certain. */
+/** Describes the alternatives of the search: the finished hypotheses, and the least certain steps. */
 export function drawConsidered(explanation) {
   const { search, steps, num_told: numTold, is_given: isGiven } = explanation;
   const parts = [];
@@ -127,7 +127,7 @@ const TITLES = {
   encoder: "What the model read",
 };
 
-/** A title, and one line about model and score. */
+/** Shows the title, and a line with model and score. */
 export function drawFacts({ model, kind, score, steps, num_told: numTold, is_given: isGiven }, attentions) {
   byId("glance-title").textContent = TITLES[kind];
   const layers = attentions

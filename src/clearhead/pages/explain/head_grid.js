@@ -1,10 +1,10 @@
-/** A grid of heads: a row for each layer and a cell for each head, which arrow keys go through. */
+/** A grid of heads with arrow-key navigation: a row for each layer and a cell for each head. */
 
 import { make } from "./dom.js";
 import { rove } from "./keys.js";
 
 /**
- * Makes the grid of an attention. `cellOf(layer, head)` returns the properties and children of a cell; returned are the
+ * Creates the grid of an attention. `cellOf(layer, head)` returns the properties and children of a cell. Returns the
  * grid and its cells, row by row.
  */
 export function headGrid({ title, numLayers, numHeads }, className, cellOf) {

@@ -1,4 +1,4 @@
-/** The grid of all heads of all layers, and the large view of the one that is chosen. */
+/** The grid of all heads in all layers, and the large view of the chosen head. */
 
 import { weightColour, weightLegend } from "./colours.js";
 import { byId, make } from "./dom.js";
@@ -10,23 +10,23 @@ import { chainOf } from "./arithmetic.js";
 
 const MOST_NAMED = 9;
 
-/** Scrolls to what cannot be seen, as on a phone, where views stand one below the other. */
+/** Scrolls to an element if it is not visible, as on a phone, where views are below each other. */
 export function bringIntoView(element) {
   const { top, bottom } = element.getBoundingClientRect();
   if (bottom < 0 || top > 0.6 * innerHeight) element.scrollIntoView();
 }
 
-/** The colours of a head's weights; null where a query may not look. */
+/** Colours of a head's weights; null for masked positions. */
 export function headColours(attention, weights) {
   return (row, column) => (attention.isCausal && column > row ? null : weightColour(weights.at(row, column)));
 }
 
-/** What a head is called; layers and heads are counted from 1 for people. */
+/** Name of a head; layers and heads are counted from 1 for readers. */
 export function headName(attention, layer, head) {
   return `${attention.title}, layer ${layer + 1}, head ${head + 1}`;
 }
 
-/** Draws the grids; returns what paints the thumbnails anew, and those not seen yet if `all` is true. */
+/** Draws the grids; returns a function that redraws the thumbnails, with `all` also those not visible yet. */
 export function drawHeads(container, attentions, selection) {
   const thumbnails = [];
   const grids = [];
@@ -50,7 +50,7 @@ export function drawHeads(container, attentions, selection) {
           title: role.sentence,
           onclick: (event) => {
             selection.choose({ attention, layer, head });
-            if (event.detail > 0) bringIntoView(byId("head")); // a true click: keys go on in the grid
+            if (event.detail > 0) bringIntoView(byId("head")); // only for a mouse click; with keys, the focus stays in the grid
           },
         },
         children: [
@@ -99,7 +99,7 @@ export function drawHeads(container, attentions, selection) {
   return (all = false) => thumbnails.filter(({ cell }) => all || !waiting.has(cell)).forEach(({ paint }) => paint());
 }
 
-/** Shows the chosen head large; returns what draws it anew. */
+/** Draws the chosen head in large; returns a function that redraws it. */
 export function drawHead(selection, scale) {
   const map = new HeatMap(byId("head-map"), (row, column) => selection.choose({ row, column }));
   const show = () => {
@@ -137,7 +137,7 @@ export function drawHead(selection, scale) {
   return show;
 }
 
-/** What the rows of an attention are, in a word. */
+/** One word for what the rows of an attention represent. */
 export function rowName({ name }) {
   return { cross: "writing", encoder: "token", decoder: "read" }[name];
 }

@@ -1,4 +1,4 @@
-/** A matrix as a picture: a thumbnail, or a large one with tokens on both axes that is read by mouse and by keys. */
+/** Heat maps of matrices: a thumbnail, or a large map with tokens on both axes, for mouse and keyboard. */
 
 import { css, inkOn } from "./colours.js";
 import { make, onWidth } from "./dom.js";
@@ -9,7 +9,7 @@ const SMALLEST_CELL = 14;
 const LARGEST_CELL = 46;
 const CELL_WITH_TEXT = 34;
 
-/** Paints a pixel a cell; `colour(row, column)` is null where nothing may be seen. */
+/** Paints one pixel per cell; `colour(row, column)` is null for a masked cell. */
 export function paintSmall(canvas, numRows, numColumns, colour) {
   canvas.width = numColumns;
   canvas.height = numRows;
@@ -30,9 +30,9 @@ export function paintSmall(canvas, numRows, numColumns, colour) {
 /**
  * A large map within a container.
  *
- * `shown` has the tokens of `rows` and `columns`, the names of both axes, `colour(row, column)`, `text(row, column)`
- * of a cell, `describe(row, column)` for the line below, `label` for who cannot see it, and optionally
- * `canPick(row, column)`. `onPick(row, column)` hears what was clicked or moved to.
+ * `shown` has the tokens of `rows` and `columns`, the names of both axes, `colour(row, column)` and `text(row, column)`
+ * of a cell, `describe(row, column)` for the line below the map, `label` for screen readers, and optionally
+ * `canPick(row, column)`. `onPick(row, column)` is called when the reader clicks a cell or moves to it.
  */
 export class HeatMap {
   constructor(container, onPick) {
@@ -78,7 +78,7 @@ export class HeatMap {
       make("span", {}, `${shown.columnName} →`),
     );
     this.cells.setAttribute("aria-label", `${shown.label}. Arrow keys move from cell to cell.`);
-    // What the labels take is known once they stand there.
+    // The size of the labels is known only after they are in the page.
     const room = this.container.clientWidth - this.rowLabels.offsetWidth - 4;
     this.size = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.floor(room / columns.length)));
     this.frame.style.setProperty("--cell", `${this.size}px`);
@@ -86,7 +86,7 @@ export class HeatMap {
     this.pick(...this.picked);
   }
 
-  /** Moves the cursor and the line below; nobody is told. */
+  /** Moves the cursor and updates the line below, without calling `onPick`. */
   pick(row, column) {
     this.picked = [Math.min(row, this.shown.rows.length - 1), Math.min(column, this.shown.columns.length - 1)];
     this.#mark(...this.picked);

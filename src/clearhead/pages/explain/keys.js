@@ -1,4 +1,4 @@
-/** Arrow keys within a grid: one stop for Tab, and the arrows move inside. */
+/** Arrow-key navigation in a grid: a single Tab stop, and arrow keys move within the grid. */
 
 const MOVES = {
   ArrowLeft: [0, -1],
@@ -14,8 +14,8 @@ const MOVES = {
 const MIRRORED = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" };
 
 /**
- * Returns where a key leads from a place in a grid of so many rows and columns; null if it is no such key. In a grid
- * that runs from right to left, the first column is on the right.
+ * Returns the cell to which a key moves from a cell of a grid; null for other keys. In a mirrored grid, which runs from
+ * right to left, the first column is on the right.
  */
 export function moved(event, row, column, numRows, numColumns, isMirrored = false) {
   const move = MOVES[(isMirrored && MIRRORED[event.key]) || event.key];
@@ -24,7 +24,7 @@ export function moved(event, row, column, numRows, numColumns, isMirrored = fals
   return [within(row + move[0], numRows), within(column + move[1], numColumns)];
 }
 
-/** Gives elements in rows one stop for Tab; an arrow moves the focus, and what has the focus is chosen. */
+/** Gives rows of elements a single Tab stop; arrow keys move the focus, and `choose` gets the focused element. */
 export function rove(container, rows, choose) {
   rows.flat().forEach((element, place) => element.setAttribute("tabindex", place === 0 ? "0" : "-1"));
   container.addEventListener("keydown", (event) => {
@@ -45,7 +45,7 @@ export function rove(container, rows, choose) {
   });
 }
 
-/** Makes an element the one that Tab stops at. */
+/** Makes an element the Tab stop of its grid. */
 export function stopAt(rows, element) {
   rows.flat().forEach((other) => other.setAttribute("tabindex", other === element ? "0" : "-1"));
 }

@@ -1,11 +1,11 @@
-/** The logit lens: what the model would write if it ended behind each layer. */
+/** The logit lens: the model's prediction after each layer, as if it were the last. */
 
 import { css, inkOn, weightColour, weightLegend } from "./colours.js";
 import { byId, make } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
 import { percent, spoken, tokenElement } from "./text.js";
 
-/** Shows the table; returns what colours it anew. */
+/** Draws the table; returns a function that recolours it. */
 export function drawLens(selection, { logit_lens: lens, target_tokens: targets }) {
   const table = byId("lens-table");
   const layerName = (layer) => {
@@ -40,7 +40,7 @@ export function drawLens(selection, { logit_lens: lens, target_tokens: targets }
       );
     }),
   );
-  // The last layer on top: what comes out there is what is written.
+  // The last layer is on top, because its prediction is the output.
   const order = cells.map((_, layer) => cells.length - 1 - layer);
   table.tBodies[0].replaceChildren(
     ...order.map((layer) =>

@@ -1,8 +1,8 @@
-/** Links within the page. They are followed by the page itself: one within a notebook has no address to go to. */
+/** Links within the page, followed by script: in a notebook, the page has no address of its own. */
 
 import { byId } from "./dom.js";
 
-/** Makes links lead to their sections; `prepare()` is called before. A link to a section that is hidden is hidden too. */
+/** Makes links scroll to their sections, after calling `prepare()`. Links to hidden sections are hidden. */
 export function followLinks(prepare = () => {}) {
   const goTo = (section) => {
     prepare();

@@ -1,4 +1,4 @@
-/** Fills the page with the explanation that it holds. */
+/** Fills the page with the explanation embedded in it. */
 
 import { drawAlignment } from "./alignment.js";
 import { drawAttribution } from "./attribution.js";
@@ -44,7 +44,7 @@ const sections = [
   ["statistics", true, () => drawStatistics(selection, attentions, explanation)],
 ];
 const waiting = sections.filter(([, isThere]) => isThere).map(([id, , draw]) => lazily(byId(id), draw));
-// A link leads to the right place only when all above it has its height.
+// A link scrolls to the right position only if everything above its target has been drawn.
 const drawAll = () => waiting.forEach((draw) => draw());
 addEventListener("beforeprint", () => {
   drawAll();
@@ -52,7 +52,7 @@ addEventListener("beforeprint", () => {
 });
 followLinks(drawAll);
 
-/** The head to begin with: the one whose habit is the clearest. */
+/** The initially chosen head: the one with the clearest role. */
 function mostTelling({ roles }) {
   const heads = roles.flatMap((ofLayer, layer) => ofLayer.map((role, head) => ({ role, layer, head })));
   const clear = heads.filter(({ role }) => !["mixed", "picks", "spread"].includes(role.kind));

@@ -6,7 +6,7 @@ import { byId, make } from "./dom.js";
 import { headName } from "./heads.js";
 import { counted, fixed, spoken, tokenElement } from "./text.js";
 
-/** Shows the chosen row, and again whenever another is chosen or the temperature changes. */
+/** Draws the chosen row; redraws it when the selection or the temperature changes. */
 export function drawRow(selection, model) {
   const slider = byId("temperature");
   const show = () => {
@@ -120,7 +120,7 @@ function scoreLines(chosen, scale) {
   ];
 }
 
-/** Numbers as a strip of colours; the numbers themselves can be unfolded. */
+/** Draws numbers as a strip of colours; the numbers themselves can be expanded. */
 function strip(title, values, name) {
   const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const label = `${name}: ${counted(values.length, "number")}`;

@@ -1,4 +1,4 @@
-/** What is chosen on the page: a head, a row and a column of it, a step of the decoder. Every view follows it. */
+/** The selection on the page, which all views follow: head, row and column of it, and decoder step. */
 
 export class Selection {
   #listeners = [];
@@ -14,12 +14,12 @@ export class Selection {
     this.step = numSteps > 0 ? 0 : null;
   }
 
-  /** Calls back after every change, with the names of what changed. */
+  /** The listener is called after every change, with the names of what changed. */
   onChange(listener) {
     this.#listeners.push(listener);
   }
 
-  /** Chooses; a row of the decoder is a step, and a step is a row, of which the largest weight is chosen. */
+  /** Changes the selection. Decoder rows and steps are kept in agreement; a new row selects its largest weight. */
   choose(wanted) {
     const before = { ...this };
     Object.assign(this, wanted);
@@ -37,13 +37,13 @@ export class Selection {
     if (changed.size > 0) this.#listeners.forEach((listener) => listener(changed));
   }
 
-  /** Where the chosen row looks most. */
+  /** Column with the largest weight in the chosen row. */
   #highest() {
     const { values } = this.attention.weights().part(this.layer, this.head, this.row);
     return values.indexOf(Math.max(...values));
   }
 
-  /** The row of an attention that belongs to the chosen step; null if it has none. */
+  /** Row of an attention for the chosen step; null if it has none. */
   rowOf(attention) {
     return attention.firstStep === null || this.step === null ? null : attention.firstStep + this.step;
   }

@@ -1,4 +1,4 @@
-/** Statistics of all heads as a table that can be sorted; a row is a head. */
+/** Sortable table of statistics of all heads, one row per head. */
 
 import { byId, make } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
@@ -22,7 +22,7 @@ const EFFECTS = [
   ["BLEU if off", "How BLEU on the test set changes then.", "bleu_change"],
 ];
 
-/** Shows the table. */
+/** Draws the table. */
 export function drawStatistics(selection, attentions, explanation) {
   const { statistics_meaning: meaning, ablation } = explanation;
   const names = Object.keys(SHORT).filter((name) => attentions.some(({ statistics }) => name in statistics));

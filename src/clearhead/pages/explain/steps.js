@@ -1,10 +1,10 @@
-/** The decoding timeline: how sure the model was of every token, and what else it could have written. */
+/** The decoding timeline: the probability of every token, and its alternatives. */
 
 import { byId, make } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
 import { fixed, percent, spoken, tokenElement } from "./text.js";
 
-/** A probability as a bar with its number; a tick marks the most that a perfect model would give. */
+/** A probability as a bar with its number; a tick marks the highest probability that label smoothing allows. */
 function probabilityBar(probability, highest) {
   const bar = make("span", { class: "probability", "aria-hidden": "true" });
   bar.style.setProperty("--share", probability);
@@ -16,7 +16,7 @@ function probabilityBar(probability, highest) {
   return bar;
 }
 
-/** What label smoothing does to probabilities, for a model trained with it; null for one that was not. */
+/** Text on the effect of label smoothing on probabilities; null for a model trained without it. */
 function smoothingText({ label_smoothing: smoothing, highest_probability: highest }) {
   if (!smoothing || highest === null) return null;
   return (
@@ -28,13 +28,13 @@ function smoothingText({ label_smoothing: smoothing, highest_probability: highes
   );
 }
 
-/** Likewise in a line, for where the probabilities stand first. */
+/** One-line version of the text on label smoothing, for the first place where probabilities appear. */
 export function smoothingLine({ label_smoothing: smoothing, highest_probability: highest }) {
   if (!smoothing || highest === null) return null;
   return `Trained with label smoothing ${smoothing}, a perfect model says ${percent(highest)} where it is certain. `;
 }
 
-/** Shows the steps; the chosen one is marked here and in every other view. */
+/** Draws the steps; the chosen step is marked here and in every other view. */
 export function drawSteps(selection, { steps, model, num_told: numTold }) {
   const highest = model.highest_probability ?? null;
   const smoothing = smoothingText(model);

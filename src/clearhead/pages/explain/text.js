@@ -1,4 +1,4 @@
-/** How tokens and numbers read: invisible characters get a sign, text keeps its direction, numbers their minus. */
+/** Display of tokens and numbers: signs for invisible characters, text direction, true minus signs. */
 
 import { make } from "./dom.js";
 
@@ -24,7 +24,7 @@ const INVISIBLE = /[\p{Z}\p{Cc}\p{Cf}]/u;
 const JOINED_EMOJI = /[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f]\u200d\p{Extended_Pictographic}/u;
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 
-/** Cuts a token into text and the signs of what cannot be seen: [shown, name or null] each. */
+/** Splits a token into text and signs for invisible characters: [shown, name or null] each. */
 export function visibleParts(token) {
   if (token === "") return [["∅", "nothing"]];
   const characters = [...token];
@@ -42,7 +42,7 @@ export function visibleParts(token) {
   return parts;
 }
 
-/** A token as an element; a sign says its name to whoever points at it. */
+/** A token as an element; a sign shows its name on hover. */
 export function tokenElement(token, className = "") {
   return make(
     "bdi",
@@ -53,41 +53,41 @@ export function tokenElement(token, className = "") {
   );
 }
 
-/** A token, or a text, as it is read aloud and stands within a sentence of ours. */
+/** A token or text for use in a sentence and for screen readers. */
 export function spoken(text) {
   const isBlank = text.trim() === "";
   const words = visibleParts(isBlank ? text : text.trim()).map(([shown, name]) => {
     if (name === "space") return isBlank ? shown : " ";
     return name === null || text === "" ? shown : `[${name}]`;
   });
-  // Marks of isolation: right-to-left text leaves our sentence in its order.
+  // Isolation marks: right-to-left text does not change the order of the sentence around it.
   return `“\u2068${words.join("")}\u2069”`;
 }
 
-/** The direction in which a text runs, from its first letter. */
+/** Direction of a text, from its first letter. */
 export function directionOf(text) {
   const letter = text.match(/\p{L}/u);
   return letter !== null && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
 }
 
-/** A number with so many digits behind the point, and a true minus. */
+/** A number with a fixed number of decimals, and a true minus sign. */
 export function fixed(value, digits = 4) {
   if (value === -Infinity) return "−∞";
   const text = value.toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
-/** A probability in percent; what is below a twentieth of one is not called none. */
+/** A probability in percent; a value above 0 that would round to 0.0 % is shown as less than 0.1 %. */
 export function percent(probability) {
   return probability > 0 && probability < 0.0005 ? "<0.1 %" : `${(100 * probability).toFixed(1)} %`;
 }
 
-/** A share in whole percent; what is below a half of one is not called none. */
+/** A share in whole percent; a value above 0 that would round to 0 % is shown as less than 1 %. */
 export function wholePercent(share) {
   return share > 0 && share < 0.005 ? "<1 %" : `${Math.round(100 * share)} %`;
 }
 
-/** A number of things with its noun. */
+/** A count with its noun, in singular or plural. */
 export function counted(count, noun, nouns = `${noun}s`) {
   return `${count} ${count === 1 ? noun : nouns}`;
 }

@@ -1,4 +1,4 @@
-/** Light or dark: as the system has it, until the button of the page changes it. */
+/** Light or dark theme: that of the system, until the page's button changes it. */
 
 import { forgetColours } from "./colours.js";
 import { byId } from "./dom.js";

@@ -1,44 +1,44 @@
-/** The translation of a text, as it is typed: each line is asked for once, and only the last text is answered. */
+/** Translation as you type: each line is requested once, and only the latest text is answered. */
 
 import { isWhole, lineOf } from "./lines.js";
 import { detectLanguage, translateTexts } from "./server.js";
 import { isBlank, linesOf } from "./words.js";
 
-/** Lines whose translations are known at once. */
+/** Maximum number of lines in the cache of translations. */
 const MOST_KNOWN = 5_000;
 
-/** Asks for one text at a time: whoever asks anew breaks off what was asked before, and that returns null. */
+/** Handles one request at a time: a new one aborts the previous one, which then returns null. */
 export class Asking {
   #controller = new AbortController();
-  /** Lines that are translated, by what was asked. */
+  /** Translated lines, by request. */
   #known = new Map();
-  /** Lines without a translation: blank ones, and those that are not there yet. */
+  /** Lines without a translation: blank lines, and lines not translated yet. */
   #untranslated = new Map();
   #mostTexts;
 
-  /** `mostTexts` is how many texts one request may have. */
+  /** `mostTexts` is the maximum number of texts in a request. */
   constructor(mostTexts) {
     this.#mostTexts = mostTexts;
   }
 
-  /** Breaks off. */
+  /** Aborts the current request. */
   stop() {
     this.#controller.abort();
   }
 
-  /** Forgets what is known, so that all is asked anew. */
+  /** Clears the cache, so that every line is requested again. */
   forget() {
     this.#known.clear();
   }
 
-  /** The language of a text. */
+  /** Detects the language of a text. */
   detect(text) {
     return this.#only((signal) => detectLanguage(text, signal));
   }
 
   /**
-   * Translates a text: calls back with its lines, as far as they are known, whenever there are more. A line is the same
-   * object as long as it is the same line. Returns true.
+   * Translates a text and returns true. Calls `take` with all lines, translated as far as possible, whenever more of
+   * them are translated. An unchanged line is passed as the same object.
    */
   translate(text, fields, take) {
     return this.#only(async (signal) => {
@@ -65,7 +65,7 @@ export class Asking {
     });
   }
 
-  /** Has a line translated otherwise from now on, until all is forgotten. */
+  /** Replaces the translation of a line, until the cache is cleared. */
   replace(line, fields) {
     this.#known.set(nameOf(line.source, fields), line);
   }
@@ -89,7 +89,7 @@ export class Asking {
   }
 }
 
-/** Returns what does something at most a third of the time, since a long text takes long to lay out. */
+/** Returns a function that runs `work` for at most a third of the time, since laying out a long text is slow. */
 function seldom(work) {
   let next = 0;
   return () => {
@@ -100,10 +100,10 @@ function seldom(work) {
   };
 }
 
-/** What the translation of a line is known by. */
+/** Cache key of a line's translation. */
 const nameOf = (line, fields) => JSON.stringify([fields, line]);
 
-/** A blank line is its own translation; of one that is not there yet only the end is. */
+/** Placeholder for a line without a translation: a blank line as it is, otherwise only its line ending. */
 function untranslated(line) {
   const text = isBlank(line) ? line : hasEnd(line) ? "\n" : "";
   return { source: line, text, sentences: [], links: [], answers: [] };

@@ -1,10 +1,10 @@
-/** Files that are translated: chosen or dropped, one after the other, each fetched by a link. */
+/** File translation: files are chosen or dropped, translated one after another, and offered as links. */
 
 import { byId, make } from "../explain/dom.js";
 import { announce } from "./messages.js";
 import { translateFile } from "./server.js";
 
-/** Takes files; `settings` are the page's, `fieldsOf` returns the languages or throws an error that says why not. */
+/** Accepts files. `settings` are the page's; `fieldsOf` returns the languages, or throws an error that says why not. */
 export function takeFiles(settings, fieldsOf) {
   let last = Promise.resolve();
   const take = (files) => {
@@ -36,7 +36,7 @@ export function takeFiles(settings, fieldsOf) {
   });
 }
 
-/** A row of the list, and what changes it. */
+/** A row in the list of files, with functions to update it. */
 function rowOf(file) {
   const controller = new AbortController();
   const state = make("span", { class: "soft" }, "waits");
@@ -51,7 +51,7 @@ function rowOf(file) {
   return {
     element,
     signal: controller.signal,
-    /** Says how it is; `child` is what comes of it. */
+    /** Shows the state of the file; `child` is its result. */
     say: (text, className, child = null) => {
       state.textContent = text;
       state.className = className;
@@ -79,7 +79,7 @@ async function translateOne(file, row, settings, fieldsOf) {
   }
 }
 
-/** Refuses what the server would: a file that is too large it would not even read to its end. */
+/** Throws an error for a file that the server would refuse; a file that is too large need not be sent. */
 function requireTranslatable(file, { extensions, max_file_bytes: mostBytes }) {
   if (!extensions.some((one) => file.name.toLowerCase().endsWith(one))) {
     throw new Error(`this kind of file is not translated; those are: ${extensions.join(" ")}`);

@@ -1,11 +1,11 @@
-/** What was translated before: kept in this browser alone, if the reader likes. */
+/** History of translations, stored only in this browser, if the reader wants it. */
 
 import { byId, make } from "../explain/dom.js";
 import { directionOfLanguage } from "./languages.js";
 import { forEver, keep, kept } from "./storage.js";
 
 const MOST_ENTRIES = 50;
-/** Characters of a text that is kept. */
+/** Maximum characters of a stored text. */
 const MOST_KEPT = 2_000;
 
 /** The list below the panes; an entry is {from, into, text, translation}. */
@@ -14,12 +14,12 @@ export class History {
   #take;
   #nameOf;
 
-  /** `take` is called with an entry that is to be translated again; `nameOf` names a language. */
+  /** `take` is called with an entry to translate again; `nameOf` returns the name of a language. */
   constructor(take, nameOf) {
     this.#take = take;
     this.#nameOf = nameOf;
     this.#read();
-    // What one tab clears, no other may keep again.
+    // Entries that were cleared in one tab must not be stored again by another.
     addEventListener("storage", () => {
       this.#read();
       this.#show();
@@ -32,7 +32,7 @@ export class History {
     byId("history").addEventListener("toggle", () => this.#show());
   }
 
-  /** Keeps a translation; one that was only typed on from the last takes its place. */
+  /** Stores a translation; it replaces the last entry if that is an earlier state of the same text. */
   add(entry) {
     if (!byId("history-on").checked || entry.text.length > MOST_KEPT || entry.text.trim() === "") return;
     const [last] = this.#entries;
@@ -79,7 +79,7 @@ export class History {
   }
 }
 
-/** Whether one text became the other by typing: most of the shorter one is at the beginning and the end of both. */
+/** Returns whether one text is an edit of the other: their beginning and end share most of the shorter one. */
 function isEdited(one, other) {
   const most = Math.min(one.length, other.length);
   let [before, behind] = [0, 0];

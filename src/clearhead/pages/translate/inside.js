@@ -1,4 +1,4 @@
-/** Fetches the explanation that this tab was opened for, and has its page show it. */
+/** Fetches the explanation for which this tab was opened, and shows its page. */
 
 import { byId, make } from "../explain/dom.js";
 import { toExplain } from "./look_inside.js";

@@ -1,4 +1,4 @@
-/** The choice of the languages, and of the model where there is one. */
+/** Selection of the languages, and of the model if there are several. */
 
 import { byId, make } from "../explain/dom.js";
 import { forEver, keep, kept } from "./storage.js";
@@ -6,17 +6,17 @@ import { forEver, keep, kept } from "./storage.js";
 const AUTO = "auto";
 const RIGHT_TO_LEFT_LANGUAGES = /^(ar|arc|ckb|dv|fa|he|iw|nqo|ps|sd|syr|ug|ur|yi)\b|[-_](Arab|Hebr|Thaa|Nkoo|Adlm)\b/i;
 
-/** The languages between which the reader translates. */
+/** The selected source and target language. */
 export class Languages {
   #names = new Map();
   #targets = new Map();
   #models = [];
   #detected = null;
-  /** What was chosen last, also where it is not served. */
+  /** The last selection, even if it is not available now. */
   #chosen = kept(forEver, "languages") ?? {};
   #onChange;
 
-  /** Calls back when the reader has chosen anew. */
+  /** `onChange` is called when the reader changes the selection. */
   constructor(onChange) {
     this.#onChange = onChange;
     byId("from").addEventListener("change", () => this.#choose(byId("from"), byId("into")));
@@ -27,13 +27,13 @@ export class Languages {
     });
   }
 
-  /** Takes what the server has: `languages` of `GET /languages`, `models` of `GET /v1/models`. */
+  /** Sets what the server offers: `languages` of `GET /languages`, `models` of `GET /v1/models`. */
   take(languages, models) {
     this.#names = new Map(languages.map(({ code, name }) => [code, name]));
     this.#models = models;
     const choice = byId("model");
     const before = choice.value || this.#chosen.model;
-    // Where every pair has one model, nobody needs to think of models.
+    // If every language pair has one model, the choice of models is hidden.
     const pairs = models.flatMap((one) => [...pairsOf(one)].flatMap(([from, targets]) => targets.map((into) => `${from} ${into}`)));
     const isClear = models.every(isKnown) && new Set(pairs).size === pairs.length;
     byId("model-choice").hidden = models.length < 2 || isClear;
@@ -45,7 +45,7 @@ export class Languages {
     this.#fill();
   }
 
-  /** Languages that are read, each with those into which it is translated, by the chosen model. */
+  /** Source languages of the chosen model, each with its target languages. */
   #pairs() {
     const model = this.#models.find(({ name }) => name === byId("model").value);
     if (model === undefined) return new Map([...this.#targets].filter(([, targets]) => targets.length > 0));
@@ -81,7 +81,7 @@ export class Languages {
     this.#name();
   }
 
-  /** Says which targets the chosen source has, and which language was detected. */
+  /** Updates the option labels: which targets the source language has, and which language was detected. */
   #name() {
     const [from, into] = [byId("from"), byId("into")];
     const targets = this.#targetsOf(from.value);
@@ -101,7 +101,7 @@ export class Languages {
   }
 
   #choose(side, other) {
-    // Whoever chooses the other side's language means to go the other way.
+    // Choosing the language of the other side swaps the two.
     const was = side === byId("from") ? this.#chosen.from : this.#chosen.into;
     if (side.value === other.value && [...other.options].some(({ value }) => value === was)) other.value = was;
     this.#changed();
@@ -115,7 +115,7 @@ export class Languages {
     this.#onChange();
   }
 
-  /** What a language is called. */
+  /** Returns the name of a language. */
   nameOf(code) {
     return this.#names.get(code) ?? code;
   }
@@ -128,7 +128,7 @@ export class Languages {
     return byId("into").value;
   }
 
-  /** The language of the text, as it was chosen or detected; null if it is not known. */
+  /** Language of the text, as chosen or detected; null if unknown. */
   get source() {
     return this.from === AUTO ? this.#detected : this.from || null;
   }
@@ -138,8 +138,8 @@ export class Languages {
   }
 
   /**
-   * Takes the language that was detected; null where there is no text. Where it does not go into the chosen language, it
-   * goes into another.
+   * Sets the detected language; null if there is no text. If it cannot be translated into the chosen language, another
+   * target is chosen.
    */
   detected(code) {
     if (code === this.#detected) return;
@@ -149,7 +149,7 @@ export class Languages {
     this.#name();
   }
 
-  /** What a request says: languages and model. */
+  /** Request fields for languages and model. */
   get fields() {
     const model = byId("model").value;
     return {
@@ -159,7 +159,7 @@ export class Languages {
     };
   }
 
-  /** Why nothing can be asked; null if it can. */
+  /** Reason why nothing can be translated; null if it can. */
   get problem() {
     if (this.#models.length === 0) return "The server has no model yet.";
     if (this.from === "" || this.#targetsOf(this.from).includes(this.into)) return null;
@@ -170,7 +170,7 @@ export class Languages {
     return `Nothing here translates ${source} into ${target}: ${source} goes into ${into}, ${target} comes from ${from}.`;
   }
 
-  /** Chooses languages, such as those of the history. */
+  /** Selects languages, such as those of a history entry. */
   choose(from, into) {
     byId("from").value = from;
     byId("into").value = into;
@@ -178,7 +178,7 @@ export class Languages {
     this.#changed();
   }
 
-  /** Goes the other way; returns why that cannot be, or null. */
+  /** Swaps the languages; returns the reason if that is impossible, otherwise null. */
   swap() {
     const source = this.source;
     if (source === null) return "The language of the text is not known yet.";
@@ -188,13 +188,13 @@ export class Languages {
   }
 }
 
-/** The direction of a language; `auto` where the language is not known. */
+/** Text direction of a language; `auto` if the language is unknown. */
 export function directionOfLanguage(code) {
   if (code === null || code === "" || code === AUTO) return "auto";
   return RIGHT_TO_LEFT_LANGUAGES.test(code) ? "rtl" : "ltr";
 }
 
-/** The languages that a model reads, each with those it writes then; one into itself only where there is no other. */
+/** Source languages of a model with their targets; a language is its own target only if no source has another. */
 function pairsOf({ sources, targets }) {
   const others = (source) => targets.filter((target) => target !== source);
   const isSame = sources.every((source) => others(source).length === 0);

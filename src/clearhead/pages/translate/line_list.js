@@ -1,18 +1,18 @@
-/** Elements that show lines, one each, and of which only those are made anew whose line is another. */
+/** A list of elements that shows lines; only the elements of changed lines are rebuilt. */
 
 import { make } from "../explain/dom.js";
 import { wordsOf } from "./words.js";
 
-/** The lines in an element. */
+/** The lines shown in an element. */
 export class LineList {
   #container;
   #build;
   #lines = [];
   #elements = [];
-  /** From the element of a word to its number in the line. */
+  /** Maps the element of a word to its number in the line. */
   #numbers = new WeakMap();
 
-  /** `build` makes the element of a line, and is given what makes the parts of a text with words of their own. */
+  /** `build` creates the element of a line; it is given a function that creates the word elements of a text. */
   constructor(container, build) {
     this.#container = container;
     this.#build = build;
@@ -22,7 +22,7 @@ export class LineList {
     return this.#lines;
   }
 
-  /** Shows lines; those that are the same object as before stay. */
+  /** Shows lines; a line that is the same object as before keeps its element. */
   show(lines) {
     lines.forEach((line, place) => {
       if (this.#lines[place] === line) return;
@@ -36,14 +36,14 @@ export class LineList {
     this.#lines = [...lines];
   }
 
-  /** Forgets all lines, and what else is in the element. */
+  /** Removes all lines, and everything else in the element. */
   clear() {
     this.#lines = [];
     this.#elements = [];
     this.#container.replaceChildren();
   }
 
-  /** Where an element stands: [line, word]; null if it is no word. */
+  /** Position of an element as [line, word]; null if it is no word. */
   placeOf(element) {
     const word = element?.closest(".word") ?? null;
     const number = word === null ? undefined : this.#numbers.get(word);
@@ -51,18 +51,18 @@ export class LineList {
     return [this.#elements.findIndex((one) => one.contains(word)), number];
   }
 
-  /** The element of a line. */
+  /** Element of a line. */
   elementOf(line) {
     return this.#elements[line];
   }
 
-  /** The elements of the words of a line. */
+  /** Elements of the words of a line. */
   wordsOf(line) {
     return [...(this.#elements[line]?.querySelectorAll(".word") ?? [])];
   }
 }
 
-/** A text as elements of its words, and what is between them. */
+/** Splits a text into elements for its words, and the text between them. */
 export function partsOf(text) {
   const parts = [];
   let from = 0;

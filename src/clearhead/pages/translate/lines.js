@@ -1,10 +1,10 @@
-/** A translated line: its sentences, where they stand on both sides, and the links of its words. */
+/** A translated line: its sentences, their positions in source and translation, and its word alignment. */
 
 import { isBlank, wordsOf } from "./words.js";
 
 /**
- * Returns a line of the page from what the server says of its parts, which are one after the other: the whole line, or
- * its sentences with the white space around them.
+ * Returns a line of the page from the server's answers for its consecutive parts: the whole line, or its sentences with
+ * the white space around them.
  */
 export function lineOf(source, answers) {
   const text = answers.map((answer) => answer.text).join("");
@@ -25,10 +25,10 @@ export function lineOf(source, answers) {
   return line;
 }
 
-/** Whether the parts of a line that there are so far are all of it. */
+/** Returns whether the answers so far cover the whole line. */
 export const isWhole = (source, answers) => answers.reduce((length, answer) => length + answer.source.length, 0) >= source.length;
 
-/** The number of the word that a character is in. */
+/** Number of the word that contains a character. */
 function wordAt(words, place) {
   let [low, high] = [0, words.length - 1];
   while (low < high) {
@@ -47,10 +47,10 @@ const moved = (one, { from, at }) => ({
   sourceEnd: one.sourceEnd + from,
 });
 
-/** The sentences of an answer, each with where it begins and ends on both sides. */
+/** Sentences of an answer, each with its start and end in source and translation. */
 function sentencesOf(answer) {
   const { source, text, sentences } = answer;
-  // What had to keep to terms, or comes from a memory, the model does not write by itself.
+  // The model would not produce by itself what had to use given terms, or was taken from a memory.
   const isOwn = !(answer.terms?.length > 0) && !answer.memory?.is_reused;
   const found = [];
   let [from, at] = [0, 0];
@@ -62,7 +62,7 @@ function sentencesOf(answer) {
     at = sourceStart + one.source.length;
     found.push({ source: one.source, text: one.text, own: one.text, isOwn, start, end: from, sourceStart, sourceEnd: at });
   }
-  // Those that cannot be found would be explained or replaced at a wrong place.
+  // If a sentence cannot be found, its position would be wrong for explaining or replacing it.
   return found.length > 0 && found.length === sentences.length ? found : [wholeOf(source, text, isOwn)];
 }
 
@@ -73,13 +73,13 @@ function wholeOf(source, text, isOwn) {
   return { source: source.slice(sourceStart, sourceEnd), text: own, own, isOwn, start, end, sourceStart, sourceEnd };
 }
 
-/** Where a text begins and ends without the white space around it. */
+/** Start and end of a text without the white space around it. */
 function inner(text) {
   const words = wordsOf(text);
   return words.length === 0 ? [0, text.length] : [words[0][0], words[words.length - 1][1]];
 }
 
-/** A line with another translation of one of its sentences; the words of that one are linked no more. */
+/** Returns a line with one sentence's translation replaced; the words of that sentence lose their alignment. */
 export function withSentence(line, place, text) {
   const { start, end } = line.sentences[place];
   const whole = line.text.slice(0, start) + text + line.text.slice(end);

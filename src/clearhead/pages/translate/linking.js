@@ -1,20 +1,20 @@
-/** Words that belong together: to point at one marks those of the other side. */
+/** Word alignment on pointing: pointing at a word marks the aligned words on the other side. */
 
 import { byId } from "../explain/dom.js";
 import { spoken } from "../explain/text.js";
 import { wordsOf } from "./words.js";
 
-/** Marks words on both sides; a word has the place [line, word]. */
+/** Marks words on both sides; the position of a word is [line, word]. */
 export class Linking {
   #sides;
   #marked = [];
 
-  /** `source` and `target` are the lists of lines on both sides; the latter knows the links. */
+  /** `source` and `target` are the lists of lines on both sides; the lines of `target` hold the alignment. */
   constructor(source, target) {
     this.#sides = { source, target };
   }
 
-  /** Marks a word of a side, and those it is linked with. */
+  /** Marks a word on one side, and the words aligned with it. */
   point(side, place) {
     this.clear();
     if (place === null) return;

@@ -1,16 +1,16 @@
-/** How a sentence gets into the tab that explains it: by what the two tabs share, and not by the address. */
+/** Passes a sentence to the tab that explains it: through session storage, not through the address. */
 
 import { forTab, keep, kept } from "./storage.js";
 
 const NAME = "inside";
 
-/** Opens the explanation of what `POST /v1/explain` takes; returns whether the browser let it. */
+/** Opens the explanation for the fields of `POST /v1/explain`; returns whether the browser allowed the new tab. */
 export function openInside(fields) {
   keep(forTab, NAME, fields);
-  const tab = window.open("inside", "_blank"); // it gets a copy of what is kept for this one
+  const tab = window.open("inside", "_blank"); // the new tab gets a copy of this tab's session storage
   keep(forTab, NAME, null);
   return tab !== null;
 }
 
-/** What the tab is to explain; null if it was not opened for a sentence. */
+/** Request fields for this tab's explanation; null if it was not opened for a sentence. */
 export const toExplain = () => kept(forTab, NAME);

@@ -1,4 +1,4 @@
-/** The page on which people translate: what is typed is asked for, and what is answered is shown. */
+/** The translation page: requests translations of the typed text and shows them. */
 
 import { byId } from "../explain/dom.js";
 import { onTheme } from "../explain/theme.js";
@@ -19,9 +19,9 @@ import { Terms } from "./terms.js";
 import { TranslationPane } from "./translation_pane.js";
 import { WordCursor } from "./word_cursor.js";
 
-/** Milliseconds without a key until a text is asked for. */
+/** Milliseconds after the last key press before a text is translated. */
 const PAUSE = 250;
-/** Characters of a translation that are read aloud. */
+/** Maximum characters of a translation that are announced to screen readers. */
 const MOST_ANNOUNCED = 300;
 
 const settings = JSON.parse(byId("settings").textContent);
@@ -38,10 +38,10 @@ const history = new History(takeFromHistory, (code) => languages.nameOf(code));
 
 let timer = null;
 let isServed = false;
-/** The sentence that was chosen: [line, number in it]; null: that of the cursor in the text. */
+/** The chosen sentence as [line, number in it]; null for the sentence at the cursor. */
 let chosen = null;
 
-/** The text or the languages are others. */
+/** Handles a change of the text or the languages. */
 function changed({ pause }) {
   clearTimeout(timer);
   asking.stop();
@@ -60,7 +60,7 @@ function changed({ pause }) {
 
 async function translate() {
   clearTimeout(timer);
-  if (!isServed) return; // it is asked for when there are languages
+  if (!isServed) return; // the text is translated after the languages have been fetched
   const { text } = source;
   const problem = languages.problem ?? (source.isTooLong ? tooLong() : null);
   if (problem !== null) {
@@ -75,7 +75,7 @@ async function translate() {
   try {
     if (languages.isDetecting) {
       const code = await asking.detect(text);
-      if (code === null) return; // another text is asked for by now
+      if (code === null) return; // a newer request has replaced this one
       languages.detected(code);
     }
     layOut();
@@ -96,17 +96,17 @@ function refuse(error) {
   if (error.wantsKey) askForKey(error.status === 403 ? "The server does not know this API key." : error.message);
   else messages.refused(error);
   if (error.status === 400) {
-    show([]); // nothing more comes of this text
-    void load({ isQuiet: true }); // its models may be others by now
+    show([]); // this text cannot be translated
+    void load({ isQuiet: true }); // the server's models may have changed
   }
 }
 
-/** What a request says beside the text. */
+/** Request fields besides the text. */
 function requestFields() {
   return { ...languages.fields, ...terms.fields };
 }
 
-/** Shows the lines of a translation, as far as there are any. */
+/** Shows the lines of a translation, complete or not. */
 function show(lines) {
   translation.show(lines);
   source.show(lines);
@@ -127,7 +127,7 @@ function tooLong() {
   return `The text has more than ${most} characters: shorten it, or translate it as a file.`;
 }
 
-/** Fetches the languages; asks again until they are there. */
+/** Fetches languages, models and terms; after a failure, it is tried again later. */
 async function load({ isQuiet = false } = {}) {
   try {
     const [served, models] = await Promise.all([servedLanguages(), servedModels()]);
@@ -149,7 +149,7 @@ function again() {
   else void load();
 }
 
-/** The sentence that is meant: [line, number]; null if there is none. */
+/** The current sentence as [line, number]; null if there is none. */
 function currentSentence() {
   if (chosen !== null) return chosen;
   const lines = translation.list.lines;
@@ -167,7 +167,7 @@ function openSentence(place, isKeyboard) {
   if (place === null) return;
   const line = translation.list.lines[place[0]];
   if (!isWhole(line.source, line.answers)) {
-    announce("The rest of this line is not translated yet."); // it would take the place of what is chosen here
+    announce("The rest of this line is not translated yet."); // the rest, when it arrives, would replace the reader's choice
     return;
   }
   closeSentence();
@@ -223,7 +223,7 @@ async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Without encryption, as in a network of one's own, there is only the older way.
+    // Without HTTPS, as in a private network, only the older way of copying works.
     getSelection().selectAllChildren(byId("translation"));
     const isCopied = document.execCommand("copy");
     getSelection().removeAllRanges();
@@ -260,7 +260,7 @@ function showShortcuts() {
   byId("shortcuts").showModal();
 }
 
-/** Closes what is open, the last first. */
+/** Closes the sentence panel if it is open; otherwise stops translating. */
 function leave() {
   if (panel.isOpen) {
     closeSentence();

@@ -1,30 +1,30 @@
-/** What goes wrong, said in the place of the translation; and what is read aloud when all goes well. */
+/** Error messages in place of the translation, and announcements for screen readers. */
 
 import { byId } from "../explain/dom.js";
 
 const MOST_SECONDS = 30;
 
-/** Says what is wrong, and asks again by itself where that may help. */
+/** Shows errors, and retries automatically after temporary ones. */
 export class Messages {
   #timer = null;
   #failures = 0;
-  /** Until when nothing is to be asked, in milliseconds. */
+  /** Time before which no request is sent, in milliseconds. */
   #notBefore = 0;
   #again;
 
-  /** `again` asks again. */
+  /** `again` repeats the request. */
   constructor(again) {
     this.#again = again;
     byId("retry").addEventListener("click", () => this.#retry());
     addEventListener("online", () => this.#timer !== null && this.#retry());
   }
 
-  /** Milliseconds that the server wants to be left alone for. */
+  /** Milliseconds to wait before the next request. */
   get pause() {
     return Math.max(0, this.#notBefore - Date.now());
   }
 
-  /** Says something that stays until the next message. */
+  /** Shows a message until the next one. */
   say(text, { isSerious = false, mayRetry = false } = {}) {
     clearTimeout(this.#timer);
     this.#timer = null;
@@ -33,19 +33,19 @@ export class Messages {
     byId("retry").hidden = !mayRetry;
   }
 
-  /** All is well. */
+  /** Clears the message, and the count of failures. */
   clear() {
     this.#failures = 0;
     this.#notBefore = 0;
     this.say("");
   }
 
-  /** Asks no more by itself. */
+  /** Cancels the automatic retry. */
   stop() {
     if (this.#timer !== null) this.say("");
   }
 
-  /** Says why there is no answer. */
+  /** Shows why a request failed; retries later if the failure is temporary. */
   refused(error) {
     const text = error.message.replace(/(; ask again)?\.?$/, "");
     if (!error.passes) {
@@ -68,7 +68,7 @@ export class Messages {
   }
 }
 
-/** Reads something aloud to whoever hears the page. */
+/** Announces a text to screen readers. */
 export function announce(text) {
   byId("announcement").textContent = text;
 }

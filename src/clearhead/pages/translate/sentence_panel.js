@@ -1,11 +1,11 @@
-/** One sentence of the translation: what else it could be, and where the model looked. */
+/** Panel of one sentence: its alternative translations, and a link to its explanation. */
 
 import { comparedText } from "../explain/differences.js";
 import { byId, make } from "../explain/dom.js";
 import { announce } from "./messages.js";
 import { translateSentence } from "./server.js";
 
-/** Translations that are asked for, at most. */
+/** Maximum number of translations to request. */
 const MOST_CHOICES = 5;
 
 /** The panel below the translation. */
@@ -14,7 +14,7 @@ export class SentencePanel {
   #most;
   #choose;
 
-  /** `most` is how many alternatives may be asked for; `choose` is called with the text that is chosen. */
+  /** `most` is the maximum number of alternatives; `choose` is called with the text that the reader chooses. */
   constructor(most, choose) {
     this.#most = Math.min(MOST_CHOICES, most + 1);
     this.#choose = choose;
@@ -24,7 +24,7 @@ export class SentencePanel {
     return !byId("sentence").hidden;
   }
 
-  /** Shows the other translations of a sentence. */
+  /** Shows the alternative translations of a sentence. */
   async open(sentence, fields, isKeyboard) {
     this.close();
     const { signal } = this.#controller;

@@ -1,17 +1,17 @@
-/** What the page asks of the server, and why it gets no answer. */
+/** Requests to the server, and their errors. */
 
 import { forTab, keep, kept } from "./storage.js";
 
-/** There is no answer: `status` says why, as in HTTP; 0: the server was not reached. */
+/** A failed request: `status` is the HTTP status, or 0 if the server could not be reached. */
 export class Refused extends Error {
   constructor(message, status, seconds = null) {
     super(message);
     this.status = status;
-    /** Until it may be asked again, as the server says; null if it does not. */
+    /** Seconds until a retry, as given by the server; null if it gives none. */
     this.seconds = seconds;
   }
 
-  /** Whether the same may be answered later. */
+  /** Whether a retry may succeed. */
   get passes() {
     return [0, 429, 503].includes(this.status);
   }
@@ -37,7 +37,7 @@ async function ask(path, { signal, body, headers = {} } = {}) {
   throw new Refused(message, response.status, Number.isNaN(seconds) ? null : seconds);
 }
 
-/** Awaits what only the network can break. */
+/** Awaits a promise, and turns its failure, which only the network can cause, into a `Refused`. */
 async function reached(promise) {
   try {
     return await promise;
@@ -53,13 +53,13 @@ const json = (body, signal) => ({
   headers: { "content-type": "application/json" },
 });
 
-/** The languages that are served: code, name and targets of each. */
+/** Languages of the server: code, name and targets of each. */
 export const servedLanguages = async () => reached((await ask("languages")).json());
 
-/** The models that are served, and lists of terms; the latter are undefined where the server knows of none. */
+/** Models of the server, and its term lists, which are undefined if the server does not support terms. */
 export const servedModels = async () => reached((await ask("v1/models")).json());
 
-/** Translations of texts, each whole or sentence by sentence: calls back with each as it comes. */
+/** Translates texts, each whole or sentence by sentence; calls back with each answer as it arrives. */
 export async function translateTexts(body, signal, take) {
   const response = await ask("v1/translate", json({ ...body, alignments: true, stream: true }, signal));
   for await (const { name, data } of events(response.body)) {
@@ -70,36 +70,36 @@ export async function translateTexts(body, signal, take) {
   throw new Refused("The server broke off", 0);
 }
 
-/** Translations of one sentence, the best first. */
+/** Alternative translations of one sentence, the best first. */
 export async function translateSentence(body, signal) {
   const response = await ask("v1/translate", json(body, signal));
   return (await reached(response.json())).translations[0].alternatives;
 }
 
-/** What the model looked at. */
+/** Explanation of a translation. */
 export async function explained(body) {
   const response = await ask("v1/explain", json({ ...body, search: true, packed: true }));
   return (await reached(response.json())).explanation;
 }
 
-/** The language that a text is most probably in. */
+/** Most probable language of a text. */
 export async function detectLanguage(text, signal) {
   const response = await ask("detect", json({ q: text }, signal));
   return (await reached(response.json()))[0].language;
 }
 
-/** Where the translation of a file can be fetched, and its name. */
+/** Translates a file; returns the address and the name of the result. */
 export async function translateFile(file, fields, signal) {
   const body = new FormData();
   body.append("file", file);
   for (const [name, value] of Object.entries(fields)) body.append(name, value);
   const { translatedFileUrl } = await reached((await ask("translate_file", { signal, body })).json());
   const name = translatedFileUrl.split("/").pop();
-  // Its own address is right also where a proxy serves the page under another one.
+  // A relative address also works behind a proxy that serves the page under another address.
   return { address: `download_file/${name}`, name: name.slice(name.indexOf(".") + 1) };
 }
 
-/** Server-sent events as they come. */
+/** Yields server-sent events as they arrive. */
 async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";

@@ -1,6 +1,6 @@
-/** Keys that work everywhere on the page; the page lists them. */
+/** Keyboard shortcuts that work everywhere on the page; the page lists them. */
 
-/** Calls `actions` by name. */
+/** Calls functions of `actions`, by name, on key presses. */
 export function listenToKeys(actions) {
   addEventListener("keydown", (event) => {
     if (event.isComposing || document.querySelector("dialog[open]") !== null) return;

@@ -1,17 +1,17 @@
-/** The text to translate: where it is written, and a mirror behind it on which its words can be marked. */
+/** The source text: a text area, and a mirror behind it in which words can be marked. */
 
 import { byId, make } from "../explain/dom.js";
 import { directionOfLanguage } from "./languages.js";
 import { LineList, partsOf } from "./line_list.js";
 import { numCharacters, wordsOf } from "./words.js";
 
-/** The pane on the left. */
+/** The left pane. */
 export class SourcePane {
   #mirror = byId("mirror");
   #area = byId("source");
   #most;
 
-  /** `most` is how many characters a text may have; the second calls back when the text changes. */
+  /** `most` is the maximum number of characters of a text; `onInput` is called when the text changes. */
   constructor(most, onInput) {
     this.#most = most;
     this.list = new LineList(this.#mirror, ({ source }) => make("span", { class: "line" }, ...partsOf(source)));
@@ -31,24 +31,24 @@ export class SourcePane {
     this.#update();
   }
 
-  /** Whether the text has more characters than may be asked for. */
+  /** Whether the text exceeds the maximum number of characters. */
   get isTooLong() {
     return this.count > this.#most;
   }
 
-  /** Where in the text the cursor stands. */
+  /** Position of the cursor in the text. */
   get cursor() {
     return this.#area.selectionStart;
   }
 
-  /** Shows which words the text has, when its lines are translated. */
+  /** Shows translated lines in the mirror, with an element for each word. */
   show(lines) {
     if (this.isTooLong) return;
     if (this.list.lines.length === 0) this.list.clear();
     this.list.show(lines);
   }
 
-  /** Lays the pane out for a language. */
+  /** Sets text direction and language of the pane. */
   set language(code) {
     for (const element of [this.#area, this.#mirror]) {
       element.dir = directionOfLanguage(code);
@@ -56,13 +56,13 @@ export class SourcePane {
     }
   }
 
-  /** The place of the word under the pointer, as of `LineList.placeOf`. */
+  /** Position of the word under the pointer, see `LineList.placeOf`. */
   wordAt(x, y) {
     const word = document.elementsFromPoint(x, y).find((element) => element.classList.contains("word"));
     return this.list.placeOf(word);
   }
 
-  /** Likewise of the word at the cursor. */
+  /** Position of the word at the cursor, see `LineList.placeOf`. */
   wordAtCursor() {
     let start = 0;
     for (const [line, { source }] of this.list.lines.entries()) {
@@ -82,7 +82,7 @@ export class SourcePane {
     const text = this.text;
     this.count = numCharacters(text);
     this.list.clear();
-    // A mirror as long as a book helps nobody; such a text scrolls in its own box.
+    // A text that is too long is not mirrored and not shown at full height; it scrolls in its own box.
     this.#area.classList.toggle("scrolls", this.isTooLong);
     this.#mirror.textContent = this.isTooLong ? "" : text;
     const count = byId("count");

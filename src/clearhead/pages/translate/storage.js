@@ -1,6 +1,6 @@
-/** What the browser keeps, where it may keep anything. */
+/** Browser storage, for browsers that allow it. */
 
-/** Returns the value kept under a name, or null. `where` returns the storage, since even naming it may be forbidden. */
+/** Returns a stored value, or null. `where` returns the storage, since even accessing it may be forbidden. */
 export function kept(where, name) {
   try {
     return JSON.parse(where().getItem(`clearhead-${name}`));
@@ -9,21 +9,21 @@ export function kept(where, name) {
   }
 }
 
-/** Keeps a value under a name; null removes it. Where there is no room or no leave, nothing is kept. */
+/** Stores a value; null removes it. If storage is full or forbidden, nothing is stored. */
 export function keep(where, name, value) {
   try {
     if (value === null) where().removeItem(`clearhead-${name}`);
     else where().setItem(`clearhead-${name}`, JSON.stringify(value));
   } catch {
-    // The page does without.
+    // The page works without storage.
   }
 }
 
-/** Kept for all tabs and times. */
+/** Storage for all tabs and sessions. */
 export const forEver = () => localStorage;
 
-/** Kept for this tab, and those it opens. */
+/** Storage for this tab, and for tabs that it opens. */
 export const forTab = () => sessionStorage;
 
-/** Keeps the theme that the reader chose; `theme.js` reads it before the next page is drawn. */
+/** Stores the theme that the reader chose; `theme.js` reads it before the next page is drawn. */
 export const keepTheme = () => keep(forEver, "theme", document.documentElement.dataset.theme ?? null);

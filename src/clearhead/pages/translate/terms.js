@@ -1,15 +1,15 @@
-/** Terms that translations must use: the reader's own, kept in this browser, or a list of the server's. */
+/** Required terms in translations: the reader's own, stored in this browser, or a term list of the server. */
 
 import { byId, make } from "../explain/dom.js";
 import { forEver, keep, kept } from "./storage.js";
 
-/** The choice of terms below the panes, where the server takes any. */
+/** Selection of terms below the panes, if the server supports terms. */
 export class Terms {
   #own = byId("terms-own");
   #list = byId("terms-list");
   #isTaken = false;
 
-  /** Calls back when the terms are others. */
+  /** `onChange` is called when the terms change. */
   constructor(onChange) {
     const { own = "", list = "" } = kept(forEver, "terms") ?? {};
     this.#own.value = own;
@@ -23,7 +23,7 @@ export class Terms {
     this.#list.addEventListener("change", changed);
   }
 
-  /** Takes the lists of the server; undefined: it takes no terms. */
+  /** Sets the term lists of the server; undefined means that it does not support terms. */
   take(lists) {
     this.#isTaken = lists !== undefined;
     byId("terms").hidden = !this.#isTaken;
@@ -55,7 +55,7 @@ export class Terms {
     });
   }
 
-  /** What a request says of terms. */
+  /** Request fields for terms. */
   get fields() {
     const { value } = this.#list;
     if (!this.#isTaken || value === "") return {};

@@ -1,8 +1,8 @@
-/** Before anything is drawn: light or dark, if the reader has chosen. */
+/** Applies the stored light or dark theme, if any, before anything is drawn. */
 
 try {
   const chosen = JSON.parse(localStorage.getItem("clearhead-theme"));
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 } catch {
-  // A browser that keeps nothing has its own theme.
+  // Without storage, the theme of the system is used.
 }

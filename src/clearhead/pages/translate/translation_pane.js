@@ -1,19 +1,19 @@
-/** The translation: its lines, the sentences in them, and a word that the keyboard is at. */
+/** The translation: its lines, their sentences, and the word at the keyboard cursor. */
 
 import { byId, make } from "../explain/dom.js";
 import { counted, spoken } from "../explain/text.js";
 import { directionOfLanguage } from "./languages.js";
 import { LineList, partsOf } from "./line_list.js";
 
-/** Notes that are shown; of a long text there could be hundreds. */
+/** Maximum number of notes shown; a long text could have hundreds. */
 const MOST_NOTES = 5;
 
-/** The pane on the right. */
+/** The right pane. */
 export class TranslationPane {
   #box = byId("translation");
   #meanings;
 
-  /** `meanings` says what each kind of warning means. */
+  /** `meanings` has the description of each kind of warning. */
   constructor(meanings) {
     this.#meanings = meanings;
     this.list = new LineList(this.#box, lineElement);
@@ -23,7 +23,7 @@ export class TranslationPane {
     return this.list.lines.map(({ text }) => text).join("");
   }
 
-  /** Shows lines, and what is said of them. */
+  /** Shows lines, and the notes on them. */
   show(lines) {
     this.list.show(lines);
     const notes = lines.flatMap(({ answers }, place) =>
@@ -38,7 +38,7 @@ export class TranslationPane {
     byId("tools").hidden = lines.every(({ answers }) => answers.length === 0);
   }
 
-  /** Whether what is shown is of an earlier text. */
+  /** Whether the shown translation is that of an earlier text. */
   set isStale(isStale) {
     this.#box.classList.toggle("stale", isStale);
     this.#box.setAttribute("aria-busy", String(isStale));

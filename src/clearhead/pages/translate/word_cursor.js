@@ -1,10 +1,10 @@
-/** The word of the translation that the keyboard is at: arrows move it, and what it comes from is marked. */
+/** Keyboard cursor on a word of the translation: arrow keys move it, and aligned source words are marked. */
 
 import { byId } from "../explain/dom.js";
 
-/** Moves while the translation has the focus. */
+/** A cursor that moves while the translation has the focus. */
 export class WordCursor {
-  /** [line, word]. */
+  /** Position, as [line, word]. */
   place = null;
   #list;
   #linking;
@@ -19,12 +19,12 @@ export class WordCursor {
     box.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Calls back with the sentence, [line, number], that is to be opened, and whether to look inside. */
+  /** `open` is called with the sentence to open, [line, number], and whether to show its explanation. */
   onOpen(open) {
     this.#open = open;
   }
 
-  /** Marks its word, where the keyboard is in the translation; also when its lines are others. */
+  /** Marks the word at the cursor, if the translation has keyboard focus; called again when the lines change. */
   show() {
     if (byId("translation").matches(":focus-visible")) this.#point(this.place);
   }
@@ -34,7 +34,7 @@ export class WordCursor {
     return line < 0 ? null : [line, 0];
   }
 
-  /** Marks the word at a place, or the first if there is none; returns its element. */
+  /** Marks the word at a position, or the first word if there is none there; returns its element. */
   #point(place) {
     const word = place && this.#list.wordsOf(place[0])[place[1]];
     this.place = word ? place : this.#first();
@@ -59,7 +59,7 @@ export class WordCursor {
     event.preventDefault();
   }
 
-  /** The next word in a direction, also in another line; the same where there is none. */
+  /** Position of the next word in a direction, possibly on another line; the same position if there is none. */
   #beside([line, word], step) {
     const count = (place) => this.#list.wordsOf(place).length;
     if (word + step >= 0 && word + step < count(line)) return [line, word + step];

@@ -1,10 +1,10 @@
-/** Lines and words of a text, as `clearhead.word_alignment` counts them: links of words are pairs of its numbers. */
+/** Lines and words of a text, numbered as in `clearhead.text.word_links`, so that word alignments match. */
 
-/** Scripts that put no spaces between words: there every character is one. */
+/** Scripts without spaces between words, in which every character counts as a word. */
 const UNSPACED =
   "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fff\u3001-\u312f\u31a0-\u31ff\u3400-\u9fff\uf900-\ufaff" +
   "\uff00-\uff65\u{20000}-\u{3ffff}";
-/** White space as Python has it; that of JavaScript is another. */
+/** White space as in Python, which differs from that of JavaScript. */
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const LINE_END = "\\n\\v\\f\\r\\x1c-\\x1e\\x85\\u2028\\u2029";
 
@@ -12,15 +12,15 @@ const WORD = new RegExp(`[${UNSPACED}]|[^${SPACE}${UNSPACED}]+`, "gu");
 const LINE = new RegExp(`[^${LINE_END}]*(?:\\r\\n|[${LINE_END}])|[^${LINE_END}]+$`, "gu");
 const BLANK = new RegExp(`^[${SPACE}]*$`, "u");
 
-/** Where the words of a text begin and end. */
+/** Start and end of each word of a text. */
 export const wordsOf = (text) => [...text.matchAll(WORD)].map(({ index, 0: word }) => [index, index + word.length]);
 
-/** The lines of a text with their ends. */
+/** Lines of a text, with their line endings. */
 export const linesOf = (text) => text.match(LINE) ?? [];
 
 export const isBlank = (text) => BLANK.test(text);
 
-/** The characters of a text, as the server counts them: those beyond 16 bits are one. */
+/** Number of characters, counted as the server does: a surrogate pair is one character. */
 export function numCharacters(text) {
   let count = text.length;
   for (let place = 0; place < text.length - 1; place += 1) {
