@@ -73,7 +73,7 @@ class SentencePair:
 
     @property
     def line(self) -> int:
-        """Line number in the file it comes from."""
+        """Line number of the pair in its file."""
         return int(self.origin.rpartition(":")[2])
 
     def swapped(self) -> SentencePair:

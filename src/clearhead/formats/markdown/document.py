@@ -1,6 +1,6 @@
-"""Markdown documents (CommonMark with GitHub's tables): prose is translated; code, HTML blocks and addresses stay.
+"""Markdown documents (CommonMark with GitHub's tables): prose is translated.
 
-Front matter stays as well.
+Code, HTML blocks, addresses and front matter are unchanged.
 """
 
 from __future__ import annotations

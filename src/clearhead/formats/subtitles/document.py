@@ -1,7 +1,8 @@
-"""Subtitle documents, SubRip (`.srt`) and WebVTT (`.vtt`): each cue is a segment; times, settings and notes stay.
+"""Subtitle documents, SubRip (`.srt`) and WebVTT (`.vtt`): the text of each cue is a segment.
 
-Styles stay too. The lines of a cue are joined with spaces, except before a dash, which begins the words of another
-speaker. Markup that encloses the whole cue, or every one of its lines, is removed from the segment and restored.
+Times, settings, notes and styles are unchanged. The lines of a cue are joined with spaces, except before a dash, which
+begins the words of another speaker. Markup that encloses the whole cue, or every one of its lines, is removed from the
+segment and restored.
 """
 
 from __future__ import annotations
