@@ -14,7 +14,7 @@ from clearhead.evaluation import bleu
 from clearhead.evaluation.metrics import judge
 from clearhead.formats import read_parallel
 from clearhead.runtime.device import set_num_threads
-from clearhead.text.quality_flags import Flag, Seen, find_flags
+from clearhead.text.quality_flags import Flag, SeenInTraining, find_flags
 from clearhead.text.sentence_splitting import split_sentences
 from clearhead.translation.translator import Translator
 
@@ -99,7 +99,9 @@ def _print_altered(translator: Translator, pairs: Sequence[tuple[str, str]]) -> 
 
 def _print_flags(translator: Translator, pairs: Sequence[tuple[str, str]]) -> None:
     bundle = translator.bundle
-    seen = Seen.of(bundle.line_statistics, lambda: bundle.tokenizer.pieces(range(bundle.tokenizer.vocab_size)))
+    seen = SeenInTraining.of(
+        bundle.line_statistics, lambda: bundle.tokenizer.pieces(range(bundle.tokenizer.vocab_size))
+    )
 
     def flags(source: str, target: str) -> tuple[Flag, ...]:
         sentences = len(split_sentences(source, bundle.decode.source_lang))

@@ -21,7 +21,6 @@ from transformers import (
 )
 
 import clearhead as ch
-from clearhead.files.tensors import load_tensors
 from clearhead.interop import import_parts
 
 SIZES = {"vocab_size": 30_522, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -50,7 +49,7 @@ def compare(encoder: Any, decoder: Any) -> None:
         (encoder.config.to_dict(), encoder.state_dict()), (decoder.config.to_dict(), decoder.state_dict())
     )
     ours = ch.Transformer(config).eval()
-    load_tensors(ours, tensors, origin="two BERTs")
+    ch.load_tensors(ours, tensors, origin="two BERTs")
 
     source = target = torch.tensor([SOURCE])
     with torch.inference_mode():

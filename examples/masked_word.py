@@ -12,7 +12,6 @@ from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
 import clearhead as ch
-from clearhead.files.tensors import load_tensors
 from clearhead.interop import import_state
 
 SENTENCES = [
@@ -34,7 +33,7 @@ def main() -> None:
     state = theirs.eval().state_dict()
     config, tensors = import_state("bert", theirs.config.to_dict(), state)
     ours = ch.Transformer(config).eval()
-    load_tensors(ours, tensors, origin="a BERT")
+    ch.load_tensors(ours, tensors, origin="a BERT")
 
     for sentence in ("the [MASK] swims in the sea", "the bird [MASK] in the tree"):
         ids = spelled(sentence)

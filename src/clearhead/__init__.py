@@ -15,12 +15,14 @@ from clearhead.runtime.version import __version__ as __version__
 if TYPE_CHECKING:
     from clearhead.config import Config, ModelConfig, Sampling, presets
     from clearhead.errors import ClearheadError
+    from clearhead.files.tensors import load_tensors
     from clearhead.inspection.explain import Explanation, explain
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
     from clearhead.model.transformer import Transformer
+    from clearhead.runtime.device import set_num_threads
     from clearhead.tokenizers import Tokenizer
     from clearhead.training.run import train
-    from clearhead.translation.result import Translation
+    from clearhead.translation import Translation
     from clearhead.translation.translator import Translator
 
 # Imported on first use: `clearhead --help` must not wait for torch.
@@ -31,12 +33,15 @@ _HOMES = {
     "ModelConfig": "clearhead.config",
     "MultiHeadAttention": "clearhead.model.attention",
     "Sampling": "clearhead.config",
+    "Terms": "clearhead.translation.terminology",
     "Tokenizer": "clearhead.tokenizers",
     "Transformer": "clearhead.model.transformer",
-    "Translation": "clearhead.translation.result",
+    "Translation": "clearhead.translation",
     "Translator": "clearhead.translation.translator",
     "explain": "clearhead.inspection.explain",
+    "load_tensors": "clearhead.files.tensors",
     "scaled_dot_product_attention": "clearhead.model.attention",
+    "set_num_threads": "clearhead.runtime.device",
     "train": "clearhead.training.run",
 }
 
@@ -47,13 +52,16 @@ __all__ = [
     "ModelConfig",
     "MultiHeadAttention",
     "Sampling",
+    "Terms",
     "Tokenizer",
     "Transformer",
     "Translation",
     "Translator",
     "explain",
+    "load_tensors",
     "presets",
     "scaled_dot_product_attention",
+    "set_num_threads",
     "train",
 ]
 

@@ -22,7 +22,7 @@ from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from clearhead.inspection.ablation import Ablation
-    from clearhead.inspection.compare import Comparison
+    from clearhead.inspection.compare import ExplanationComparison
     from clearhead.inspection.explanation import Explanation
     from clearhead.translation.translator import Translator
 
@@ -290,7 +290,7 @@ def _content(explanation: Explanation, form: Form, picture: str) -> str | bytes:
             return draw(figure_of(explanation, picture), "png" if form is Form.png else "svg")
 
 
-def _comparison_content(comparison: Comparison, form: Form) -> str | bytes:
+def _comparison_content(comparison: ExplanationComparison, form: Form) -> str | bytes:
     match form:
         case Form.png | Form.svg:
             from clearhead.inspection.figures import comparison_figure

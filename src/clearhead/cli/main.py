@@ -110,7 +110,7 @@ def run(arguments: list[str] | None = None) -> None:
     open_missing_streams()
     prepare_openmp()
     show_warnings_as_notices()
-    with _ending_on_sigterm(), _losing_what_cannot_be_said():
+    with _ending_on_sigterm(), _ignore_stderr_errors():
         try:
             try:
                 given = sys.argv[1:] if arguments is None else arguments
@@ -140,7 +140,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 @contextmanager
-def _losing_what_cannot_be_said() -> Iterator[None]:
+def _ignore_stderr_errors() -> Iterator[None]:
     """Let what stderr could not take be lost at the end: Python would try once more, and exit with status 120."""
     try:
         yield

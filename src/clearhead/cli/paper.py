@@ -15,7 +15,7 @@ from clearhead.cli.options import Threads
 from clearhead.errors import ClearheadError
 
 if TYPE_CHECKING:
-    from clearhead.paper.parts import Part
+    from clearhead.paper.parts import ModelPart
 
 __all__ = ["PartName", "paper"]
 
@@ -78,7 +78,7 @@ def _prepare(directory: Path) -> None:
         raise ClearheadError(f"cannot make the directory {directory}: {error.strerror}") from None
 
 
-def _write(directory: Path, name: str, part: Part) -> None:
+def _write(directory: Path, name: str, part: ModelPart) -> None:
     from clearhead.files import new_file
     from clearhead.inspection.plots import draw
 

@@ -61,7 +61,7 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_no_truth_where_a_number_is_due(cls, value: Any, info: ValidationInfo) -> Any:
+    def _reject_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse True and False, which Python takes for 1 and 0."""
         if isinstance(value, bool) and info.field_name is not None:
             kind = cls.model_fields[info.field_name].annotation

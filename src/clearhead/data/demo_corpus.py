@@ -26,7 +26,7 @@ from clearhead.formats.languages import LOCALES
 from clearhead.formats.pair import SentencePair
 from clearhead.text.language_tags import language_tag
 
-__all__ = ["KINDS", "CldrCorpus", "Kind", "generate"]
+__all__ = ["KINDS", "CldrCorpus", "PairKind", "generate"]
 
 
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2050, 12, 31)
@@ -64,7 +64,7 @@ _SPANISH_Y = re.compile(r" y (?=i|hi(?![ae]))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PairKind:
     """One kind of sentence: its name, sampling weight, sampler of values, and renderer."""
 
     name: str
@@ -128,13 +128,13 @@ def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Seque
     return CldrCorpus(train=train, test=test)
 
 
-def _draw(rng: Random, locales: Sequence[str], weights: Sequence[float]) -> tuple[Kind, Hashable, str, str]:
+def _draw(rng: Random, locales: Sequence[str], weights: Sequence[float]) -> tuple[PairKind, Hashable, str, str]:
     kind = rng.choices(KINDS, weights)[0]
     source, target = rng.sample(locales, 2)
     return kind, kind.sample(rng), source, target
 
 
-def _pair(kind: Kind, source: str, target: str, source_text: str, target_text: str) -> SentencePair:
+def _pair(kind: PairKind, source: str, target: str, source_text: str, target_text: str) -> SentencePair:
     return SentencePair(f"{language_tag(target)} {source_text}", target_text, f"cldr:{kind.name}:{source}-{target}")
 
 
@@ -234,19 +234,25 @@ def _write_list(names: list[str], locale: Locale) -> str:
 
 
 KINDS = (
-    Kind("date", 3, _day, lambda value, locale: dates.format_date(value, "full", locale=locale)),
-    Kind("moment", 3, _moment, _write_moment),
-    Kind("time", 2, _clock_with_seconds, lambda value, locale: dates.format_time(value, "medium", locale=locale)),
-    Kind("weekday", 1, _day, lambda value, locale: dates.format_skeleton("MMMEd", value, locale=locale)),
-    Kind("month", 0.5, _day, lambda value, locale: dates.format_skeleton("yMMMM", value, locale=locale)),
-    Kind("days", 4, _days, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMd", locale=locale)),
-    Kind("months", 3, _months, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMM", locale=locale)),
-    Kind("hours", 2, _hours, _write_hours),
-    Kind("distance", 2, _distance, _write_distance),
-    Kind("price", 3, _price, lambda value, locale: numbers.format_currency(value[0], value[1], locale=locale)),
-    Kind("quantity", 3, _quantity, lambda value, locale: units.format_unit(value[0], value[1], locale=locale)),
-    Kind("countries", 3, _countries, lambda value, locale: _write_list([locale.territories[c] for c in value], locale)),
-    Kind("languages", 2, _languages, lambda value, locale: _write_list([locale.languages[c] for c in value], locale)),
+    PairKind("date", 3, _day, lambda value, locale: dates.format_date(value, "full", locale=locale)),
+    PairKind("moment", 3, _moment, _write_moment),
+    PairKind("time", 2, _clock_with_seconds, lambda value, locale: dates.format_time(value, "medium", locale=locale)),
+    PairKind("weekday", 1, _day, lambda value, locale: dates.format_skeleton("MMMEd", value, locale=locale)),
+    PairKind("month", 0.5, _day, lambda value, locale: dates.format_skeleton("yMMMM", value, locale=locale)),
+    PairKind("days", 4, _days, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMd", locale=locale)),
+    PairKind(
+        "months", 3, _months, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMM", locale=locale)
+    ),
+    PairKind("hours", 2, _hours, _write_hours),
+    PairKind("distance", 2, _distance, _write_distance),
+    PairKind("price", 3, _price, lambda value, locale: numbers.format_currency(value[0], value[1], locale=locale)),
+    PairKind("quantity", 3, _quantity, lambda value, locale: units.format_unit(value[0], value[1], locale=locale)),
+    PairKind(
+        "countries", 3, _countries, lambda value, locale: _write_list([locale.territories[c] for c in value], locale)
+    ),
+    PairKind(
+        "languages", 2, _languages, lambda value, locale: _write_list([locale.languages[c] for c in value], locale)
+    ),
 )
 """Every kind: name, weight, sampler, renderer."""
 PRACTICE = {

@@ -18,7 +18,7 @@ from jaxtyping import Float64
 
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.inspection.forward_pass import ModelPass
-from clearhead.inspection.tokens import Word
+from clearhead.inspection.tokens import TokenWord
 
 __all__ = ["NUM_POINTS", "Attribution", "attribute", "integrated_gradients", "num_products", "occlusion"]
 
@@ -49,7 +49,9 @@ class Attribution:
         }
 
 
-def attribute(ran: ModelPass, words: Sequence[Word], on_progress: Callable[[int], None] | None = None) -> Attribution:
+def attribute(
+    ran: ModelPass, words: Sequence[TokenWord], on_progress: Callable[[int], None] | None = None
+) -> Attribution:
     """Attribute a translation to its source.
 
     Args:
@@ -118,7 +120,7 @@ def integrated_gradients(
 
 
 @torch.inference_mode()
-def occlusion(ran: ModelPass, words: Sequence[Word]) -> Float64[np.ndarray, "T W"]:
+def occlusion(ran: ModelPass, words: Sequence[TokenWord]) -> Float64[np.ndarray, "T W"]:
     """Return the decrease of each target token's log-probability when one source word is left out.
 
     Args:

@@ -22,7 +22,7 @@ from clearhead.inspection.serialization import plain, plain_values
 from clearhead.inspection.tokens import Span, printable, visible
 from clearhead.tokenizers.spans import UNREADABLE
 
-__all__ = ["Change", "Comparison", "StepPair", "compare"]
+__all__ = ["Change", "ExplanationComparison", "StepPair", "compare"]
 
 _LEAST_DISTANCE = 0.005
 """Least distance at which two heads are reported as different."""
@@ -57,7 +57,7 @@ class StepPair:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ExplanationComparison:
     """Two explanations and their differences."""
 
     first: Explanation
@@ -150,7 +150,7 @@ class Comparison:
         ]
 
 
-def compare(first: Explanation, second: Explanation) -> Comparison:
+def compare(first: Explanation, second: Explanation) -> ExplanationComparison:
     """Compare explanations of two sentences, or of one sentence by two models or checkpoints.
 
     Tokens are matched by their text (longest common runs first), so vocabularies may differ. A token that is part of a
@@ -182,7 +182,7 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
         name: _head_distances(first.attentions[name], second.attentions[name], *map(list, map(_shared, axes[name])))
         for name in first.attentions
     }
-    return Comparison(first, second, sources, targets, read, steps, heads)
+    return ExplanationComparison(first, second, sources, targets, read, steps, heads)
 
 
 def _named(one: Explanation) -> Explanation:

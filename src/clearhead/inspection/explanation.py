@@ -33,7 +33,7 @@ from clearhead.inspection.page import MAX_PAGE_WEIGHTS, framed, render_page
 from clearhead.inspection.serialization import packed as pack
 from clearhead.inspection.serialization import packed_rows, packed_weights, plain, plain_values
 from clearhead.inspection.token_steps import LensStep, Step
-from clearhead.inspection.tokens import Reader, Span, Word, words_of
+from clearhead.inspection.tokens import Reader, Span, TokenWord, token_words
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.word_links import Link, link_words
 from clearhead.tokenizers import START_TOKEN
@@ -126,14 +126,14 @@ class Explanation:
         return len(self.source_tokens) - 1 if self.kind == "decoder" else 0
 
     @cached_property
-    def source_words(self) -> list[Word]:
+    def source_words(self) -> list[TokenWord]:
         """The words of the source, with their tokens."""
-        return words_of(self.source, self.source_spans)
+        return token_words(self.source, self.source_spans)
 
     @cached_property
-    def target_words(self) -> list[Word]:
+    def target_words(self) -> list[TokenWord]:
         """The words of the translation, with their tokens."""
-        return words_of(self.translation, self.target_spans)
+        return token_words(self.translation, self.target_spans)
 
     @property
     def attentions(self) -> dict[AttentionName, Float32[np.ndarray, "L H rows columns"]]:

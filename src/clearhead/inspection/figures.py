@@ -10,7 +10,7 @@ from jaxtyping import Float
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.ablation import ATTENTIONS
 from clearhead.inspection.canvas import literal, token_label
-from clearhead.inspection.compare import Comparison
+from clearhead.inspection.compare import ExplanationComparison
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree, TreeNode
@@ -64,7 +64,7 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
     raise ConfigError(f"there is no picture {picture!r}; there are {', '.join(PICTURES)}")
 
 
-def comparison_figure(comparison: Comparison) -> Figure:
+def comparison_figure(comparison: ExplanationComparison) -> Figure:
     """Return a figure of the distance of every head between two explanations.
 
     Raises:

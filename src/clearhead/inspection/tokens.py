@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from clearhead.text.placeholder_masking import Protected
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Reader", "Span", "Word", "printable", "visible", "words_of"]
+__all__ = ["Reader", "Span", "TokenWord", "printable", "token_words", "visible"]
 
 Span = tuple[int, int]
 """First character, and the one after the last."""
@@ -22,7 +22,7 @@ _ZERO_WIDTH_JOINER = "\u200d"
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TokenWord:
     """A run of characters between spaces; in scripts without spaces, a token."""
 
     text: str
@@ -93,7 +93,7 @@ def _coded(text: str, *, but: str = "") -> str:
     return "".join(one if one.isprintable() or one in but else f"[{ord(one):04X}]" for one in text)
 
 
-def words_of(text: str, spans: Sequence[Span | None]) -> list[Word]:
+def token_words(text: str, spans: Sequence[Span | None]) -> list[TokenWord]:
     """Return the words of a text that have tokens, in order; tokens of spaces only belong to none."""
     groups: list[tuple[Span, list[int]]] = []
     for index, span in enumerate(spans):
@@ -104,7 +104,7 @@ def words_of(text: str, spans: Sequence[Span | None]) -> list[Word]:
             groups[-1] = ((start, max(end, span[1])), [*members, index])
         else:
             groups.append((span, [index]))
-    return [Word(text[start:end], (start, end), tuple(members)) for (start, end), members in groups]
+    return [TokenWord(text[start:end], (start, end), tuple(members)) for (start, end), members in groups]
 
 
 def _without_spaces(text: str, start: int, end: int) -> Span:

@@ -24,10 +24,10 @@ __all__ = [
     "STACKED_TRANSPOSED",
     "TRANSPOSED",
     "Computed",
+    "KeyRow",
     "KeyTable",
     "Layout",
     "LeftOut",
-    "Row",
     "embedding_rows",
     "numbered",
     "pair",
@@ -73,7 +73,7 @@ AFTER_TWO_ROWS = Layout(
 
 
 @dataclass(frozen=True)
-class Row:
+class KeyRow:
     """One of their tensors and the tensors of our model that it contains."""
 
     ours: tuple[str, ...]
@@ -110,12 +110,12 @@ class LeftOut:
     """Tensor that our model computes instead; the rows of a stored tensor must agree with it."""
 
 
-def pair(ours: str, theirs: str, layout: Layout = SAME) -> list[Row]:
+def pair(ours: str, theirs: str, layout: Layout = SAME) -> list[KeyRow]:
     """Return the rows of a module with weight and bias; the layout applies to the weight."""
-    return [Row((f"{ours}.weight",), f"{theirs}.weight", layout), Row((f"{ours}.bias",), f"{theirs}.bias")]
+    return [KeyRow((f"{ours}.weight",), f"{theirs}.weight", layout), KeyRow((f"{ours}.bias",), f"{theirs}.bias")]
 
 
-def target_rows(words: str, output: str, *, are_one: bool) -> list[Row]:
+def target_rows(words: str, output: str, *, are_one: bool) -> list[KeyRow]:
     """Return the rows of the target embedding and of the linear map before the softmax, which may be tied.
 
     Args:
@@ -124,11 +124,11 @@ def target_rows(words: str, output: str, *, are_one: bool) -> list[Row]:
         are_one: Whether the two are tied.
     """
     if are_one:
-        return [Row(("target_embedding.weight",), words, also=(output,))]
-    return [Row(("target_embedding.weight",), words), Row(("output_proj.weight",), output)]
+        return [KeyRow(("target_embedding.weight",), words, also=(output,))]
+    return [KeyRow(("target_embedding.weight",), words), KeyRow(("output_proj.weight",), output)]
 
 
-def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[Row]:
+def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[KeyRow]:
     """Return the rows of both embeddings and of the linear map before the softmax; files may repeat a tied matrix.
 
     Args:
@@ -139,15 +139,18 @@ def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[
     """
     match tying:
         case "three-way":
-            return [Row(("source_embedding.weight",), source, also=(target, output))]
+            return [KeyRow(("source_embedding.weight",), source, also=(target, output))]
         case "embeddings":
-            return [Row(("source_embedding.weight",), source, also=(target,)), Row(("output_proj.weight",), output)]
+            return [
+                KeyRow(("source_embedding.weight",), source, also=(target,)),
+                KeyRow(("output_proj.weight",), output),
+            ]
         case _:
             rows = target_rows(target, output, are_one=tying == "decoder")
-            return [Row(("source_embedding.weight",), source), *rows]
+            return [KeyRow(("source_embedding.weight",), source), *rows]
 
 
-def numbered(rows: Iterable[Row], count: int, *, ours: str, theirs: str) -> list[Row]:
+def numbered(rows: Iterable[KeyRow], count: int, *, ours: str, theirs: str) -> list[KeyRow]:
     """Return the rows of all layers.
 
     Args:
@@ -174,7 +177,7 @@ class KeyTable:
     Layouts only move numbers, so a table also converts gradients.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[KeyRow, ...]
     left_out: tuple[LeftOut, ...] = ()
     prefix: str = ""
     """Prefix of a model's names inside a model with a head; files may have or omit it."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.interop.key_table import STACKED, KeyTable, Row, numbered, pair
+from clearhead.interop.key_table import STACKED, KeyRow, KeyTable, numbered, pair
 from clearhead.interop.rewrites import resolved
 
 __all__ = [
@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 
-def _attention(ours: str = "", theirs: str = "") -> list[Row]:
+def _attention(ours: str = "", theirs: str = "") -> list[KeyRow]:
     return [
-        Row(tuple(f"{ours}{part}_proj.{kind}" for part in "qkv"), f"{theirs}in_proj_{kind}", STACKED)
+        KeyRow(tuple(f"{ours}{part}_proj.{kind}" for part in "qkv"), f"{theirs}in_proj_{kind}", STACKED)
         for kind in ("weight", "bias")
     ] + pair(f"{ours}out_proj", f"{theirs}out_proj")
 
@@ -121,6 +121,6 @@ def import_torch_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict
     return table.from_theirs(state, origin="this state of nn.Transformer")
 
 
-def _stack(layer: tuple[Row, ...], num_layers: int, final_norm: bool, *, at: str = "") -> list[Row]:
+def _stack(layer: tuple[KeyRow, ...], num_layers: int, final_norm: bool, *, at: str = "") -> list[KeyRow]:
     rows = numbered(layer, num_layers, ours=f"{at}layers.{{i}}.", theirs=f"{at}layers.{{i}}.")
     return rows + pair(f"{at}final_norm", f"{at}norm") if final_norm else rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from clearhead.paper.formulas import formulas
-from clearhead.paper.parts import Part
+from clearhead.paper.parts import ModelPart
 from clearhead.paper.positions import positions
 from clearhead.paper.retellings import retellings
 from clearhead.paper.schedule import schedule
@@ -15,7 +15,7 @@ from clearhead.paper.table3 import table3
 
 __all__ = ["PARTS"]
 
-PARTS: Mapping[str, Callable[[], Part]] = {
+PARTS: Mapping[str, Callable[[], ModelPart]] = {
     "formulas": formulas,
     "table1": table1,
     "table2": table2,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from clearhead.paper.equations import EQUATIONS
-from clearhead.paper.parts import Check, Part, check_lines, magnitude
+from clearhead.paper.parts import Check, ModelPart, check_lines, magnitude
 from clearhead.paper.worked_example import worked_example
 
 __all__ = ["formulas"]
 
 
-def formulas() -> Part:
+def formulas() -> ModelPart:
     """Return all equations with their measured differences, and figure 2 as a worked example."""
     found = [(equation, equation.difference()) for equation in EQUATIONS]
     lines = ["Each is computed by our code and, independently, in plain Python loops; the largest difference is shown."]
@@ -30,7 +30,7 @@ def formulas() -> Part:
         for equation, difference in found
     ]
     lines += [*example.lines, "", *check_lines(example.checks)]
-    return Part(
+    return ModelPart(
         title="The equations, and figure 2 with numbers",
         text="\n".join(lines) + "\n",
         figures={"figure2": example.figure},

@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead.inspection.plots import Figure
 
-__all__ = ["Check", "Part", "aligned", "check_lines", "magnitude", "matrix_lines", "paragraph"]
+__all__ = ["Check", "ModelPart", "aligned", "check_lines", "magnitude", "matrix_lines", "paragraph"]
 
 _WIDTH = 116
 
@@ -26,7 +26,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """A computed table, figure or list of equations of the paper."""
 
     title: str

@@ -12,7 +12,7 @@ from torch import Tensor
 from clearhead.config.choices import SinusoidLayout
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series
 from clearhead.model.positions import sinusoidal_positions
-from clearhead.paper.parts import Check, Part, aligned, check_lines, magnitude, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
 
 __all__ = ["interleaved_order", "positions", "shift_matrix"]
 
@@ -69,7 +69,7 @@ def interleaved_order(d_model: int) -> list[int]:
     return [*range(0, d_model, 2), *range(1, d_model, 2)]
 
 
-def positions() -> Part:
+def positions() -> ModelPart:
     """Return the figure of the encodings, their wavelengths, the shift property and the layouts of other code."""
     table = sinusoidal_positions(_LENGTH, _D_MODEL).double()
     shifts = {shift: _shift_error(table, shift) for shift in _SHIFTS}
@@ -125,7 +125,7 @@ def positions() -> Part:
         "",
         *check_lines(checks),
     ]
-    return Part(
+    return ModelPart(
         title="Section 3.5: positional encoding",
         text="\n".join(lines) + "\n",
         figures={"positions": _picture(), "positions-distance": _distances()},

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from clearhead.paper.errata.catalogue import ERRATA
 from clearhead.paper.errata.page import report
-from clearhead.paper.parts import Check, Part
+from clearhead.paper.parts import Check, ModelPart
 
 __all__ = ["retellings"]
 
 
-def retellings() -> Part:
+def retellings() -> ModelPart:
     """Return every erratum with what its check measured on the wrong and the right version."""
     found = [(erratum, erratum.check()) for erratum in ERRATA]
-    return Part(
+    return ModelPart(
         title="Errata: mistakes of the retellings",
         text=report(found),
         data={

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from clearhead.config import TrainConfig
 from clearhead.inspection.plots import LinePlot, Panel, Series
-from clearhead.paper.parts import Check, Part, aligned, check_lines, magnitude, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
 from clearhead.training.schedule import learning_rate, noam_rate
 
 __all__ = ["CURVES", "PAPER_PEAKS", "Curve", "equation_3", "schedule"]
@@ -45,7 +45,7 @@ def equation_3(step: int, d_model: int, warmup_steps: int) -> float:
     return peak * step / warmup_steps if step <= warmup_steps else peak * (warmup_steps / step) ** 0.5
 
 
-def schedule() -> Part:
+def schedule() -> ModelPart:
     """Return the learning-rate figure: curves, their peaks, and a check of equation 3 at every plotted step."""
     steps = sorted({1, 2, *range(100, _LAST_STEP + 1, 100), *(curve.warmup_steps for curve in CURVES)})
     rates = {
@@ -91,7 +91,7 @@ def schedule() -> Part:
         "",
         *check_lines(checks),
     ]
-    return Part(
+    return ModelPart(
         title="Equation 3: the learning rate",
         text="\n".join(lines) + "\n",
         figures={"schedule": _figure(steps, rates)},

@@ -16,7 +16,7 @@ from clearhead.paper.growth import (
     operators_called,
     seconds,
 )
-from clearhead.paper.parts import Check, Part, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 from clearhead.paper.path_length import LENGTHS, PathLength, path_lengths
 
 __all__ = ["PAPER_TABLE_1", "table1"]
@@ -65,7 +65,7 @@ class _Sweep:
         )
 
 
-def table1() -> Part:
+def table1() -> ModelPart:
     """Return Table 1 with counted operations, measured time and memory, and path lengths found by gradients."""
     flops = {
         name: _Sweep([layer.flops(n, _WIDTH) for n in _LENGTHS], [layer.flops(_LENGTH, d) for d in _WIDTHS])
@@ -97,7 +97,7 @@ def table1() -> Part:
         "",
         *check_lines(checks),
     ]
-    return Part(
+    return ModelPart(
         title="Table 1: complexity, sequential operations and path length",
         text="\n".join(lines) + "\n",
         figures={"table1": _figure(times, flops, memory)},

@@ -11,7 +11,7 @@ from clearhead.config import ModelConfig
 from clearhead.config.presets import paper_base, paper_big
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import forward_flops, training_flops
-from clearhead.paper.parts import Check, Part, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 
 __all__ = ["PAPER_RUNS", "PAPER_TABLE_2", "PaperRun", "counted_forward_flops", "table2"]
 
@@ -73,7 +73,7 @@ def counted_forward_flops(config: ModelConfig, source_length: int, target_length
     return counter.get_total_flops()
 
 
-def table2() -> Part:
+def table2() -> ModelPart:
     """Return Table 2, its FLOPs column recalculated from hours and GPUs, and counted operations of the runs."""
     checks = [check for run in PAPER_RUNS for check in _checks(run)]
     derived = aligned(
@@ -132,7 +132,7 @@ def table2() -> Part:
         "",
         *check_lines(checks),
     ]
-    return Part(
+    return ModelPart(
         title="Table 2: BLEU and training cost",
         text="\n".join(lines) + "\n",
         data={

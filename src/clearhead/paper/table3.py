@@ -10,7 +10,7 @@ from clearhead.config.presets import TABLE3, table3_row
 from clearhead.inspection.plots import LinePlot, Panel, Series
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import parameter_count
-from clearhead.paper.parts import Check, Part, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 
 __all__ = ["PAPER_TABLE_3", "PrintedRow", "built_parameters", "implied_rows", "table3"]
 
@@ -73,7 +73,7 @@ def built_parameters(name: str, vocab_size: int) -> int:
         return Transformer(table3_row(name, vocab_size=vocab_size)).num_parameters()
 
 
-def table3() -> Part:
+def table3() -> ModelPart:
     """Return Table 3 with exact counts, and what these imply about the paper's vocabulary."""
     checks = _checks()
     lines = [
@@ -101,7 +101,7 @@ def table3() -> Part:
         "",
         *check_lines(checks),
     ]
-    return Part(
+    return ModelPart(
         title="Table 3: variations on the architecture",
         text="\n".join(lines) + "\n",
         figures={"table3": _figure()},

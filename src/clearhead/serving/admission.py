@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from clearhead.config import ServeConfig
 from clearhead.serving.batched_search import Job
-from clearhead.serving.http_errors import ClientGone, Refusal
+from clearhead.serving.http_errors import ClientGone, HTTPError
 from clearhead.serving.metrics import Metrics
 
-__all__ = ["Work"]
+__all__ = ["Admission"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ once would keep half the capacity unused for ever.
 """
 
 
-class Work:
+class Admission:
     """Admission and execution of requests; everything but the threads is used by the event loop only.
 
     Args:
@@ -56,7 +56,7 @@ class Work:
         return len(self._jobs)
 
     def require_room(self) -> None:
-        """Raise `Refusal` unless one more request can be admitted.
+        """Raise `HTTPError` unless one more request can be admitted.
 
         A burst may fill the server. If it stays full, more concurrent requests do not yield more translations per
         second; they only wait for each other. The limit is then halved, and those admitted are answered in half the
@@ -66,13 +66,13 @@ class Work:
             Refusal: If the server is shutting down or overloaded.
         """
         if self.is_ending:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
+            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
         now, most = self._clock(), self._config.max_requests
         is_crowded = now < self._crowded_until
         if len(self._jobs) >= (-(-most // 2) if is_crowded else most):
             if not is_crowded:
                 self._crowded_until = now + CROWDED_SECONDS
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
+            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
 
     @contextmanager
     def admitted(self, client: str, seconds: float, max_tokens: int) -> Iterator[Job]:
@@ -89,7 +89,7 @@ class Work:
         self.require_room()
         most = self._config.max_requests_per_client
         if self._of_clients[client] >= most:
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, f"Slowdown: {most} requests at once", retry_after=1)
+            raise HTTPError(HTTPStatus.TOO_MANY_REQUESTS, f"Slowdown: {most} requests at once", retry_after=1)
         job = Job(client, time.monotonic() + seconds, max_tokens)
         self._jobs.add(job)
         self._of_clients[client] += 1

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 
 from clearhead.inspection.explain import explain
 from clearhead.serving.event_stream import EventStream, events
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.libretranslate_api import ready
 from clearhead.serving.request_fields import client_of, given_terms, require_few, wait_until_gone
 from clearhead.serving.schemas import (
@@ -75,7 +75,7 @@ def native_router(service: Service) -> APIRouter:
         require_few(texts, service.config)
         most = service.config.max_alternatives + 1
         if max(body.num_best, body.beam_size or 1) > most:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"num_best and beam_size must be at most {most}")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"num_best and beam_size must be at most {most}")
         choice = service.choose(texts, body.source, body.target, body.model)
         request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
         how = _settings(service, choice, body)
@@ -139,7 +139,7 @@ def native_router(service: Service) -> APIRouter:
             sides = translator.speller.spell(parts, [body.translation or ""], translator.decode_config(choice.settings))
             most = service.config.max_explain_tokens
             if (longest := max(len(one) for side in sides for one in side)) > most:
-                raise Refusal(
+                raise HTTPError(
                     HTTPStatus.BAD_REQUEST, f"a side has {longest} tokens, and at most {most} are explained; split it"
                 )
             with service.unshared(job):
@@ -159,7 +159,7 @@ def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[
         Refusal: If the options cannot be combined.
     """
     if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "num_best, alignments and stream are for the format text")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "num_best, alignments and stream are for the format text")
     beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
     return {
         "beam_size": max(beam, body.num_best),
@@ -179,9 +179,9 @@ def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bo
     """
     has_memory, is_one = service.has_memory(choice), body.num_best == 1
     if body.memory and not has_memory:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "there is no translation memory for these languages")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "there is no translation memory for these languages")
     if body.memory and not is_one:
-        raise Refusal(
+        raise HTTPError(
             HTTPStatus.BAD_REQUEST, "what a translation memory has is one translation; ask for one (num_best)"
         )
     return has_memory and is_one and body.memory is not False

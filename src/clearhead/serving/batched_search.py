@@ -14,8 +14,8 @@ from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptio
 from clearhead.decoding.beam_state import BEAMS_OF_TERMS
 from clearhead.decoding.rules import check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
-from clearhead.serving.batches import Call, Withdraw
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.batches import PendingSearch, Withdraw
+from clearhead.serving.http_errors import HTTPError
 from clearhead.translation.search import Decode
 
 __all__ = ["Job", "Searches", "SharedSearch"]
@@ -25,7 +25,13 @@ class Searches(Protocol):
     """Interface of the search back end: `Batches`, or the client of a separate search process."""
 
     def submit(
-        self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
+        self,
+        call: PendingSearch,
+        engine: Engine,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        *,
+        is_usual: bool,
     ) -> Withdraw:
         """Queue the sentences of a call for search; see `Batches.submit`."""
 
@@ -50,15 +56,15 @@ class Job:
             self._changed.notify_all()
 
     def require_time(self) -> None:
-        """Raise `Refusal` if the request is cancelled or its deadline has passed.
+        """Raise `HTTPError` if the request is cancelled or its deadline has passed.
 
         Raises:
             Refusal: If the request is cancelled or its deadline has passed.
         """
         if self.is_cancelled:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the request was broken off", retry_after=1)
+            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the request was broken off", retry_after=1)
         if time.monotonic() > self.deadline:
-            raise Refusal(
+            raise HTTPError(
                 HTTPStatus.GATEWAY_TIMEOUT, "the translation took too long; send less text at once, or ask again later"
             )
 
@@ -69,7 +75,7 @@ class Job:
             Refusal: If fewer tokens are left.
         """
         if tokens > self.max_tokens:
-            raise Refusal(
+            raise HTTPError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"the text has too many tokens for one request ({tokens:,} with those that may be written, of "
                 f"{self.max_tokens:,} left); send it in parts",

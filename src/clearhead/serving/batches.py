@@ -27,9 +27,17 @@ from clearhead.decoding.scheduler import SentenceQueue, find
 from clearhead.decoding.sentence import Sentence
 from clearhead.errors import ClearheadError
 from clearhead.serving.fair_queue import FairOrder
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 
-__all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw", "join_threads", "spare_what_is_loaded"]
+__all__ = [
+    "SECONDS_TO_END",
+    "Batches",
+    "MetricsListener",
+    "PendingSearch",
+    "Withdraw",
+    "join_threads",
+    "spare_what_is_loaded",
+]
 
 LINGER_SECONDS = 20.0
 """Seconds that an idle batch waits for the next sentence."""
@@ -42,7 +50,7 @@ Withdraw = Callable[[], None]
 """Withdraws sentences whose result is no longer needed."""
 
 
-class SearchObserver(Protocol):
+class MetricsListener(Protocol):
     """Receiver of search metrics."""
 
     def waited(self, seconds: float) -> None:
@@ -55,7 +63,7 @@ class SearchObserver(Protocol):
         """Record a translated sentence and its lengths in tokens."""
 
 
-class Call(Protocol):
+class PendingSearch(Protocol):
     """A pending search request."""
 
     @property
@@ -73,7 +81,7 @@ class Call(Protocol):
 class _Entry:
     """A sentence in a batch."""
 
-    call: Call
+    call: PendingSearch
     index: int
     source_tokens: int
     since: float
@@ -83,7 +91,7 @@ class _Batch:
     """One running batch: an engine, its search options, and a thread."""
 
     def __init__(
-        self, engine: Engine, options: SearchOptions, max_slots: int, observer: SearchObserver, *, is_usual: bool
+        self, engine: Engine, options: SearchOptions, max_slots: int, observer: MetricsListener, *, is_usual: bool
     ) -> None:
         self.is_usual = is_usual
         self._observer = observer
@@ -108,7 +116,7 @@ class _Batch:
         """Number of unfinished sentences."""
         return len(self._entries)
 
-    def submit(self, call: Call, sentences: Sequence[Sentence]) -> list[int] | None:
+    def submit(self, call: PendingSearch, sentences: Sequence[Sentence]) -> list[int] | None:
         """Add the sentences of a call, numbered from 0; return their numbers in the batch, or None if it is closed."""
         now = time.monotonic()
         with self._lock:
@@ -188,7 +196,7 @@ class Batches:
     is_ended = False
     """Whether the search back end has ended; never for batches in this process."""
 
-    def __init__(self, max_batch: int, max_searches: int, observer: SearchObserver) -> None:
+    def __init__(self, max_batch: int, max_searches: int, observer: MetricsListener) -> None:
         self._max_batch = max_batch
         self._max_searches = max_searches
         self._observer = observer
@@ -196,7 +204,13 @@ class Batches:
         self._lock = Lock()
 
     def submit(
-        self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
+        self,
+        call: PendingSearch,
+        engine: Engine,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        *,
+        is_usual: bool,
     ) -> Withdraw:
         """Queue the sentences of a call, numbered from 0, for search in a shared batch.
 
@@ -231,7 +245,7 @@ class Batches:
             if not is_usual and self._num_unusual() >= self._max_searches:
                 self._sweep(0.0)
             if not is_usual and self._num_unusual() >= self._max_searches:
-                raise Refusal(
+                raise HTTPError(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "too many kinds of searches are running (numbers of alternatives and of beams); ask again",
                     retry_after=1,

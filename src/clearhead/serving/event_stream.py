@@ -19,9 +19,9 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from clearhead.errors import ClearheadError
-from clearhead.serving.admission import Work
+from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.middleware import answer_of
 from clearhead.serving.text_translation import Match, translate_lines
 from clearhead.text.language_tags import split_tag
@@ -79,7 +79,7 @@ class EventStream(StreamingResponse):
 
 async def events(
     translator: Translator,
-    work: Work,
+    work: Admission,
     job: Job,
     texts: Sequence[str],
     is_gone: Callable[[], Awaitable[object]],
@@ -125,7 +125,7 @@ async def events(
                 own = {"source": texts[part.text][part.start : part.end], "text": new + part.after}
                 where = {"index": part.text, "start": part.start, "end": part.end}
                 yield _event("translation", {**where, **translation_object(made), **own})
-    except Refusal as refusal:
+    except HTTPError as refusal:
         yield _event("error", {**answer_of(refusal)[2], "status": int(refusal.status)})
     except ClearheadError as error:
         yield _event("error", {"error": str(error), "status": 400})

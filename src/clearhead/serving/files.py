@@ -14,7 +14,7 @@ from threading import Lock
 from clearhead.errors import DataError
 from clearhead.formats.document import Document
 from clearhead.formats.document_files import DOCUMENTS, is_document, read_document
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 
 __all__ = ["EXTENSIONS", "TranslatedFiles", "read_upload", "safe_name"]
 
@@ -57,13 +57,13 @@ class TranslatedFiles:
         with self._lock:
             waiting = self._files.values()
             if sum(file.size for file in waiting if file.client == client) + len(data) > MOST_BYTES_OF_A_CLIENT:
-                raise Refusal(
+                raise HTTPError(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many of your files wait to be fetched; ask again",
                     retry_after=60,
                 )
             if sum(file.size for file in waiting) + len(data) > MOST_BYTES:
-                raise Refusal(
+                raise HTTPError(
                     HTTPStatus.SERVICE_UNAVAILABLE, "too many files wait to be fetched; ask again", retry_after=60
                 )
             key = secrets.token_hex(16)
@@ -86,7 +86,7 @@ class TranslatedFiles:
         with self._lock:
             file = self._files.get(name)
             if file is None:
-                raise Refusal(HTTPStatus.NOT_FOUND, "there is no such file, or no more")
+                raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such file, or no more")
             return file.path.read_bytes()
 
     def sweep(self) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-__all__ = ["ClientGone", "Refusal", "place_of", "with_place"]
+__all__ = ["ClientGone", "HTTPError", "place_of", "with_place"]
 
 _PLACE = "clearhead place"
 
@@ -15,7 +15,7 @@ class ClientGone(Exception):
     """The client has disconnected, so no answer is sent."""
 
 
-class Refusal(Exception):
+class HTTPError(Exception):
     """A request that is refused with an HTTP status and a message.
 
     Args:
@@ -34,7 +34,7 @@ class Refusal(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling, so that one process can send it to another."""
-        return partial(Refusal, retry_after=self.retry_after), (self.status, self.message)
+        return partial(HTTPError, retry_after=self.retry_after), (self.status, self.message)
 
 
 def with_place(error: BaseException, place: str) -> BaseException:

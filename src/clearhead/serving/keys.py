@@ -23,7 +23,7 @@ from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import read_json_lines, write_text
 from clearhead.serving.file_changes import file_state
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 
 __all__ = ["ApiKey", "Keys", "add_key", "keys_in", "read_keys"]
 
@@ -110,17 +110,17 @@ class Keys:
         if not self.are_required:
             return None
         if not given:
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Please contact the server operator to get an API key")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "Please contact the server operator to get an API key")
         digest = sha256(given.encode(errors="surrogatepass")).hexdigest()
         found = None
         for key, bucket in self._known.values():  # compare with all of them, so that the timing reveals nothing
             if hmac.compare_digest(key.sha256, digest):
                 found = key, bucket
         if found is None:
-            raise Refusal(HTTPStatus.FORBIDDEN, "Invalid API key")
+            raise HTTPError(HTTPStatus.FORBIDDEN, "Invalid API key")
         owner, bucket = found
         if seconds := bucket.take():
-            raise Refusal(
+            raise HTTPError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"Slowdown: {owner.requests_per_minute} per minute",
                 retry_after=int(seconds) + 1,

@@ -19,7 +19,7 @@ from starlette.datastructures import UploadFile
 from clearhead.formats.languages import english_name
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, read_upload, safe_name
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.languages import AUTO
 from clearhead.serving.middleware import FILE_PATH
 from clearhead.serving.request_fields import client_of, read_fields, require_few, wait_until_gone
@@ -106,7 +106,7 @@ def libre_router(service: Service) -> APIRouter:
         require_few(texts, service.config)
         form = fields.get("format") or "text"
         if form not in ("text", "html"):
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"{str(form)[:40]} format is not supported")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"{str(form)[:40]} format is not supported")
         detected = service.detect(texts)[0] if source == AUTO else None
         source = source if detected is None else detected[0]
         request.state.noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
@@ -134,14 +134,14 @@ def libre_router(service: Service) -> APIRouter:
         client = client_of(request, service.keys, fields)
         file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
         if not service.takes_files:
-            raise Refusal(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
+            raise HTTPError(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
         if not isinstance(file, UploadFile):
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: missing file parameter")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: missing file parameter")
         if not file.filename:
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: empty file")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: empty file")
         name, data = safe_name(file.filename), await file.read()
         if not name.lower().endswith(EXTENSIONS):
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: file format not supported")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: file format not supported")
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded
         config = service.config
@@ -169,16 +169,16 @@ def ready(service: Service) -> dict[str, str]:
     """
     service.models  # noqa: B018 - raises while they are being loaded
     if not service.is_ready:
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down", retry_after=1)
+        raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down", retry_after=1)
     return {"status": "ok"}
 
 
 def _required(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not value:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: missing {name} parameter")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: missing {name} parameter")
     if not isinstance(value, str):
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: {name} parameter is not a text")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: {name} parameter is not a text")
     return value
 
 
@@ -186,10 +186,10 @@ def _texts(fields: dict[str, Any]) -> list[str]:
     """Return the texts of the field `q`."""
     value = fields.get("q")
     if not value:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: missing q parameter")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: missing q parameter")
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: q parameter is neither a text nor a list of texts")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: q parameter is neither a text nor a list of texts")
     return texts
 
 
@@ -200,9 +200,9 @@ def _alternatives(fields: dict[str, Any], limit: int) -> int:
             raise ValueError
         count = max(0, int(given or 0))
     except (ValueError, OverflowError):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: alternatives parameter is not a number") from None
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: alternatives parameter is not a number") from None
     if count > limit:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: alternatives parameter must be <= {limit}")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: alternatives parameter must be <= {limit}")
     return count
 
 
@@ -236,12 +236,12 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
     limit = service.config.max_file_characters
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
     document = read_upload(name, data)
     only_missing = document.keeps_finished
     lines = lines_to_translate(document, only_missing=only_missing)
     if (size := sum(map(len, lines))) > limit:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     choice = service.choose(lines, source, target)
     translator = service.translator(choice, job)
     match = service.match(choice, job)

@@ -65,7 +65,7 @@ class Metrics:
             Gauge(name, help_text, registry=registry).set_function(read)
 
     def waited(self, seconds: float) -> None:
-        """Record how many seconds a sentence waited; see `SearchObserver`."""
+        """Record how many seconds a sentence waited; see `MetricsListener`."""
         self.stages.labels("wait").observe(seconds)
 
     def entered(self, in_flight: int) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
-from clearhead.serving.admission import Work
-from clearhead.serving.http_errors import ClientGone, Refusal, place_of
+from clearhead.serving.admission import Admission
+from clearhead.serving.http_errors import ClientGone, HTTPError, place_of
 from clearhead.serving.metrics import Metrics
 
 __all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
@@ -56,7 +56,7 @@ class Gate:
         config: ServeConfig,
         metrics: Metrics,
         endpoints: frozenset[str],
-        work: Work,
+        work: Admission,
     ) -> None:
         self._app = app
         self._config = config
@@ -82,7 +82,7 @@ class Gate:
             # The server omits the body of the answer to HEAD.
             asked = {**scope, "method": "GET"} if method == "HEAD" else scope
             await self._app(asked, _Replay(body, receive), answer)
-        except Refusal as refusal:
+        except HTTPError as refusal:
             await _send(answer, answer_of(refusal))
         except ClientGone:
             answer.status = CLIENT_GONE
@@ -123,7 +123,7 @@ class Gate:
             ClientGone: If the client disconnects before its end.
         """
         limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
-        too_large = Refusal(
+        too_large = HTTPError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {limit:,} bytes; send it in parts"
         )
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -142,12 +142,12 @@ class Gate:
                     if answer.body_bytes > limit:
                         raise too_large
                     if parts[-1] and self._held_bytes > self._config.max_held_bytes:
-                        raise Refusal(
+                        raise HTTPError(
                             HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to read; ask again", retry_after=1
                         )
                     answer.is_body_read = not message.get("more_body", False)
         except TimeoutError:
-            raise Refusal(
+            raise HTTPError(
                 HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
             ) from None
         return b"".join(parts)
@@ -170,7 +170,7 @@ class _Replay:
 class _Answer:
     """ASGI send channel that adds the common headers and records the status."""
 
-    def __init__(self, send: Send, work: Work, request_id: str) -> None:
+    def __init__(self, send: Send, work: Admission, request_id: str) -> None:
         self._send = send
         self._work = work
         self._request_id = request_id
@@ -197,7 +197,7 @@ class _Answer:
         await self._send(message)
 
 
-def answer_of(refusal: Refusal) -> tuple[int, dict[str, str], dict[str, Any]]:
+def answer_of(refusal: HTTPError) -> tuple[int, dict[str, str], dict[str, Any]]:
     """Return status, headers and body of the answer to a refused request."""
     headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
     return refusal.status, headers, {"error": refusal.message}
@@ -212,7 +212,7 @@ async def _send(send: _Answer, answer: tuple[int, dict[str, str], dict[str, Any]
     await send({"type": "http.response.body", "body": data})
 
 
-def _excuse(error: Exception, request_id: str) -> Refusal:
+def _excuse(error: Exception, request_id: str) -> HTTPError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server's disk is full; ask again later", retry_after=60)
-    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")
+        return HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server's disk is full; ask again later", retry_after=60)
+    return HTTPError(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")

@@ -13,7 +13,7 @@ from clearhead.config import DecodeConfig
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.formats.languages import english_name
 from clearhead.serving.file_changes import FileState, file_state
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.languages import languages_of, matching
 from clearhead.translation.golden import check_golden
 from clearhead.translation.terminology import Term, Terms
@@ -142,7 +142,7 @@ class Models:
             Refusal: If there is none.
         """
         if name not in self.served:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"no model has this name; there are: {', '.join(self.served)}")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"no model has this name; there are: {', '.join(self.served)}")
         return self.served[name]
 
     def choose(self, source: str, target: str) -> tuple[ServedModel, str, str]:
@@ -156,10 +156,10 @@ class Models:
         known = self.languages()
         for code in (source, target):
             if matching(code, self.all_languages()) is None:
-                raise Refusal(HTTPStatus.BAD_REQUEST, f"{code[:40]} is not supported")
+                raise HTTPError(HTTPStatus.BAD_REQUEST, f"{code[:40]} is not supported")
         if matching(source, known) is None:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"{source} is not supported")
-        raise Refusal(
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"{source} is not supported")
+        raise HTTPError(
             HTTPStatus.BAD_REQUEST,
             f"{english_name(target)} ({target}) is not available as a target language from {english_name(source)} "
             f"({source})",

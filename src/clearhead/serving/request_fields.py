@@ -13,7 +13,7 @@ from starlette.requests import Request
 from clearhead.config import ServeConfig
 from clearhead.errors import DataError
 from clearhead.files import parse_json
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import Keys
 from clearhead.serving.schemas import GivenTerm
 from clearhead.tokenizers.vocabulary import refuse_surrogates
@@ -35,9 +35,9 @@ async def read_fields(request: Request) -> dict[str, Any]:
         try:
             values = parse_json((await request.body()).decode("utf-8"))
         except ValueError:
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid JSON format") from None
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid JSON format") from None
         if not isinstance(values, dict):
-            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid JSON format")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid JSON format")
         return values
     fields: dict[str, Any] = {}
     try:
@@ -52,21 +52,21 @@ async def read_fields(request: Request) -> dict[str, Any]:
     except Exception as error:  # third-party parsers may raise any exception
         if isinstance(error, OSError | MemoryError):
             raise
-        raise Refusal(HTTPStatus.BAD_REQUEST, "the form cannot be read; send JSON, or a form in UTF-8") from None
+        raise HTTPError(HTTPStatus.BAD_REQUEST, "the form cannot be read; send JSON, or a form in UTF-8") from None
     for name, value in given:
         fields.setdefault(name, value)
     return fields
 
 
 def require_few(texts: Sequence[str], config: ServeConfig) -> None:
-    """Raise `Refusal` for more texts or characters than one request may have.
+    """Raise `HTTPError` for more texts or characters than one request may have.
 
     Raises:
         Refusal: If a limit is exceeded; the message is worded as in LibreTranslate.
     """
     for size, limit in ((len(texts), config.max_texts), (sum(map(len, texts)), config.max_characters)):
         if size > limit:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
 def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None:
@@ -78,21 +78,21 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
     terms = []
     targets = [[one.target] if isinstance(one.target, str) else one.target for one in given]
     if (size := sum(map(len, targets))) > config.max_terms:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{size:,} terms, and a request may bring {config.max_terms:,}")
+        raise HTTPError(HTTPStatus.BAD_REQUEST, f"{size:,} terms, and a request may bring {config.max_terms:,}")
     for number, (one, forms) in enumerate(zip(given, targets, strict=True)):
         for text in (one.source, *forms):
             if len(text) > config.max_term_characters:
                 problem = (
                     f"{len(text):,} characters in one text, and at most {config.max_term_characters:,} are allowed"
                 )
-                raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: {problem}")
+                raise HTTPError(HTTPStatus.BAD_REQUEST, f"terms.{number}: {problem}")
             if "\t" in text or len(text.splitlines()) > 1:
-                raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: a tab or an end of a line in a text")
+                raise HTTPError(HTTPStatus.BAD_REQUEST, f"terms.{number}: a tab or an end of a line in a text")
         try:
             refuse_surrogates([one.source, *forms])
             terms.append(term_of(one.source, forms))
         except DataError as error:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: {error}") from None
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"terms.{number}: {error}") from None
     return Terms(terms) if terms else None
 
 

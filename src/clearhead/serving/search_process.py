@@ -29,8 +29,15 @@ import torch
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
-from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw, join_threads, spare_what_is_loaded
-from clearhead.serving.http_errors import Refusal, place_of, with_place
+from clearhead.serving.batches import (
+    Batches,
+    MetricsListener,
+    PendingSearch,
+    Withdraw,
+    join_threads,
+    spare_what_is_loaded,
+)
+from clearhead.serving.http_errors import HTTPError, place_of, with_place
 
 __all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_for"]
 
@@ -80,11 +87,11 @@ class SearchProcess:
         observer: Receives the metrics of the process.
     """
 
-    def __init__(self, connection: Connection, observer: SearchObserver) -> None:
+    def __init__(self, connection: Connection, observer: MetricsListener) -> None:
         self._connection = connection
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._numbers = count()
-        self._calls: dict[int, tuple[Call, int]] = {}
+        self._calls: dict[int, tuple[PendingSearch, int]] = {}
         self._known: dict[int, int] = {}
         self._making = Lock()
         self._made: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -112,11 +119,17 @@ class SearchProcess:
         return sum(sentences for _, sentences in list(self._calls.values()))
 
     def submit(
-        self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
+        self,
+        call: PendingSearch,
+        engine: Engine,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        *,
+        is_usual: bool,
     ) -> Withdraw:
         """Queue the sentences of a call for search; see `Batches.submit`.
 
-        If there are too many batches, the call receives the `Refusal` later.
+        If there are too many batches, the call receives the `HTTPError` later.
 
         Raises:
             ClearheadError: If the engine cannot be built in the search process.
@@ -135,18 +148,18 @@ class SearchProcess:
     def sweep(self) -> None:
         """Close idle batches, and free engines and shortlists that are no longer used."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
-        with suppress(Refusal):
+        with suppress(HTTPError):
             self._send("sweep", gone)
 
     def close(self) -> None:
         """End the process and wait for it, for `SECONDS_TO_END` at most, since it may be stuck."""
-        with suppress(Refusal):
+        with suppress(HTTPError):
             self._send("end")
         join_threads(self._threads)
 
     def _withdraw(self, number: int) -> None:
         if self._calls.pop(number, None) is not None:
-            with suppress(Refusal):
+            with suppress(HTTPError):
                 self._send("withdraw", number)
 
     def _number_of(self, thing: Engine | Shortlist) -> int:
@@ -208,8 +221,8 @@ class SearchProcess:
             waiting[0].fail(error)
 
 
-def _ended() -> Refusal:
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the process that searches has ended; ask again", retry_after=1)
+def _ended() -> HTTPError:
+    return HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the process that searches has ended; ask again", retry_after=1)
 
 
 def search_for(connection: Connection, max_batch: int, max_searches: int) -> None:

@@ -18,12 +18,12 @@ from typing import Any
 from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.device import num_threads
-from clearhead.serving.admission import Work
+from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches, spare_what_is_loaded
 from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import Keys
 from clearhead.serving.language_detection import detect
 from clearhead.serving.languages import AUTO
@@ -106,7 +106,7 @@ class Service:
             else SearchProcess(search_process, self.metrics)
         )
         self.search = SharedSearch(self._searches)
-        self.work = Work(config, self.metrics)
+        self.work = Admission(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
         self._unshared = BoundedSemaphore(num_threads())
 
@@ -123,7 +123,9 @@ class Service:
             Refusal: If they are still being loaded.
         """
         if self._models is None:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the models are still being loaded; ask again", retry_after=1)
+            raise HTTPError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the models are still being loaded; ask again", retry_after=1
+            )
         return self._models
 
     def load(self) -> None:
@@ -211,7 +213,7 @@ class Service:
 
         try:
             return load_model(source, device=self._device, as_asked=as_asked)
-        except Refusal as refusal:
+        except HTTPError as refusal:
             self.require_search()
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
 
@@ -245,7 +247,7 @@ class Service:
         models = self.models
         if name is None:
             if source is None or target is None:
-                raise Refusal(HTTPStatus.BAD_REQUEST, "say source and target, or model")
+                raise HTTPError(HTTPStatus.BAD_REQUEST, "say source and target, or model")
             confidence = None
             if source == AUTO:
                 source, confidence = self.detect(texts)[0]
@@ -258,7 +260,7 @@ class Service:
         if target is None and model.is_tagged:
             target = model.translator.bundle.decode.target_lang
         if model.is_tagged and target is None:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"say target; this model writes {', '.join(model.targets)}")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"say target; this model writes {', '.join(model.targets)}")
         if source not in (None, AUTO) and target is not None and model.sources:
             return Choice(*Models({name: model}).choose(str(source), target))
         return Choice(model, None if source == AUTO else source, target)
@@ -271,7 +273,7 @@ class Service:
         """
         languages = list(self.models.languages())
         if not languages:
-            raise Refusal(HTTPStatus.BAD_REQUEST, "no model here knows the language that it reads; say model")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "no model here knows the language that it reads; say model")
         return detect("\n".join(texts), languages)
 
     def terms(self, choice: Choice, name: str | None = None) -> Terms | None:

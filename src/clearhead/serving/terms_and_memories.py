@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from clearhead.errors import ConfigError
 from clearhead.serving.file_changes import FileState, file_state
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.models import Models, ServedModel
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.terminology import Terms
@@ -122,7 +122,7 @@ class Resources:
         found = self._terms.get(name) if name != EVERY else None
         if found is None:
             known = ", ".join(self.sizes()) or "none"
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"no list of terms has this name; there are: {known}")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, f"no list of terms has this name; there are: {known}")
         return found
 
     def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from clearhead.text.sentence_splitting import split_sentences
 
 __all__ = [
-    "Lengths",
     "LetterCase",
     "LineCounter",
+    "LineLengths",
     "LineStatistics",
     "has_stray_space",
     "is_copied",
@@ -70,7 +70,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-class Lengths(_Part):
+class LineLengths(_Part):
     """Lengths of the lines of one side, in tokens, counting the end token and a language tag."""
 
     median: _Length
@@ -84,8 +84,8 @@ class Lengths(_Part):
 class LineStatistics(_Part):
     """Statistics of a model's training lines."""
 
-    source_tokens: Lengths
-    target_tokens: Lengths
+    source_tokens: LineLengths
+    target_tokens: LineLengths
     sentences: Annotated[tuple[_Count, ...], Field(min_length=1, max_length=MOST_SENTENCES)]
     """Number of lines whose source has one sentence, two, and so on; the tenth counts those with ten or more."""
     least_ratio: _Ratio
@@ -260,9 +260,9 @@ class LineCounter:
         )
 
 
-def _lengths(counts: Counter[int]) -> Lengths:
+def _lengths(counts: Counter[int]) -> LineLengths:
     median, p99, p999 = (_quantile(counts, share) for share in (0.5, 0.99, 0.999))
-    return Lengths(median=median, p99=p99, p999=p999, max=max(counts))
+    return LineLengths(median=median, p99=p99, p999=p999, max=max(counts))
 
 
 def _quantile(counts: Counter[int], share: float) -> int:

@@ -22,7 +22,7 @@ __all__ = [
     "KINDS",
     "MOST_SHOWN",
     "Flag",
-    "Seen",
+    "SeenInTraining",
     "find_flags",
     "merge_flags",
     "missing_numbers",
@@ -98,7 +98,7 @@ class _Number(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenInTraining:
     """What a model has seen in training, as far as known."""
 
     statistics: LineStatistics | None
@@ -120,7 +120,7 @@ class Seen:
         return cls(statistics, _scripts(source), source, target)
 
 
-def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: Seen) -> tuple[Flag, ...]:
+def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: SeenInTraining) -> tuple[Flag, ...]:
     """Return the warnings about a translation, each kind at most once, in the order of `KINDS`.
 
     Args:
@@ -280,7 +280,7 @@ def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
     return case if statistics is not None and case in statistics.rare_cases() else None
 
 
-def _character_flags(source: str, text: str, seen: Seen) -> Mapping[str, str | None]:
+def _character_flags(source: str, text: str, seen: SeenInTraining) -> Mapping[str, str | None]:
     letters = set(source)
     known = seen.source_characters
     if known is not None:

@@ -17,13 +17,13 @@ from clearhead.tokenizers.spellers import SentencePieceSpeller, Speller, Tokeniz
 from clearhead.tokenizers.vocabulary import Vocabulary
 from clearhead.tokenizers.word_speller import WordSpeller
 
-__all__ = ["ForeignVocabulary", "Frame", "Side", "VocabularyFile", "is_foreign"]
+__all__ = ["ForeignVocabulary", "Frame", "VocabularyFile", "VocabularySide", "is_foreign"]
 
 Frame = tuple[int | Literal["text", "source_lang", "target_lang"], ...]
 """Template of a sentence: token ids, and placeholders for its text and its language ids."""
 
 
-class Side(Settings):
+class VocabularySide(Settings):
     """Tokenization of one side, source or target."""
 
     speller: Literal["sentencepiece", "tokenizers", "words"]
@@ -48,8 +48,8 @@ class VocabularyFile(Settings):
 
     clearhead_vocabulary: Literal[1] = 1
     """Format version; also distinguishes the file from a `tokenizer.json` of Hugging Face."""
-    source: Side
-    target: Side | None = None
+    source: VocabularySide
+    target: VocabularySide | None = None
     """Tokenization of the target side; None if it is the same as the source's."""
     source_frame: Frame
     target_frame: Frame
@@ -189,7 +189,7 @@ def is_foreign(values: object) -> bool:
     return isinstance(values, dict) and "clearhead_vocabulary" in values
 
 
-def _speller(side: Side) -> Speller:
+def _speller(side: VocabularySide) -> Speller:
     speller: Speller
     match side.speller:
         case "sentencepiece":

@@ -17,7 +17,7 @@ __all__ = ["Published", "read_published"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class PublishedScores:
     """Scores that rank weights, rounded as in `publish`, so that equal weights compare equal."""
 
     nll: float
@@ -32,7 +32,7 @@ class Published:
 
     words: str
     """Description of the weights and their scores, or why these are unknown."""
-    scores: Scores | None = None
+    scores: PublishedScores | None = None
     measured_on: tuple[Any, ...] = ()
     """What must agree before scores can be compared: validation text, tokenizer, number of sentences and metric."""
 
@@ -48,7 +48,7 @@ class Published:
         metric = None if self.scores.chrf is None else validation.chrf_signature
         if self.measured_on != _measured_on(data.report, config.train.validate_sentences, metric):
             return "measured on other validation text than"
-        now = Scores(round(validation.nll, 4), round(validation.chrf, 2))
+        now = PublishedScores(round(validation.nll, 4), round(validation.chrf, 2))
         if is_better(now, self.scores):
             return "better than"
         return "worse than" if is_better(self.scores, now) else "as good as"
@@ -66,7 +66,7 @@ def read_published(directory: Path) -> Published | None:
         words = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
         sentences = info["settings"]["train"]["validate_sentences"]
         measured_on = _measured_on(info["data"], sentences, metrics.get("chrf_signature"))
-        return Published(f"{info['weights']}, validation {words}", Scores(nll, chrf), measured_on)
+        return Published(f"{info['weights']}, validation {words}", PublishedScores(nll, chrf), measured_on)
     except ModelError as error:
         return Published(f"it cannot be read: {error}")
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):

@@ -13,15 +13,15 @@ from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeh
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.alignment import AlignmentHead, align, spelled_pair
-from clearhead.translation.search import FoundText, TextSearch, distinct
+from clearhead.translation.search import DecodedText, TextSearch, distinct
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import WantedTerms, search_with_terms
 
-__all__ = ["MarkupSearch"]
+__all__ = ["MarkupRestorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class MarkupSearch:
+class MarkupRestorer:
     """Restores markup in search results, for a model without tokens for placeholders."""
 
     config: ModelConfig
@@ -36,11 +36,11 @@ class MarkupSearch:
         sources: Sequence[list[int]],
         prefixes: Sequence[Prefix],
         wanted: Sequence[WantedTerms],
-        groups: Sequence[list[FoundText]],
+        groups: Sequence[list[DecodedText]],
         options: SearchOptions,
         *,
         scores: bool,
-    ) -> list[list[FoundText]]:
+    ) -> list[list[DecodedText]]:
         """Return the search results, with the markup restored where the best text lacks some.
 
         If the best text of a piece lacks markup, the other n-best texts are restored too. If tags are missing or added,
@@ -79,7 +79,7 @@ class MarkupSearch:
             for row, own, one in texts
         ]
         links = align(self.models(), pairs, by="attention", batch_tokens=batch_tokens)
-        placed: dict[int, list[FoundText]] = {row: [] for row in stripped}
+        placed: dict[int, list[DecodedText]] = {row: [] for row in stripped}
         for (row, _, one), some in zip(texts, links, strict=True):
             text = stripped[row].placed(one.text, some)
             placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True))
@@ -87,7 +87,7 @@ class MarkupSearch:
         self.search.respell(every, [pieces[row].language for row, _, _ in texts], batch_tokens, scores=scores)
         longest = self.search.max_length or math.inf
 
-        def best(row: int) -> list[FoundText]:
+        def best(row: int) -> list[DecodedText]:
             group = placed.get(row, [])
             if not group or any(len(one.tokens) > longest for one in group):
                 return groups[row]
@@ -103,7 +103,7 @@ class MarkupSearch:
         prefixes: Sequence[Prefix],
         wanted: Sequence[WantedTerms],
         options: SearchOptions,
-    ) -> dict[int, tuple[list[int], list[FoundText]]]:
+    ) -> dict[int, tuple[list[int], list[DecodedText]]]:
         """Return, by row, the source ids without tags and the texts found for them, for texts that have lost tags."""
         rows = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
         if not rows:

@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.formats import Wanted, expand_paths, read_pairs
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.result import MemoryMatch, Translation, on_one_line
-from clearhead.translation.terminology import words_of
+from clearhead.translation.terminology import term_words
 
 __all__ = ["LEAST_SIMILARITY", "TranslationMemory", "left_to_translate", "recalled", "similarity"]
 
@@ -49,7 +49,7 @@ class TranslationMemory:
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
         self._words = [
-            array("i", (self._ids.setdefault(word.text, len(self._ids)) for word in words_of(source)))
+            array("i", (self._ids.setdefault(word.text, len(self._ids)) for word in term_words(source)))
             for source in self._sources
         ]
         self._lengths = np.array(list(map(len, self._words)), dtype=np.int32)
@@ -118,7 +118,7 @@ class TranslationMemory:
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
         unknown = len(self._ids)
-        words = [self._ids.get(word.text, unknown) for word in words_of(text)]
+        words = [self._ids.get(word.text, unknown) for word in term_words(text)]
         if not words:
             return None
         common = np.zeros(len(self), dtype=np.int32)
@@ -143,7 +143,7 @@ def similarity(one: str, other: str) -> float:
     >>> similarity("The door is open.", "The doors are open.")
     0.6
     """
-    texts = [[word.text for word in words_of(text)] for text in (one, other)]
+    texts = [[word.text for word in term_words(text)] for text in (one, other)]
     ids = {word: number for number, word in enumerate(dict.fromkeys(texts[0] + texts[1]))}
     return _similarity(*([ids[word] for word in words] for words in texts)) if ids else 1.0
 

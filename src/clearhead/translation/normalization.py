@@ -20,7 +20,7 @@ from clearhead.text.placeholders import change_words, words_alone
 from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Familiar", "Form"]
+__all__ = ["NormalizedLine", "Normalizer"]
 
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
 _SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
@@ -34,7 +34,7 @@ _MOST_WORDS, _LONGEST_WORD = 65_536, 40
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class NormalizedLine:
     """A line as the model reads it, with its sentences."""
 
     text: str
@@ -45,7 +45,7 @@ class Form:
     """Whether the line was in capitals and its text is not, so that the translation must be converted to capitals."""
 
 
-class Familiar:
+class Normalizer:
     """Normalizes lines to the form of a model's training text.
 
     Args:
@@ -62,7 +62,7 @@ class Familiar:
 
     def __call__(
         self, text: str, config: DecodeConfig, target_lang: str | None = None, *, keep_case: bool = False
-    ) -> Form:
+    ) -> NormalizedLine:
         """Return the normalized form of a line.
 
         Case changes only in a line that is all capitals or all small letters, if such lines are rare in the training
@@ -78,16 +78,16 @@ class Familiar:
         """
         cut = cut_line(text, config.source_lang)
         if not config.familiar or not text.strip():
-            return Form(text, cut)
+            return NormalizedLine(text, cut)
         drops = self._drops_stray_space and has_stray_space(text)
         read = tuple(map(_without_stray_space, cut.sentences)) if drops else cut.sentences
         case = None if keep_case else self._rare_case(text, config.source_lang, target_lang)
         usual = tuple(map(self._in_usual_case, read)) if case else read
         if usual == cut.sentences and not drops:
-            return Form(text, cut)
+            return NormalizedLine(text, cut)
         gaps = [gap and " " for gap in cut.gaps] if drops else cut.gaps
         whole = usual[0] + "".join(gap + sentence for gap, sentence in zip(gaps, usual[1:], strict=True))
-        return Form(whole, CutLine(usual, cut.gaps), in_capitals=case == "capitals" and usual != read)
+        return NormalizedLine(whole, CutLine(usual, cut.gaps), in_capitals=case == "capitals" and usual != read)
 
     def _rare_case(self, text: str, source_lang: str | None, target_lang: str | None) -> str | None:
         """Return the case of all words of a line if it is rare in the training text, else None."""

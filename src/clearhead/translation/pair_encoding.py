@@ -13,11 +13,11 @@ from clearhead.text.word_links import Span, words_of
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.alignment import SpelledPair, spelled_pair
 
-__all__ = ["PairSpeller", "require_continuations"]
+__all__ = ["PairEncoder", "require_continuations"]
 
 
 @dataclass(frozen=True, slots=True)
-class PairSpeller:
+class PairEncoder:
     """Tokenizes sentence pairs with a model's vocabulary."""
 
     tokenizer: Vocabulary

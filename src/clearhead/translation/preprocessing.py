@@ -16,23 +16,23 @@ from clearhead.text.placeholder_masking import without_signs
 from clearhead.text.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
 from clearhead.text.sentence_splitting import CutLine, split_sentences
 from clearhead.tokenizers import Vocabulary, require_texts
-from clearhead.translation.normalization import Familiar, Form
+from clearhead.translation.normalization import NormalizedLine, Normalizer
 from clearhead.translation.result import Translation, join_translations
-from clearhead.translation.search import FoundText
-from clearhead.translation.segmentation import Piece, Pieces, align_samples, cut_lines
+from clearhead.translation.search import DecodedText
+from clearhead.translation.segmentation import Piece, SegmentedLines, align_samples, cut_lines
 
-__all__ = ["LineReader", "ReadLines"]
+__all__ = ["PreprocessedLines", "Preprocessor"]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLines:
+class PreprocessedLines:
     """Preprocessed lines, with everything needed to join their translations into lines."""
 
     lines: Sequence[str]
     """The original lines."""
-    forms: list[Form]
+    forms: list[NormalizedLine]
     """The normalized form of each line."""
-    cut_up: Pieces
+    cut_up: SegmentedLines
     filled: list[int]
     """Indexes of the pieces that are not blank; `ids` and `prefixes` have one entry for each of these."""
     ids: list[list[int]]
@@ -50,7 +50,7 @@ class ReadLines:
         found = [form.in_capitals for form, line in zip(self.forms, pieces, strict=True) for _ in line]
         return [found[index] for index in self.filled]
 
-    def aligned(self, samples: Sequence[list[FoundText]], seed: int) -> list[list[FoundText]]:
+    def aligned(self, samples: Sequence[list[DecodedText]], seed: int) -> list[list[DecodedText]]:
         """Return samples reordered such that the i-th samples of a line's sentences form a sample of the line.
 
         Args:
@@ -103,7 +103,7 @@ class ReadLines:
         ]
 
 
-class LineReader:
+class Preprocessor:
     """Preprocesses lines for a model.
 
     Args:
@@ -116,7 +116,7 @@ class LineReader:
         self._tokenizer = tokenizer
         self._config = config
         self._trained = trained
-        self._familiar = Familiar(tokenizer, trained)
+        self._familiar = Normalizer(tokenizer, trained)
 
     def __call__(
         self,
@@ -126,12 +126,12 @@ class LineReader:
         config: DecodeConfig,
         *,
         one_line: bool = False,
-    ) -> ReadLines:
+    ) -> PreprocessedLines:
         """Normalize lines, split them into sentences, and tokenize them, as configured.
 
         Args:
             lines: Source lines.
-            parts: Target language and text of each line, as returned by `PairSpeller.split_sources`.
+            parts: Target language and text of each line, as returned by `PairEncoder.split_sources`.
             prefix: Text that each translation begins with: one text, or one for each line.
             config: Decode settings.
             one_line: Reject a prefix that contains a line end.
@@ -157,16 +157,16 @@ class LineReader:
         begun_pieces = [
             given_prefix(given(piece.language), of_pieces[index]) for index, piece in zip(filled, pieces, strict=True)
         ]
-        return ReadLines(lines, forms, cut_up, filled, ids, begun_pieces)
+        return PreprocessedLines(lines, forms, cut_up, filled, ids, begun_pieces)
 
     def _cut_up(
         self,
         lines: Sequence[str],
         parts: Sequence[tuple[str | None, str]],
-        forms: Sequence[Form],
+        forms: Sequence[NormalizedLine],
         beginnings: Sequence[str],
         config: DecodeConfig,
-    ) -> Pieces:
+    ) -> SegmentedLines:
         """Split normalized lines into sentences; a prefix may prevent splitting or masking of its line."""
         as_read = [
             line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)

@@ -10,7 +10,7 @@ from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptio
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import on_one_line
 
-__all__ = ["Decode", "FoundText", "TextSearch", "distinct"]
+__all__ = ["Decode", "DecodedText", "TextSearch", "distinct"]
 
 Decode = Callable[
     [
@@ -27,7 +27,7 @@ Decode = Callable[
 
 
 @dataclass(slots=True)
-class FoundText:
+class DecodedText:
     """A hypothesis of the search and its text."""
 
     source: list[int]
@@ -67,7 +67,7 @@ class TextSearch:
         scores: bool,
         on_progress: Callable[[int], None] | None = None,
         required: Sequence[Required] = (),
-    ) -> list[list[FoundText]]:
+    ) -> list[list[DecodedText]]:
         """Return the texts of each source, best first.
 
         If duplicates leave fewer than `num_best` texts, the search is run again with all hypotheses of the beam.
@@ -102,14 +102,14 @@ class TextSearch:
 
     def _texts(
         self, sources: list[list[int]], groups: Sequence[Sequence[Hypothesis]], options: SearchOptions
-    ) -> list[list[FoundText]]:
+    ) -> list[list[DecodedText]]:
         """Convert hypotheses to texts: all samples, the best samples by utility for `mbr`, else each text once."""
         texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if self.one_line:
             texts = list(map(on_one_line, texts))
         remaining = iter(texts)
         found = [
-            [FoundText(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
+            [DecodedText(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
             for ids, group in zip(sources, groups, strict=True)
         ]
         if options.are_samples:
@@ -118,7 +118,9 @@ class TextSearch:
             return [_most_expected(group, options.num_best) for group in found]
         return list(map(distinct, found))
 
-    def _spell(self, found: Sequence[FoundText], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
+    def _spell(
+        self, found: Sequence[DecodedText], batch_tokens: int, *, score_all: bool, score_respelled: bool
+    ) -> None:
         """Set the tokens of every text to its canonical tokenization; rescore texts as requested.
 
         About one search in a hundred splits a word into other pieces than the tokenizer does (`b` + `ra` for `bra`).
@@ -138,7 +140,7 @@ class TextSearch:
         self._score(wanted, batch_tokens)
 
     def respell(
-        self, found: Sequence[FoundText], languages: Sequence[str | None], batch_tokens: int, *, scores: bool
+        self, found: Sequence[DecodedText], languages: Sequence[str | None], batch_tokens: int, *, scores: bool
     ) -> None:
         """Tokenize texts that were changed and, if asked for, score them.
 
@@ -154,7 +156,7 @@ class TextSearch:
         if scores:
             self._score([one for one in found if len(one.tokens) <= (self.max_length or math.inf)], batch_tokens)
 
-    def _score(self, wanted: Sequence[FoundText], batch_tokens: int) -> None:
+    def _score(self, wanted: Sequence[DecodedText], batch_tokens: int) -> None:
         if wanted:
             sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
             given = [one.given for one in wanted]
@@ -163,15 +165,15 @@ class TextSearch:
                 one.log_prob = log_prob
 
 
-def distinct(group: list[FoundText]) -> list[FoundText]:
+def distinct(group: list[DecodedText]) -> list[DecodedText]:
     """Return the first of each distinct text, in order."""
-    first: dict[str, FoundText] = {}
+    first: dict[str, DecodedText] = {}
     for one in group:
         first.setdefault(one.text, one)
     return list(first.values())
 
 
-def _most_expected(samples: list[FoundText], count: int) -> list[FoundText]:
+def _most_expected(samples: list[DecodedText], count: int) -> list[DecodedText]:
     """Return the distinct texts with the highest utility; ties go to the more probable."""
     for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
         one.utility = utility

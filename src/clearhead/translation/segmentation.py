@@ -13,7 +13,7 @@ from clearhead.text.placeholder_masking import Protected, protect
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Piece", "Pieces", "align_samples", "cut_lines"]
+__all__ = ["Piece", "SegmentedLines", "align_samples", "cut_lines"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class SegmentedLines:
     """Lines split into units of translation."""
 
     pieces: list[Piece]
@@ -93,7 +93,7 @@ def cut_lines(
     trained: LineStatistics | None,
     whole: Sequence[bool] = (),
     unprotected: Sequence[bool] = (),
-) -> Pieces:
+) -> SegmentedLines:
     """Split lines into sentences, unless they are to be translated whole; each sentence gets its line's language.
 
     With `always`, every line of several sentences is split. With `auto`, only those longer than the lines that the
@@ -141,7 +141,7 @@ def cut_lines(
                 pieces.append(Piece(tag + sentence, sentence, part_ids, 1, part, language))
         else:
             pieces.append(Piece(line, text, ids, len(cut.sentences), own, language))
-    return Pieces(pieces, [cut.gaps if is_cut else () for cut, is_cut in zip(cuts, are_cut, strict=True)])
+    return SegmentedLines(pieces, [cut.gaps if is_cut else () for cut, is_cut in zip(cuts, are_cut, strict=True)])
 
 
 def _spelled(

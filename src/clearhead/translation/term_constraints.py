@@ -19,7 +19,7 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import TermUse
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
 
-__all__ = ["TermSpeller", "WantedTerms", "search_with_terms"]
+__all__ = ["TermEncoder", "WantedTerms", "search_with_terms"]
 
 _BEFORE = "a"
 """A word put before a form, to tokenize the form in the middle of a text."""
@@ -53,7 +53,7 @@ class WantedTerms:
         return tuple(uses)
 
 
-class TermSpeller:
+class TermEncoder:
     """Converts the terms of sources to constraints on target tokens.
 
     Args:

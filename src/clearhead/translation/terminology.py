@@ -24,7 +24,7 @@ from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import PLACEHOLDER
 from clearhead.text.scripts import script_of
 
-__all__ = ["FoundTerm", "Term", "Terms", "Word", "forms_in", "is_in_word", "term_of", "words_of"]
+__all__ = ["FoundTerm", "Term", "TermWord", "Terms", "forms_in", "is_in_word", "term_of", "term_words"]
 
 _WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
 """Scripts without spaces between words, where a word may begin at every letter."""
@@ -50,7 +50,7 @@ class FoundTerm(NamedTuple):
     term: Term
 
 
-class Word(NamedTuple):
+class TermWord(NamedTuple):
     """A word, a punctuation mark or symbol, or a placeholder."""
 
     text: str
@@ -73,7 +73,7 @@ class Terms:
         # By the lowercase first word, longest first; terms with capitals before lowercase ones.
         self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = {}
         for term in self.terms:
-            key = _key(words_of(term.source))
+            key = _key(term_words(term.source))
             self._by_first.setdefault(key[0], []).append((key, term))
         for found in self._by_first.values():
             found.sort(key=lambda one: (-len(one[0]), one[1].source.lower() == one[1].source))
@@ -116,7 +116,7 @@ class Terms:
         >>> [found.text for found in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
         ['dog', 'Hot  Dog']
         """
-        words, place = words_of(text), 0
+        words, place = term_words(text), 0
         found: list[FoundTerm] = []
         while place < len(words):
             for key, term in self._by_first.get(words[place].text.lower(), ()):
@@ -136,10 +136,10 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
     >>> forms_in([dog, dog], "Der Hund bellt in der Hundehütte.")
     ['Hund', '']
     """
-    words, place = words_of(text), 0
+    words, place = term_words(text), 0
     forms = [""] * len(found)
     wanted = sorted(
-        ((_texts(words_of(form)), number) for number, one in enumerate(found) for form in one.term.forms),
+        ((_texts(term_words(form)), number) for number, one in enumerate(found) for form in one.term.forms),
         key=lambda one: (-len(one[0]), len(found[one[1]].term.forms)),
     )
     while place < len(words):
@@ -173,7 +173,7 @@ def term_of(source: str, forms: Sequence[str]) -> Term:
         DataError: If the source term or its translation is blank.
     """
     own, *others = (form.strip() for form in forms) if forms else [""]
-    if not words_of(source):
+    if not term_words(source):
         raise DataError("there is no term")
     if not own:
         raise DataError(f"no translation of {source.strip()!r}")
@@ -202,42 +202,42 @@ def _kind(character: str) -> str:
     return character
 
 
-def words_of(text: str) -> list[Word]:
+def term_words(text: str) -> list[TermWord]:
     """Return the words, punctuation marks and symbols of a text; a placeholder is one word.
 
     >>> [word.text for word in words_of("Don't open %s.")]
     ['Don', "'", 't', 'open', '%s', '.']
     """
-    found: list[Word] = []
+    found: list[TermWord] = []
     start = 0
     for match in PLACEHOLDER.finditer(text):
         found += _words_between(text, start, match.start())
-        found.append(Word(match[0], *match.span()))
+        found.append(TermWord(match[0], *match.span()))
         start = match.end()
     return [*found, *_words_between(text, start, len(text))]
 
 
-def _words_between(text: str, start: int, end: int) -> Iterable[Word]:
+def _words_between(text: str, start: int, end: int) -> Iterable[TermWord]:
     for kind, group in groupby(range(start, end), key=lambda place: _kind(text[place])):
         places = list(group)
         if kind == "word":
-            yield Word(text[places[0] : places[-1] + 1], places[0], places[-1] + 1)
+            yield TermWord(text[places[0] : places[-1] + 1], places[0], places[-1] + 1)
         elif kind != "space":
-            yield from (Word(text[place], place, place + 1) for place in places)
+            yield from (TermWord(text[place], place, place + 1) for place in places)
 
 
-def _texts(words: Sequence[Word]) -> tuple[str, ...]:
+def _texts(words: Sequence[TermWord]) -> tuple[str, ...]:
     return tuple(word.text for word in words)
 
 
-def _key(words: Sequence[Word]) -> tuple[str, ...]:
+def _key(words: Sequence[TermWord]) -> tuple[str, ...]:
     return tuple(word.text.lower() for word in words)
 
 
 def _is_as_written(term: str, words: Sequence[str]) -> bool:
     if term == term.lower():
         return True
-    own = _texts(words_of(term))
+    own = _texts(term_words(term))
     return tuple(words) in (own, tuple(word.upper() for word in own))
 
 

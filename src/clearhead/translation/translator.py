@@ -25,18 +25,18 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
-from clearhead.text.quality_flags import MOST_SHOWN, Flag, Seen, find_flags, placeholders_of
+from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_flags, placeholders_of
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import AlignmentHead, align, alignment_head, spelled_pair
-from clearhead.translation.markup_restoration import MarkupSearch
-from clearhead.translation.pair_encoding import PairSpeller, require_continuations
-from clearhead.translation.preprocessing import LineReader, ReadLines
+from clearhead.translation.markup_restoration import MarkupRestorer
+from clearhead.translation.pair_encoding import PairEncoder, require_continuations
+from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
 from clearhead.translation.result import Alternative, Translation, on_one_line
-from clearhead.translation.search import Decode, FoundText, TextSearch
+from clearhead.translation.search import Decode, DecodedText, TextSearch
 from clearhead.translation.segmentation import Piece
-from clearhead.translation.term_constraints import TermSpeller, WantedTerms, search_with_terms
+from clearhead.translation.term_constraints import TermEncoder, WantedTerms, search_with_terms
 from clearhead.translation.terminology import Terms
 
 __all__ = ["Translator"]
@@ -46,7 +46,7 @@ _ARGUMENTS: Mapping[str, tuple[Any, str]] = {
     "sampling": (Sampling | None, "a clearhead.Sampling"),
     "mbr": (int | None, "a whole number of samples"),
     "diversity": (int | float, "a number"),
-    "terms": (Terms | None, "a clearhead.translation.terminology.Terms"),
+    "terms": (Terms | None, "a clearhead.Terms"),
     "scores": (bool, "True or False"),
     "alignments": (bool, "True or False"),
     "one_line": (bool, "True or False"),
@@ -183,7 +183,7 @@ class Translator:
             groups = search_with_terms(search, wanted, *to_search, scores=scores, on_progress=done)
         filled = read.filled_pieces
         if self.places_markup(options.config) and not options.are_samples:
-            with_markup = MarkupSearch(self.model.config, search, lambda: self._aligning)
+            with_markup = MarkupRestorer(self.model.config, search, lambda: self._aligning)
             groups = with_markup(filled, read.ids, read.prefixes, wanted, groups, options, scores=scores)
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
@@ -363,7 +363,7 @@ class Translator:
         one_line: bool = False,
         name: str,
         first: int,
-    ) -> ReadLines:
+    ) -> PreprocessedLines:
         parts = self.speller.split_sources(lines, config.target_lang, name=name, first=first)
         return self._reader(lines, parts, prefix, config, one_line=one_line)
 
@@ -373,7 +373,7 @@ class Translator:
         scorer = partial(self._engine_for, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line, self.decode)
 
-    def _wanted(self, read: ReadLines, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
+    def _wanted(self, read: PreprocessedLines, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
         """Return the terms that the translation of each piece must contain.
 
         Raises:
@@ -398,7 +398,7 @@ class Translator:
         ]
 
     def _translation(
-        self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool, one_line: bool
+        self, piece: Piece, ids: list[int], group: Sequence[DecodedText], num_best: int, scores: bool, one_line: bool
     ) -> Translation:
         def restored(text: str) -> str:
             original = piece.protected.restored(text)
@@ -422,7 +422,7 @@ class Translator:
         self,
         pieces: Sequence[Piece],
         ids: Sequence[list[int]],
-        groups: Sequence[Sequence[FoundText]],
+        groups: Sequence[Sequence[DecodedText]],
         config: DecodeConfig,
     ) -> list[list[Link]]:
         """Return the word links of each piece with its best translation."""
@@ -434,9 +434,9 @@ class Translator:
         return align(self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens)
 
     @cached_property
-    def speller(self) -> PairSpeller:
+    def speller(self) -> PairEncoder:
         """Tokenizes sources and given translations."""
-        return PairSpeller(self.bundle.tokenizer)
+        return PairEncoder(self.bundle.tokenizer)
 
     @cached_property
     def _aligning(self) -> list[tuple[Transformer, AlignmentHead]]:
@@ -491,17 +491,17 @@ class Translator:
         return (*found, Flag("placed_markup", " ".join(list(placeholders_of(piece.text))[:MOST_SHOWN])))
 
     @cached_property
-    def _term_speller(self) -> TermSpeller:
-        return TermSpeller(self.bundle.tokenizer)
+    def _term_speller(self) -> TermEncoder:
+        return TermEncoder(self.bundle.tokenizer)
 
     @cached_property
-    def _reader(self) -> LineReader:
-        return LineReader(self.bundle.tokenizer, self.model.config, self.bundle.line_statistics)
+    def _reader(self) -> Preprocessor:
+        return Preprocessor(self.bundle.tokenizer, self.model.config, self.bundle.line_statistics)
 
     @cached_property
-    def _seen(self) -> Seen:
+    def _seen(self) -> SeenInTraining:
         tokenizer = self.bundle.tokenizer
-        return Seen.of(self.bundle.line_statistics, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
+        return SeenInTraining.of(self.bundle.line_statistics, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
 
     def learned_shortlist(self) -> Shortlist:
         """Return the shortlist learned for the model.

@@ -12,7 +12,7 @@ from clearhead.cli.paper import paper
 from clearhead.errors import ClearheadError
 from clearhead.inspection.plots import HeatMap
 from clearhead.paper import contents
-from clearhead.paper.parts import Check, Part
+from clearhead.paper.parts import Check, ModelPart
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def fake_parts(monkeypatch):
             computed.append(name)
             figure = HeatMap("map", [[1.0, 2.0]], "x", "y", "value")
             check = Check(f"claim of {name}", holds, "1 against 2")
-            return Part(f"Title of {name}", f"text of {name}: √2\n", {f"{name}-map": figure}, {"n": 1}, (check,))
+            return ModelPart(f"Title of {name}", f"text of {name}: √2\n", {f"{name}-map": figure}, {"n": 1}, (check,))
 
         return part
 

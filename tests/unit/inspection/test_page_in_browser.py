@@ -16,7 +16,7 @@ from model_kinds import KINDS
 from playwright.sync_api import Page
 
 from clearhead.decoding.cross_attention import AlignmentHead
-from clearhead.inspection.compare import Comparison, compare
+from clearhead.inspection.compare import ExplanationComparison, compare
 from clearhead.inspection.explain import Explanation, explain, with_attribution
 from clearhead.translation.translator import Translator
 
@@ -32,7 +32,7 @@ def explained(make_translator) -> Explanation:
 
 
 @pytest.fixture(scope="module")
-def compared(make_translator) -> Comparison:
+def compared(make_translator) -> ExplanationComparison:
     translator = make_translator(num_decoder_layers=2, num_heads=2)
     texts = ("Ein Hund rennt", "A dog runs"), ("Ein Katze rennt", "A cat runs")
     return compare(*(explain(translator, *pair, search=False) for pair in texts))
@@ -67,7 +67,7 @@ def open_page(browser, complaints, tmp_path) -> Iterator[Callable[..., Page]]:
     """Return what opens an explanation from disk; whatever the browser complains of fails the test."""
     pages: list[Page] = []
 
-    def open_(explanation: Explanation | Comparison, **options: Any) -> Page:
+    def open_(explanation: Explanation | ExplanationComparison, **options: Any) -> Page:
         file: Path = tmp_path / "page.html"
         file.write_text(explanation.to_html(), encoding="utf-8")
         page = browser.new_page(**{"viewport": {"width": 1280, "height": 800}, **options})

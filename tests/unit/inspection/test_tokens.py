@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.inspection.tokens import Reader, visible, words_of
+from clearhead.inspection.tokens import Reader, token_words, visible
 from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Tokenizer
 
 
 def words(text, spans):
-    return [(word.text, word.tokens) for word in words_of(text, spans)]
+    return [(word.text, word.tokens) for word in token_words(text, spans)]
 
 
 def test_words_end_at_spaces_and_punctuation_and_cjk_characters_stand_alone():

@@ -12,9 +12,9 @@ from clearhead.interop.key_table import (
     STACKED_TRANSPOSED,
     TRANSPOSED,
     Computed,
+    KeyRow,
     KeyTable,
     LeftOut,
-    Row,
     numbered,
     pair,
 )
@@ -33,7 +33,7 @@ from clearhead.interop.key_table import (
     ],
 )
 def test_a_layout_is_undone_by_its_inverse(layout, ours, theirs):
-    table = KeyTable((Row(tuple(f"part{number}" for number in range(len(ours))), "whole", layout),))
+    table = KeyTable((KeyRow(tuple(f"part{number}" for number in range(len(ours))), "whole", layout),))
     tensors = {f"part{number}": torch.randn(shape) for number, shape in enumerate(ours)}
     written = table.to_theirs(tensors)
     assert written["whole"].shape == theirs
@@ -44,14 +44,14 @@ def test_a_layout_is_undone_by_its_inverse(layout, ours, theirs):
 
 
 def test_stacked_parts_come_in_order():
-    table = KeyTable((Row(("q", "k", "v"), "qkv", STACKED_TRANSPOSED),))
+    table = KeyTable((KeyRow(("q", "k", "v"), "qkv", STACKED_TRANSPOSED),))
     read = table.from_theirs({"qkv": torch.arange(6.0)[None]})
     assert {name: tensor.flatten().tolist() for name, tensor in read.items()} == {"q": [0, 1], "k": [2, 3], "v": [4, 5]}
 
 
 def test_parts_have_memory_of_their_own():
     whole = torch.zeros(9, 5)
-    parts = KeyTable((Row(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": whole})
+    parts = KeyTable((KeyRow(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": whole})
     parts["k"].fill_(1.0)
     assert whole.sum() == 0.0
     assert all(part.is_contiguous() and part.storage_offset() == 0 for part in parts.values())
@@ -71,9 +71,9 @@ def test_the_rows_of_a_layer_are_numbered():
 def table():
     return KeyTable(
         (
-            Row(("embedding",), "model.shared", also=("model.tokens", "head")),
-            Row(("gain",), "model.gain"),
-            Row(("bias",), "bias", ONE_ROW, zeros=(1, 3)),
+            KeyRow(("embedding",), "model.shared", also=("model.tokens", "head")),
+            KeyRow(("gain",), "model.gain"),
+            KeyRow(("bias",), "bias", ONE_ROW, zeros=(1, 3)),
         ),
         (
             LeftOut("model.h.*.mask", "a constant"),
@@ -104,9 +104,9 @@ def test_every_problem_of_a_state_is_listed(table, state):
 
 def test_a_stack_that_cannot_be_cut_is_refused():
     with pytest.raises(ModelError, match=r"shape     qkv  \(2, 5\), not 3 parts"):
-        KeyTable((Row(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": torch.zeros(2, 5)})
+        KeyTable((KeyRow(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": torch.zeros(2, 5)})
     with pytest.raises(ModelError, match=r"shape     qkv  \(\), not of 1 or 2 axes"):
-        KeyTable((Row(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": torch.tensor(1.0)})
+        KeyTable((KeyRow(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": torch.tensor(1.0)})
 
 
 def test_a_tensor_is_found_under_its_other_names(table, state):
@@ -155,6 +155,6 @@ def test_every_tensor_of_ours_needs_its_place(table):
 
 
 def test_long_lists_are_cut():
-    table = KeyTable(tuple(Row((f"ours{number}",), f"theirs{number}") for number in range(11)))
+    table = KeyTable(tuple(KeyRow((f"ours{number}",), f"theirs{number}") for number in range(11)))
     with pytest.raises(ModelError, match="and 3 more"):
         table.from_theirs({})

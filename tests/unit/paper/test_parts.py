@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.paper.parts import Check, Part, aligned, check_lines, magnitude, matrix_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, matrix_lines, paragraph
 
 
 def test_columns_are_as_wide_as_their_longest_cell():
@@ -40,6 +40,6 @@ def test_magnitudes():
 
 def test_failures_are_the_checks_that_do_not_hold():
     checks = (Check("kept", True, "1"), Check("broken", False, "2 instead of 3"))
-    part = Part("title", "text\n", checks=checks)
+    part = ModelPart("title", "text\n", checks=checks)
     assert part.failures == ["broken: 2 instead of 3"]
     assert check_lines(checks) == ["  ok      kept: 1", "  FAILED  broken: 2 instead of 3"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clearhead.paper import table2 as module
-from clearhead.paper.parts import Part
+from clearhead.paper.parts import ModelPart
 from clearhead.paper.table2 import PAPER_RUNS, table2
 
 PRINTED = """
@@ -28,7 +28,7 @@ PRINTED = """
 
 
 @pytest.fixture(scope="module")
-def part() -> Part:
+def part() -> ModelPart:
     return table2()
 
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from clearhead.config import ServeConfig
-from clearhead.serving.admission import Work
-from clearhead.serving.http_errors import ClientGone, Refusal
+from clearhead.serving.admission import Admission
+from clearhead.serving.http_errors import ClientGone, HTTPError
 from clearhead.serving.metrics import Metrics
 
 
@@ -23,7 +23,7 @@ def clock():
 @pytest.fixture
 def work(clock):
     metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
-    found = Work(ServeConfig(max_requests=4, max_requests_per_client=2), metrics, lambda: clock[0])
+    found = Admission(ServeConfig(max_requests=4, max_requests_per_client=2), metrics, lambda: clock[0])
     yield found
     found.close()
 
@@ -37,14 +37,14 @@ def test_each_client_has_its_bound_and_all_have_one(work, clock):
         for client in "aabb":
             entered.enter_context(admitted(work, client))
         for client in "ac":
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(HTTPError) as refused:
                 entered.enter_context(admitted(work, client))
             assert (refused.value.status, refused.value.retry_after) == (503, 1)
     clock[0] += 30.0
     with ExitStack() as entered:
         for _ in range(2):
             entered.enter_context(admitted(work))
-        with pytest.raises(Refusal, match="2 requests at once") as refused:
+        with pytest.raises(HTTPError, match="2 requests at once") as refused:
             entered.enter_context(admitted(work))
         assert refused.value.status == 429
         entered.enter_context(admitted(work, "b"))
@@ -57,7 +57,7 @@ def most_at_once(work):
         for number in range(10):
             try:
                 entered.enter_context(admitted(work, str(number)))
-            except Refusal:
+            except HTTPError:
                 return number
     return 10
 
@@ -72,7 +72,7 @@ def test_once_it_was_full_there_is_room_for_half_as_many_for_a_while(work, clock
 
 def test_a_server_that_ends_lets_nobody_in(work):
     work.is_ending = True
-    with pytest.raises(Refusal, match="shutting down") as refused, admitted(work):
+    with pytest.raises(HTTPError, match="shutting down") as refused, admitted(work):
         pass
     assert refused.value.status == 503
 
@@ -108,7 +108,7 @@ def test_work_ends_when_its_client_goes_away_or_the_server_must_end(work):
             if go is None:
                 await begun.wait()
                 work.cancel_all()
-            wanted = pytest.raises(Refusal, match="broken off") if go is None else pytest.raises(ClientGone)
+            wanted = pytest.raises(HTTPError, match="broken off") if go is None else pytest.raises(ClientGone)
             with wanted:
                 await task
 
@@ -122,6 +122,6 @@ def test_who_has_waited_too_long_for_a_thread_is_told_so(work):
         with admitted(work, seconds=-1.0) as job:
             await work.run(job, lambda: 1, never)
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HTTPError) as refused:
         asyncio.run(ask())
     assert refused.value.status == 504

@@ -23,7 +23,7 @@ from clearhead.errors import ModelError
 from clearhead.serving import batches, search_process
 from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches
-from clearhead.serving.http_errors import Refusal, place_of
+from clearhead.serving.http_errors import HTTPError, place_of
 from clearhead.serving.search_process import SearchProcess, search_for
 
 SOURCES = [[5, 9, 11, 2], [7, 2], [30, 31, 32, 33, 34, 35, 2], [12, 13, 2]]
@@ -182,7 +182,7 @@ def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
     with ThreadPoolExecutor(2) as threads:
         held = [threads.submit(ask, search, stuck, options) for options in kinds[:2]]
         wait_until(lambda: search.searches.num_open == 2 * len(SOURCES))
-        with pytest.raises(Refusal, match="too many kinds") as refused:
+        with pytest.raises(HTTPError, match="too many kinds") as refused:
             ask(search, stuck, kinds[2])
         assert (refused.value.status, refused.value.retry_after) == (503, 1)
         stuck.go.set()
@@ -201,7 +201,7 @@ def test_what_is_usual_is_one_kind_for_all_languages(counted, engine, bundle):
 
 
 def test_a_job_without_time_is_refused(search, engine, bundle):
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HTTPError) as refused:
         ask(search, engine, SearchOptions(bundle.decode), job(seconds=-1.0))
     assert refused.value.status == 504
 
@@ -214,7 +214,7 @@ def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle, coun
         gone.cancel()
         for refused, status in ((asked[0], 503), (asked[1], 504)):
             error = refused.exception(60)
-            assert isinstance(error, Refusal)
+            assert isinstance(error, HTTPError)
             assert error.status == status
         stuck.go.set()
         assert tokens(asked[2].result(60)) == tokens(decode(stuck, SOURCES, options))
@@ -290,7 +290,7 @@ def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bun
         refused = [one.exception(60) for one in asked]
     assert there.is_ended
     for thing in (engine, make_engine(bundle.model)):
-        with pytest.raises(Refusal) as found:
+        with pytest.raises(HTTPError) as found:
             ask(SharedSearch(there), thing, options)
         refused.append(found.value)
     assert {(one.status, one.message) for one in refused} == {(503, "the process that searches has ended; ask again")}
@@ -336,7 +336,7 @@ def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, b
             there._handlers["found"] = fail
         else:
             monkeypatch.setattr(search_process._Messages, "search", fail)
-        with pytest.raises(Refusal, match="has ended"):
+        with pytest.raises(HTTPError, match="has ended"):
             ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
         assert there.is_ended
     thread = "clearhead answers" if broken == "here" else "clearhead questions"
@@ -370,7 +370,7 @@ def test_a_job_may_use_so_many_tokens_in_all(search, engine, bundle):
     used = sum(2 * len(source) + bundle.decode.extra_length for source in SOURCES)
     one = job(max_tokens=2 * used - 1)
     ask(search, engine, options, one)
-    with pytest.raises(Refusal, match="too many tokens") as refused:
+    with pytest.raises(HTTPError, match="too many tokens") as refused:
         ask(search, engine, options, one)
     assert refused.value.status == 413
 

@@ -9,7 +9,7 @@ import pytest
 
 from clearhead.cli.main import run
 from clearhead.errors import ConfigError
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys
 
 
@@ -38,13 +38,13 @@ def test_a_rate_is_kept_for_each_key_by_itself(monkeypatch):
     hashes = {name: sha256(name.encode()).hexdigest() for name in "ab"}
     keys = Keys({name: ApiKey(name=name, sha256=digest, requests_per_minute=2) for name, digest in hashes.items()})
     assert [keys.owner("a") for _ in range(2)] == ["a", "a"]
-    with pytest.raises(Refusal, match="Slowdown: 2 per minute") as refused:
+    with pytest.raises(HTTPError, match="Slowdown: 2 per minute") as refused:
         keys.owner("a")
     assert (refused.value.status, refused.value.retry_after) == (429, 31)
     assert keys.owner("b") == "b"
     now += 31
     assert keys.owner("a") == "a"
-    with pytest.raises(Refusal):
+    with pytest.raises(HTTPError):
         keys.owner("a")
 
 
@@ -56,20 +56,20 @@ def test_a_key_that_is_revoked_opens_nothing_and_the_others_keep_their_rate(tmp_
     assert not keys.reload()
     path.write_text(path.read_text(encoding="utf-8").splitlines()[1], encoding="utf-8")
     assert keys.reload()
-    with pytest.raises(Refusal, match="Invalid API key"):
+    with pytest.raises(HTTPError, match="Invalid API key"):
         keys.owner(given[0])
     assert keys.owner(given[1]) == "otto"
-    with pytest.raises(Refusal, match="Slowdown"):
+    with pytest.raises(HTTPError, match="Slowdown"):
         keys.owner(given[1])
     path.write_text("damaged", encoding="utf-8")
     with pytest.raises(ConfigError, match="line 1"):
         keys.reload()
-    with pytest.raises(Refusal, match="Slowdown"):
+    with pytest.raises(HTTPError, match="Slowdown"):
         keys.owner(given[1])
     path.write_text("", encoding="utf-8")  # no key is left, and still nobody comes in without
     assert keys.reload()
     for key in (*given, None):
-        with pytest.raises(Refusal, match=r"Invalid|operator"):
+        with pytest.raises(HTTPError, match=r"Invalid|operator"):
             keys.owner(key)
 
 

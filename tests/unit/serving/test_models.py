@@ -10,7 +10,7 @@ import pytest
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.language_detection import detect, identifier
 from clearhead.serving.languages import languages_of
 from clearhead.serving.models import Models, ServedModel, model_sources
@@ -90,7 +90,7 @@ def test_the_first_model_of_the_languages_is_chosen(models, source, target, want
     ],
 )
 def test_languages_that_are_not_served_are_named(models, source, target, message):
-    with pytest.raises(Refusal, match=message) as refused:
+    with pytest.raises(HTTPError, match=message) as refused:
         models.choose(source, target)
     assert refused.value.status == 400
     assert len(refused.value.message) < 200

@@ -25,7 +25,7 @@ from clearhead.errors import ModelError
 from clearhead.inspection.explain import explain
 from clearhead.serving import files, search_process
 from clearhead.serving.app import make_app
-from clearhead.serving.http_errors import Refusal
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import Keys
 from clearhead.serving.server import log_to_stderr
 from clearhead.serving.service import Service
@@ -435,11 +435,11 @@ def test_one_client_does_not_take_all_the_room_of_files(monkeypatch):
     monkeypatch.setattr(files, "MOST_BYTES_OF_A_CLIENT", 6)
     kept = files.TranslatedFiles(60)
     name = kept.add("anna", "a.txt", b"12345")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HTTPError) as refused:
         kept.add("anna", "b.txt", b"12")
     assert refused.value.status == 429
     kept.add("otto", "c.txt", b"12345")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HTTPError) as refused:
         kept.add("otto", "d.txt", b"1")
     assert refused.value.status == 503
     assert kept.get(name) == b"12345"

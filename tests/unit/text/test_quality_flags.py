@@ -5,7 +5,7 @@ import random
 import pytest
 
 from clearhead.text.line_statistics import LineCounter
-from clearhead.text.quality_flags import KINDS, Flag, Seen, find_flags, merge_flags, repeated_unit
+from clearhead.text.quality_flags import KINDS, Flag, SeenInTraining, find_flags, merge_flags, repeated_unit
 from clearhead.text.quality_flags import missing_numbers as numbers
 from clearhead.text.quality_flags import missing_placeholders as placeholders
 
@@ -21,7 +21,7 @@ def seen(pairs=PAIRS):
     counter = LineCounter("de")
     for source, target in pairs:
         counter.add(source, target, len(source.split()) + 1, len(target.split()) + 1)
-    return Seen.of(counter.statistics(), list)
+    return SeenInTraining.of(counter.statistics(), list)
 
 
 def flags(source, text, *, tokens=5, sentences=1, seen=seen()):
@@ -60,7 +60,7 @@ def test_lengths_are_judged_by_those_of_the_training_pairs():
     assert not {"too_short", "too_long"} & set(flags("Hund " * 16, "dog " * 45, seen=twice_as_long))
 
 
-@pytest.mark.parametrize("knowledge", [seen(), Seen.of(None, list)], ids=["known", "not known"])
+@pytest.mark.parametrize("knowledge", [seen(), SeenInTraining.of(None, list)], ids=["known", "not known"])
 def test_an_empty_translation_is_too_short_for_any_source(knowledge):
     assert flags("7", " ", seen=knowledge)["too_short"] == "1 characters for 1"
 
@@ -117,7 +117,7 @@ def test_a_copy_is_flagged_unless_training_copied_too():
     source = "Zwei Männer sitzen auf einer Bank."
     assert flags(source, source) == {"copied": "most of the source"}
     assert flags(source, source, seen=seen([(source, source), *PAIRS])) == {}  # more than one pair in a hundred
-    assert "copied" in flags(source, source, seen=Seen.of(None, lambda: ["Männer"]))
+    assert "copied" in flags(source, source, seen=SeenInTraining.of(None, lambda: ["Männer"]))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_copy_is_flagged_unless_training_copied_too():
     ["https://example.org/an/address?of=some&length", "Siehe `clearhead.flags.find_flags`", "2016 2017 2018 2019 2020"],
 )
 def test_what_is_the_same_in_every_language_is_no_copy(source):
-    assert flags(source, source, seen=Seen.of(None, lambda: ["Siehe"])) == {}
+    assert flags(source, source, seen=SeenInTraining.of(None, lambda: ["Siehe"])) == {}
 
 
 # Characters
@@ -147,7 +147,7 @@ def test_characters_of_a_translation_that_come_from_nowhere_are_named():
 
 
 def test_without_statistics_the_vocabulary_tells_the_scripts():
-    knowledge = Seen.of(None, lambda: [" Hu", "nd", "\ufffd", "ü"])
+    knowledge = SeenInTraining.of(None, lambda: [" Hu", "nd", "\ufffd", "ü"])
     assert flags("犬 Hund é", "dog", seen=knowledge) == {"unseen_script": "HAN"}
 
 
@@ -218,7 +218,7 @@ def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
     assert "unusual_case" not in flags("{name} ist da.", "{name} is here.")
     in_capitals = seen([("EIN HUND", "A DOG")] * 3)
     assert "unusual_case" not in flags("EIN HUND RENNT", "A DOG RUNS", seen=in_capitals)
-    assert "unusual_case" not in flags("EIN HUND RENNT", "A dog runs", seen=Seen.of(None, list))
+    assert "unusual_case" not in flags("EIN HUND RENNT", "A dog runs", seen=SeenInTraining.of(None, list))
 
 
 # Placeholders

@@ -12,7 +12,7 @@ import sentencepiece
 
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.tokenizers import Tokenizer, load_vocabulary
-from clearhead.tokenizers.foreign import ForeignVocabulary, Side, VocabularyFile
+from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
 from clearhead.tokenizers.spellers import byte_level_tokenizer, wordpiece_tokenizer
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "犬が走る", "der Mann liest ein Buch"] * 9
@@ -29,12 +29,14 @@ def model() -> str:
 
 
 @pytest.fixture(scope="module")
-def side(model) -> Side:
+def side(model) -> VocabularySide:
     """Return pieces numbered as in fairseq, with a gap before the languages."""
     own = sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(model))
     pieces = ["<s>", "<pad>", "</s>", "<unk>", *(own.id_to_piece(i) for i in range(3, own.get_piece_size()))]
     pieces = [*pieces, *[None] * (103 - len(pieces)), "__en__", "__de__"]
-    return Side(speller="sentencepiece", model=model, pieces=tuple(pieces), special=(0, 1, 2, 3, 103, 104), unk_id=3)
+    return VocabularySide(
+        speller="sentencepiece", model=model, pieces=tuple(pieces), special=(0, 1, 2, 3, 103, 104), unk_id=3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_what_may_stand_for_the_rest_of_a_prefix_begins_with_it(make):
 
 
 def test_both_sides_may_be_spelled_in_their_own_way(make, side):
-    own = Side(
+    own = VocabularySide(
         speller="tokenizers",
         model=wordpiece_tokenizer(["[UNK]", "dog", "##s", "[SEP]"], lowercase=True, strip_accents=None, split_han=True),
     )
@@ -115,7 +117,7 @@ def test_both_sides_may_be_spelled_in_their_own_way(make, side):
 
 def test_byte_level_pieces_are_those_of_their_files():
     text = byte_level_tokenizer({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "</s>": 4}, [("a", "b")], ["</s>"])
-    side = Side(speller="tokenizers", model=text)
+    side = VocabularySide(speller="tokenizers", model=text)
     values = {"source": side, "source_frame": ("text", 4), "target_frame": ("text", 4), "languages": {}}
     file = VocabularyFile(**values, pad_id=4, bos_id=4, eos_id=4, vocab_size=5)
     tokenizer = ForeignVocabulary(json.dumps(file.model_dump()))

@@ -12,7 +12,7 @@ import pytest
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.files import json_sha256
-from clearhead.training.published_record import Published, Scores, read_published
+from clearhead.training.published_record import Published, PublishedScores, read_published
 from clearhead.training.validation import Validation
 
 
@@ -36,7 +36,7 @@ def measured(finished_run):
 
 def test_the_record_is_the_one_of_the_directory(finished_run, record):
     metrics = json.loads((finished_run / "model" / "config.json").read_text(encoding="utf-8"))["info"]["metrics"]
-    assert record.scores == Scores(metrics["valid_nll"], metrics["valid_chrf"])
+    assert record.scores == PublishedScores(metrics["valid_nll"], metrics["valid_chrf"])
     assert f"chrF {metrics['valid_chrf']:.2f}, perplexity {metrics['valid_ppl']:.2f}" in record.words
     assert read_published(finished_run / "checkpoints") is None
 
@@ -79,7 +79,7 @@ def test_what_was_measured_otherwise_is_not_compared(finished_run, record, measu
 
 def test_a_record_without_chrf_is_compared_by_likelihood(finished_run, record, measured):
     data, config = open_prepared(finished_run / "data"), Config.load(finished_run / "config.toml")
-    older = replace(record, scores=Scores(2.0, None), measured_on=(*record.measured_on[:-1], None))
+    older = replace(record, scores=PublishedScores(2.0, None), measured_on=(*record.measured_on[:-1], None))
     assert older.verdict(measured(1.9, 0.0), data, config) == "better than"
     assert older.verdict(measured(2.1, 99.0), data, config) == "worse than"
 

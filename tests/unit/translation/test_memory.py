@@ -9,7 +9,7 @@ import pytest
 from clearhead.errors import ConfigError, DataError
 from clearhead.translation.memory import TranslationMemory, recalled, similarity
 from clearhead.translation.result import MemoryMatch, Translation
-from clearhead.translation.terminology import words_of
+from clearhead.translation.terminology import term_words
 
 PAIRS = [
     ("Open the file.", "Öffne die Datei."),
@@ -32,7 +32,7 @@ def distance_by_table(one, other):
 
 
 def similarity_by_table(one, other):
-    one, other = ([word.text for word in words_of(text)] for text in (one, other))
+    one, other = ([word.text for word in term_words(text)] for text in (one, other))
     return 1 - distance_by_table(one, other) / max(len(one), len(other))
 
 

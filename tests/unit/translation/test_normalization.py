@@ -8,7 +8,7 @@ from clearhead.config import DecodeConfig
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.tokenizers import Tokenizer
-from clearhead.translation.normalization import Familiar
+from clearhead.translation.normalization import Normalizer
 
 TEXT = [
     "Ein Mann geht in Berlin.",
@@ -31,8 +31,8 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def familiar(tokenizer) -> Familiar:
-    return Familiar(tokenizer, statistics(TEXT))
+def familiar(tokenizer) -> Normalizer:
+    return Normalizer(tokenizer, statistics(TEXT))
 
 
 def read(familiar, line, config=DecodeConfig(), *about, **how):
@@ -93,17 +93,17 @@ def test_a_line_is_brought_to_the_form_of_the_training_text(familiar, line, form
 
 def test_what_is_not_rare_in_the_training_text_stays(tokenizer):
     lines = [*TEXT, "EIN MANN", "EIN MANN"]
-    assert read(Familiar(tokenizer, statistics(lines)), "DIE FRAU") == ("DIE FRAU", False)
-    assert read(Familiar(tokenizer, statistics(lines)), "die frau") == ("Die Frau", False)
+    assert read(Normalizer(tokenizer, statistics(lines)), "DIE FRAU") == ("DIE FRAU", False)
+    assert read(Normalizer(tokenizer, statistics(lines)), "die frau") == ("Die Frau", False)
     lines = [*TEXT, "ein mann", "ein mann"]
-    assert read(Familiar(tokenizer, statistics(lines)), "die frau") == ("die frau", False)
+    assert read(Normalizer(tokenizer, statistics(lines)), "die frau") == ("die frau", False)
     lines = [*TEXT, "Ein  Mann", "Ein  Mann"]
-    assert read(Familiar(tokenizer, statistics(lines)), "Die  Frau") == ("Die  Frau", False)
+    assert read(Normalizer(tokenizer, statistics(lines)), "Die  Frau") == ("Die  Frau", False)
 
 
 def test_where_lines_in_small_letters_are_usual_no_sentence_gets_a_capital(tokenizer):
     text = [line.lower() for line in TEXT]
-    found = read(Familiar(Tokenizer.train(text, vocab_size=400), statistics(text)), "EIN MANN LIEST.")
+    found = read(Normalizer(Tokenizer.train(text, vocab_size=400), statistics(text)), "EIN MANN LIEST.")
     assert found == ("ein mann liest.", True)
 
 
@@ -115,7 +115,7 @@ def test_letters_stay_where_case_is_another_thing_or_nobody_wants_it(familiar, t
     assert read(familiar, line, DecodeConfig(source_lang="de"), "de") == ("Ein Mann liest.", True)
     assert read(familiar, line, DecodeConfig(familiar=False)) == (line, False)
     assert read(familiar, f"  {line}", keep_case=True) == (line, False)
-    into_turkish = Familiar(tokenizer, statistics(TEXT, target="Bir adam okuyor, kız da."))
+    into_turkish = Normalizer(tokenizer, statistics(TEXT, target="Bir adam okuyor, kız da."))
     assert read(into_turkish, line) == (line, False)  # what it writes is not known but by its letters
     assert read(into_turkish, line, DecodeConfig(), "de") == ("Ein Mann liest.", True)
 
@@ -128,4 +128,4 @@ def test_between_sentences_the_white_space_of_the_line_stays(familiar):
 
 def test_where_the_training_lines_are_not_known_every_line_stays(tokenizer):
     for line in ("EIN MANN", "ein mann", "Ein  Mann"):
-        assert read(Familiar(tokenizer, None), line) == (line, False)
+        assert read(Normalizer(tokenizer, None), line) == (line, False)

@@ -7,7 +7,7 @@ import pytest
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError
 from clearhead.translation.result import TermUse
-from clearhead.translation.terminology import Term, Terms, forms_in, words_of
+from clearhead.translation.terminology import Term, Terms, forms_in, term_words
 from clearhead.translation.translator import Translator
 from clearhead.translation.worker_pool import TranslatorTeam
 
@@ -50,7 +50,7 @@ def test_unigram_vocabularies_have_terms_as_well(make_bundle):
 
 def test_lines_without_terms_and_with_terms_that_are_met_anyway_stay_as_they_are(translator):
     free = translator.translate(LINES)
-    word = words_of(free[0].text)[0].text
+    word = term_words(free[0].text)[0].text
     with_terms = translator.translate(LINES, terms=Terms([Term("Hund", (word,)), Term("nie", ("x",))]))
     assert [one.text for one in with_terms] == [one.text for one in free]
     assert with_terms[0].terms == (TermUse("Hund", word, word),)
@@ -80,7 +80,7 @@ def test_progress_tells_of_every_line_once(translator):
         ({"sampling": Sampling()}, "cannot be with samples"),
         ({"mbr": 4}, "cannot be with samples"),
         ({"num_best": 2, "diversity": 0.5}, "cannot be with diverse search"),
-        ({"terms": "terms.tsv"}, "terms must be a clearhead.translation.terminology.Terms, not str"),
+        ({"terms": "terms.tsv"}, "terms must be a clearhead.Terms, not str"),
     ],
 )
 def test_what_cannot_have_terms_is_refused(translator, settings, message):

@@ -665,7 +665,7 @@ def test_mbr_with_impossible_settings_is_refused(translator, settings, message):
     [
         ({"num_best": 1.5}, "num_best must be a whole number, not float"),
         ({"sampling": {"seed": 1}}, "sampling must be a clearhead.Sampling, not dict"),
-        ({"terms": {"Hund": "dog"}}, "terms must be a clearhead.translation.terminology.Terms, not dict"),
+        ({"terms": {"Hund": "dog"}}, "terms must be a clearhead.Terms, not dict"),
         ({"scores": "no"}, "scores must be True or False, not str"),
         ({"alignments": 1}, "alignments must be True or False, not int"),
         ({"one_line": None}, "one_line must be True or False, not NoneType"),

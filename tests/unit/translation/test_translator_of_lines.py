@@ -10,7 +10,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError, ModelError
 from clearhead.text.line_statistics import LineCounter
-from clearhead.translation.normalization import Familiar
+from clearhead.translation.normalization import Normalizer
 from clearhead.translation.translator import Translator
 
 LINES = [
@@ -254,7 +254,10 @@ def test_damaged_statistics_of_a_model_directory_are_named(make_model_dir, damag
 
 def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowing):
     translator = knowing()
-    line, familiar = "EIN KLEINER HUND RENNT.", Familiar(translator.bundle.tokenizer, translator.bundle.line_statistics)
+    line, familiar = (
+        "EIN KLEINER HUND RENNT.",
+        Normalizer(translator.bundle.tokenizer, translator.bundle.line_statistics),
+    )
     form = familiar(line, DecodeConfig()).text
     assert form not in (line, line.lower())
     (found,), (read,) = translator.translate([line], num_best=3), translator.translate([form], num_best=3)

@@ -23,7 +23,7 @@ from clearhead.data.doctor.characters import (
     MARK,
     character_table,
 )
-from clearhead.data.doctor.code_points import SEEN_CHARACTERS, Batch, Texts
+from clearhead.data.doctor.code_points import SEEN_CHARACTERS, TextBatch, Texts
 from clearhead.data.doctor.languages import Profiles
 from clearhead.data.doctor.mojibake import garbled
 from clearhead.formats import SentencePair
@@ -69,7 +69,7 @@ class Usual:
     """None if there are too few pairs."""
 
     @classmethod
-    def learn(cls, batches: Sequence[Batch]) -> Usual:
+    def learn(cls, batches: Sequence[TextBatch]) -> Usual:
         """Learn the typical properties from the first batches of a corpus."""
         filled = [ratio for batch in batches if (ratio := _ratios(batch)[~batch.blank]).size]
         sources, targets = [batch.source for batch in batches], [batch.target for batch in batches]
@@ -80,14 +80,14 @@ class Usual:
         )
 
 
-def _garbled(batch: Batch, usual: Usual) -> Found:
+def _garbled(batch: TextBatch, usual: Usual) -> Found:
     def detail(place: int) -> str:
         return f"{garbled(_seen(batch.pairs[place].source)) or garbled(_seen(batch.pairs[place].target))}"
 
     return Found(_where(_candidates(batch, GARBLED), detail), detail)
 
 
-def _wrong_language(batch: Batch, usual: Usual) -> Found:
+def _wrong_language(batch: TextBatch, usual: Usual) -> Found:
     profiles = usual.profiles
     if profiles is None:
         return Found(np.empty(0, dtype=np.int64), str)
@@ -104,7 +104,7 @@ def _wrong_language(batch: Batch, usual: Usual) -> Found:
     return Found(_where(suspects, detail), detail)
 
 
-def _wrong_script(batch: Batch, usual: Usual) -> Found:
+def _wrong_script(batch: TextBatch, usual: Usual) -> Found:
     source, target = _foreign(batch, usual)
 
     def detail(place: int) -> str:
@@ -117,7 +117,7 @@ def _wrong_script(batch: Batch, usual: Usual) -> Found:
     return Found(np.flatnonzero(source | target), detail)
 
 
-def _empty(batch: Batch, usual: Usual) -> Found:
+def _empty(batch: TextBatch, usual: Usual) -> Found:
     source, target = batch.source.words == 0, batch.target.words == 0
 
     def detail(place: int) -> str:
@@ -126,7 +126,7 @@ def _empty(batch: Batch, usual: Usual) -> Found:
     return Found(np.flatnonzero(batch.blank), detail)
 
 
-def _placeholders(batch: Batch, usual: Usual) -> Found:
+def _placeholders(batch: TextBatch, usual: Usual) -> Found:
     def missing(source: str, text: str) -> list[str]:
         """Emphasis is left out: another language may stress other words, and mark foreign ones."""
         return [placeholder for placeholder in missing_placeholders(source, text) if placeholder.strip("*")]
@@ -137,7 +137,7 @@ def _placeholders(batch: Batch, usual: Usual) -> Found:
     return Found(_where(_candidates(batch, MARK), detail), detail)
 
 
-def _identical(batch: Batch, usual: Usual) -> Found:
+def _identical(batch: TextBatch, usual: Usual) -> Found:
     alike = (batch.source.lengths == batch.target.lengths) & ((batch.source.has & LETTER) != 0)
 
     def words(place: int) -> str:
@@ -148,7 +148,7 @@ def _identical(batch: Batch, usual: Usual) -> Found:
     return Found(_where(np.flatnonzero(alike), words), lambda place: "")
 
 
-def _length_ratio(batch: Batch, usual: Usual) -> Found:
+def _length_ratio(batch: TextBatch, usual: Usual) -> Found:
     difference = _ratios(batch) - usual.ratio
 
     def detail(place: int) -> str:
@@ -157,27 +157,27 @@ def _length_ratio(batch: Batch, usual: Usual) -> Found:
     return Found(np.flatnonzero((np.abs(difference) > UNUSUAL_RATIO) & ~batch.blank), detail)
 
 
-def _too_long(batch: Batch, usual: Usual) -> Found:
+def _too_long(batch: TextBatch, usual: Usual) -> Found:
     longest = np.maximum(batch.source.lengths, batch.target.lengths)
     return Found(np.flatnonzero(longest > MOST_CHARACTERS), lambda place: f"{longest[place]:,} characters")
 
 
-def _control_characters(batch: Batch, usual: Usual) -> Found:
+def _control_characters(batch: TextBatch, usual: Usual) -> Found:
     return Found(_candidates(batch, CONTROL), lambda place: _named(batch, place, CONTROL))
 
 
-def _invisible(batch: Batch, usual: Usual) -> Found:
+def _invisible(batch: TextBatch, usual: Usual) -> Found:
     return Found(_candidates(batch, INVISIBLE), lambda place: _named(batch, place, INVISIBLE))
 
 
-def _entities(batch: Batch, usual: Usual) -> Found:
+def _entities(batch: TextBatch, usual: Usual) -> Found:
     def detail(place: int) -> str:
         return " ".join(_some(found for text in _sides(batch.pairs[place]) for found in _ENTITY.findall(_seen(text))))
 
     return Found(_where(_candidates(batch, ENTITY), detail), detail)
 
 
-def _numbers(batch: Batch, usual: Usual) -> Found:
+def _numbers(batch: TextBatch, usual: Usual) -> Found:
     def detail(place: int) -> str:
         runs = (sorted(_DIGITS.findall(_seen(text))) for text in _sides(batch.pairs[place]))
         return "" if next(runs) == next(runs) else _differences(missing_numbers, batch.pairs[place], ", ")
@@ -187,7 +187,7 @@ def _numbers(batch: Batch, usual: Usual) -> Found:
     return Found(_where(np.flatnonzero(both & ~batch.blank), detail), detail)
 
 
-def _brackets(batch: Batch, usual: Usual) -> Found:
+def _brackets(batch: TextBatch, usual: Usual) -> Found:
     def detail(place: int) -> str:
         source, target = (_open_brackets(_seen(text)) for text in _sides(batch.pairs[place]))
         if (source == 0) == (target == 0):
@@ -198,7 +198,7 @@ def _brackets(batch: Batch, usual: Usual) -> Found:
     return Found(_where(_candidates(batch, BRACKET), detail), detail)
 
 
-CHECKS: dict[str, Callable[[Batch, Usual], Found]] = {
+CHECKS: dict[str, Callable[[TextBatch, Usual], Found]] = {
     "mojibake": _garbled,
     "wrong_language": _wrong_language,
     "wrong_script": _wrong_script,
@@ -216,7 +216,7 @@ CHECKS: dict[str, Callable[[Batch, Usual], Found]] = {
 """Checks that need only one pair and the typical properties of its corpus, by finding."""
 
 
-def _ratios(batch: Batch) -> NDArray[np.float64]:
+def _ratios(batch: TextBatch) -> NDArray[np.float64]:
     return np.log((batch.target.lengths + RATIO_FLOOR) / (batch.source.lengths + RATIO_FLOOR))
 
 
@@ -230,7 +230,7 @@ def _unusual_scripts(sides: Sequence[Texts]) -> NDArray[np.bool_]:
     return is_unusual
 
 
-def _foreign(batch: Batch, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _foreign(batch: TextBatch, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which texts have most of their letters in unusual scripts, for source and target."""
     found = []
     for texts, is_unusual in zip((batch.source, batch.target), usual.unusual_scripts, strict=True):
@@ -249,7 +249,7 @@ def _scripts(texts: Texts, place: int) -> str:
     )
 
 
-def _candidates(batch: Batch, kind: int) -> NDArray[np.int64]:
+def _candidates(batch: TextBatch, kind: int) -> NDArray[np.int64]:
     """Return the indices of pairs with a character of a kind."""
     return np.flatnonzero((batch.source.has | batch.target.has) & kind)
 
@@ -274,7 +274,7 @@ def _differences(missing: Callable[[str, str], list[str]], pair: SentencePair, b
     return "; ".join(f"the {name} lacks {between.join(found)}" for name, found in lacks.items() if found)
 
 
-def _named(batch: Batch, place: int, kind: int) -> str:
+def _named(batch: TextBatch, place: int, kind: int) -> str:
     """Return the characters of a kind in both sides, as code points."""
     found = []
     for texts in (batch.source, batch.target):

@@ -12,7 +12,7 @@ from clearhead.data.doctor.characters import CAPITAL, DIGIT, SPACE, WORD, charac
 from clearhead.formats import SentencePair
 from clearhead.runtime.lazy import cached_property
 
-__all__ = ["SEEN_CHARACTERS", "Batch", "Texts", "batches_of"]
+__all__ = ["SEEN_CHARACTERS", "TextBatch", "Texts", "batches_of"]
 
 BATCH_PAIRS = 8_192
 BATCH_CHARACTERS = 1_000_000
@@ -102,7 +102,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TextBatch:
     """Consecutive pairs."""
 
     pairs: list[SentencePair]
@@ -122,7 +122,7 @@ class Batch:
         return np.fromiter((pair.line for pair in self.pairs), np.uint32, len(self.pairs))
 
 
-def batches_of(pairs: Iterable[SentencePair]) -> Iterator[Batch]:
+def batches_of(pairs: Iterable[SentencePair]) -> Iterator[TextBatch]:
     """Split a stream into batches of bounded pairs and characters; only a single pair may exceed the latter."""
     waiting: list[SentencePair] = []
     first = size = 0
@@ -136,5 +136,5 @@ def batches_of(pairs: Iterable[SentencePair]) -> Iterator[Batch]:
         yield _batch(waiting, first)
 
 
-def _batch(pairs: list[SentencePair], first: int) -> Batch:
-    return Batch(pairs, first, Texts([pair.source for pair in pairs]), Texts([pair.target for pair in pairs]))
+def _batch(pairs: list[SentencePair], first: int) -> TextBatch:
+    return TextBatch(pairs, first, Texts([pair.source for pair in pairs]), Texts([pair.target for pair in pairs]))

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from clearhead.data.clean import normalized_key
 from clearhead.data.doctor.characters import character_table
 from clearhead.data.doctor.checks import CHECKS, Usual
-from clearhead.data.doctor.code_points import Batch, Texts, batches_of
+from clearhead.data.doctor.code_points import TextBatch, Texts, batches_of
 from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
 from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.misalignment import ShiftSearch, ShiftWeights
 from clearhead.formats import SKIPS, SentencePair
 
-__all__ = ["Examination", "Rows", "Side", "examine", "measure"]
+__all__ = ["Examination", "RowCounts", "SideStatistics", "examine", "measure"]
 
 HEAD_BATCHES = 3
 """Batches at the beginning of a corpus from which typical properties are learned: some 25,000 pairs at most."""
@@ -32,7 +32,7 @@ MALFORMED = "malformed"
 
 
 @dataclass
-class Rows:
+class RowCounts:
     """Counts of all rows read: pairs, and other rows by reason."""
 
     read: int = 0
@@ -72,7 +72,7 @@ class Rows:
 
 
 @dataclass
-class Side:
+class SideStatistics:
     """Statistics of the texts of one side."""
 
     characters: Lengths = field(default_factory=Lengths)
@@ -100,13 +100,13 @@ class Side:
 class Examination:
     """The results of an examination."""
 
-    rows: Rows = field(default_factory=Rows)
-    source: Side = field(default_factory=Side)
-    target: Side = field(default_factory=Side)
+    rows: RowCounts = field(default_factory=RowCounts)
+    source: SideStatistics = field(default_factory=SideStatistics)
+    target: SideStatistics = field(default_factory=SideStatistics)
     findings: dict[str, Finding] = field(default_factory=lambda: {name: Finding(name) for name in KINDS})
     without_findings: int = 0
     """Pairs without any finding; pairs of shifted rows may be among them."""
-    held_out: dict[str, Rows] = field(default_factory=dict)
+    held_out: dict[str, RowCounts] = field(default_factory=dict)
     """The rows of each other split, such as `valid`."""
 
     def add_unequal_files(self, origin: str, problem: str) -> None:
@@ -178,7 +178,7 @@ def examine(
     result = Examination()
     leakage = _Leakage()
     for name, others in (held_out or {}).items():
-        split = result.held_out[name] = Rows()
+        split = result.held_out[name] = RowCounts()
         for batch in batches_of(split.pairs_of(others, on_rows)):
             leakage.look_up(batch, result.findings["overlap"], but=name)
             leakage.remember(name, batch)
@@ -194,7 +194,7 @@ def examine(
     return result
 
 
-def _examine(head: list[Batch], rest: Iterable[Batch], leakage: _Leakage | None, result: Examination) -> None:
+def _examine(head: list[TextBatch], rest: Iterable[TextBatch], leakage: _Leakage | None, result: Examination) -> None:
     weights = ShiftWeights.learn(head)
     shifts = None if weights is None else ShiftSearch(weights)
     usual = Usual.learn(head)
@@ -229,7 +229,7 @@ def _examine(head: list[Batch], rest: Iterable[Batch], leakage: _Leakage | None,
         )
 
 
-def _handed_over(batches: list[Batch]) -> Iterator[Batch]:
+def _handed_over(batches: list[TextBatch]) -> Iterator[TextBatch]:
     """Yield batches in order, and drop each from the list so that it is freed after use."""
     batches.reverse()
     while batches:
@@ -245,7 +245,7 @@ class _Origins:
         self._files: list[tuple[int, str]] = []
         """Number of the first pair of each file, and its name."""
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: TextBatch) -> None:
         self._starts.append(batch.first)
         self._lines.append(batch.lines)
         if self._files and all(batch.pairs[place].origin.startswith(self._files[-1][1]) for place in (0, -1)):
@@ -267,7 +267,7 @@ class _Repeated:
         self._duplicates, self._several = duplicates, several
         self._pairs, self._sources, self._origins = FirstRows(), FirstRows(), _Origins()
 
-    def look_up(self, batch: Batch) -> NDArray[np.bool_]:
+    def look_up(self, batch: TextBatch) -> NDArray[np.bool_]:
         """Count repeated pairs and sources; return which pairs of the batch they are."""
         self._origins.add(batch)
         sources, targets = digests_of(batch.source.texts), digests_of(batch.target.texts)
@@ -289,14 +289,14 @@ class _Leakage:
     def __init__(self) -> None:
         self._splits: dict[str, tuple[FirstRows, _Origins]] = {}
 
-    def remember(self, name: str, batch: Batch) -> None:
+    def remember(self, name: str, batch: TextBatch) -> None:
         """Remember both sides of the pairs of a split."""
         table, origins = self._splits.setdefault(name, (FirstRows(), _Origins()))
         origins.add(batch)
         for texts in (batch.source, batch.target):
             table.add(_keys(texts), batch.first)
 
-    def look_up(self, batch: Batch, finding: Finding, *, but: str = "") -> NDArray[np.bool_]:
+    def look_up(self, batch: TextBatch, finding: Finding, *, but: str = "") -> NDArray[np.bool_]:
         """Count pairs with a side in a split other than `but`; return which pairs they are."""
         is_one = np.zeros(len(batch.pairs), dtype=bool)
         splits = {name: split for name, split in self._splits.items() if name != but}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clearhead.formats import SentencePair
 
-__all__ = ["KINDS", "NUM_EXAMPLES", "Example", "Finding", "Kind", "Severity", "shown"]
+__all__ = ["KINDS", "NUM_EXAMPLES", "Example", "Finding", "FindingKind", "Severity", "shown"]
 
 Severity = Literal["serious", "moderate", "mild"]
 
@@ -22,7 +22,7 @@ SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
-class Kind:
+class FindingKind:
     """A kind of defect."""
 
     title: str
@@ -36,14 +36,14 @@ class Kind:
 
 
 KINDS = {
-    "unequal_files": Kind(
+    "unequal_files": FindingKind(
         "Files of unequal length",
         "serious",
         "two line-aligned files do not have the same number of lines; what follows the end of the shorter is not read",
         "from the place where lines were lost or added, every line stands beside the wrong translation",
         "find the place (see also shifted rows), and mend the file that lost or gained lines",
     ),
-    "shifted": Kind(
+    "shifted": FindingKind(
         "Rows shifted against each other",
         "serious",
         "in a block of rows the sources fit the targets some rows further up or down clearly better than their own, by "
@@ -51,21 +51,21 @@ KINDS = {
         "the model learns from pairs that are no translations",
         "restore the line that was lost or added at the first row, or remove the block",
     ),
-    "leakage": Kind(
+    "leakage": FindingKind(
         "In validation or test text as well",
         "serious",
         "a side is also a side of the validation or test text, but for case, spacing and punctuation",
         "scores on text that was trained on promise more than the model can do",
         "name the test text as data.exclude in training, which drops these pairs; `train` does so for validation text",
     ),
-    "overlap": Kind(
+    "overlap": FindingKind(
         "Test text in the validation text",
         "serious",
         "a side of a pair of the test text is also a side of the validation text, compared in the same way",
         "the best model is chosen by text that it is tested on afterwards",
         "remove these pairs from the validation text",
     ),
-    "mojibake": Kind(
+    "mojibake": FindingKind(
         "Garbled characters",
         "serious",
         "UTF-8 that was read in another encoding (Ã¤ for ä, â€™ for ’), once or twice, or what was lost by decoding "
@@ -73,7 +73,7 @@ KINDS = {
         "the model learns to write such characters",
         "decode the original file as what it is; text is often mended by ftfy",
     ),
-    "wrong_language": Kind(
+    "wrong_language": FindingKind(
         "In the language of the other side",
         "serious",
         "a side looks clearly like the texts of the other side, by its trigrams of letters: the other language is "
@@ -81,56 +81,56 @@ KINDS = {
         "the model learns to copy, or to translate in the wrong direction",
         "translate, swap or remove these pairs",
     ),
-    "wrong_script": Kind(
+    "wrong_script": FindingKind(
         "In another script",
         "serious",
         "most letters of a side, and at least 4, are of scripts that have less than 2 % of the letters of that side",
         "it is another language, a transliteration, or text that was decoded wrongly",
         "remove these pairs, unless it should be so, as in names",
     ),
-    "empty": Kind(
+    "empty": FindingKind(
         "A blank side",
         "moderate",
         "source, target or both have nothing but white space",
         "there is nothing to learn from it; many of them are a sign that rows are shifted",
         "nothing: `train` drops them; look whether their translations were lost",
     ),
-    "placeholders": Kind(
+    "placeholders": FindingKind(
         "Placeholders that differ",
         "moderate",
         "a placeholder, tag, character reference or address stands on one side more often than on the other",
         "a model that drops placeholders breaks the programs and pages that its translations go into",
         "mend the translation, or remove the pair",
     ),
-    "identical": Kind(
+    "identical": FindingKind(
         "Identical sides",
         "moderate",
         "both sides are the same, and have words beside placeholders, addresses and code",
         "the model learns to copy what it should translate; names and code are rightly the same",
         "remove what was left untranslated",
     ),
-    "length_ratio": Kind(
+    "length_ratio": FindingKind(
         "Unusual ratio of lengths",
         "moderate",
         "one side is more than three times as long as is usual beside the other, 20 characters added to both",
         "one side says more than the other: a translation that is cut off, or not of this text",
         "look at the pairs; `train` drops those beyond data.max_ratio (6)",
     ),
-    "too_long": Kind(
+    "too_long": FindingKind(
         "Very long",
         "moderate",
         "a side has more than 3,000 characters",
         "it is more than a segment, and often text whose line ends were lost",
         "cut it into sentences or paragraphs; `train` drops it (data.max_characters)",
     ),
-    "duplicate": Kind(
+    "duplicate": FindingKind(
         "The same pair again",
         "moderate",
         "both sides are letter for letter those of an earlier pair",
         "what stands there a hundred times is learned a hundred times, and fills validation text with what is known",
         "nothing: `train` keeps the first of them (data.drop_duplicates)",
     ),
-    "control_characters": Kind(
+    "control_characters": FindingKind(
         "Control characters",
         "moderate",
         "a side holds a character that is no text: a control character other than tab and line feed, or one of private "
@@ -138,35 +138,35 @@ KINDS = {
         "they take up room in the vocabulary, and come out again in translations",
         "remove them, or look what they stood for in the program that wrote the file",
     ),
-    "invisible": Kind(
+    "invisible": FindingKind(
         "Invisible characters",
         "mild",
         "a side holds a zero-width space, soft hyphen, byte order mark, direction mark or the like",
         "a word with one inside is another word to the model",
         "remove them where the language does not need them",
     ),
-    "entities": Kind(
+    "entities": FindingKind(
         "Character references",
         "mild",
         "a side holds a reference such as &amp; or &#39; where the text should have the character itself",
         "the model learns to write them, and readers see them",
         "resolve them, unless the text is the source of a page",
     ),
-    "numbers": Kind(
+    "numbers": FindingKind(
         "Numbers that differ",
         "mild",
         "a number of one side is not on the other; up to 31 only if another stands there instead, for it may be a word",
         "one of the two is mistaken, or the pair is none; units and calendars differ rightly",
         "look at some; mend or remove what is wrong",
     ),
-    "brackets": Kind(
+    "brackets": FindingKind(
         "Brackets that do not match",
         "mild",
         "brackets are opened and closed equally often on one side, and not on the other",
         "often a sign that a side is cut off",
         "look at some; mend or remove what is wrong",
     ),
-    "several_targets": Kind(
+    "several_targets": FindingKind(
         "Several translations of a source",
         "mild",
         "the source is that of an earlier pair, and the target is another",
@@ -202,7 +202,7 @@ class Finding:
     """Reason why it was not checked."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FindingKind:
         """The kind of defect."""
         return KINDS[self.name]
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.doctor.code_points import Batch
+from clearhead.data.doctor.code_points import TextBatch
 from clearhead.formats import SentencePair
 from clearhead.text.line_statistics import RATIO_FLOOR
 
@@ -83,7 +83,7 @@ class _Rows:
     target_signs: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, batch: Batch) -> _Rows:
+    def of(cls, batch: TextBatch) -> _Rows:
         source, target = batch.source, batch.target
         return cls(
             np.log(source.lengths + float(RATIO_FLOOR)),
@@ -140,7 +140,7 @@ class ShiftWeights:
     """Nats against a match for a sign on one side only."""
 
     @classmethod
-    def learn(cls, batches: Sequence[Batch]) -> ShiftWeights | None:
+    def learn(cls, batches: Sequence[TextBatch]) -> ShiftWeights | None:
         """Learn the weights by comparing matching with other sides; None if there are too few pairs.
 
         The shift (possibly none) with the best agreement represents matching sides; the median over all shifts
@@ -182,7 +182,7 @@ class ShiftSearch:
         """Number of kept pairs that have been processed."""
         self._found: list[ShiftedRows] = []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: TextBatch) -> None:
         """Process the rows whose neighbours are already known."""
         rows = _Rows.of(batch)
         self._rows = rows if self._rows is None else _Rows.joined([self._rows, rows])

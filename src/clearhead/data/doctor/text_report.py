@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from clearhead.data.doctor.examination import MALFORMED, Examination, Rows, Side
+from clearhead.data.doctor.examination import MALFORMED, Examination, RowCounts, SideStatistics
 from clearhead.data.doctor.findings import Finding
 from clearhead.formats import SKIPS
 
@@ -52,7 +52,7 @@ def report_lines(examination: Examination) -> list[str]:
     return lines
 
 
-def row_counts(rows: Rows) -> Iterator[tuple[int, str, Sequence[str]]]:
+def row_counts(rows: RowCounts) -> Iterator[tuple[int, str, Sequence[str]]]:
     """Yield the number of rows read, of pairs, and of other rows by reason with examples."""
     yield rows.read, "rows read", ()
     yield rows.pairs, "pairs", ()
@@ -72,7 +72,7 @@ def percent(share: float) -> str:
     return "< 0.001 %" if 0 < value < 0.001 else f"{value:.2g} %" if value < 10 else f"{value:.0f} %"
 
 
-def _scripts(side: Side) -> str:
+def _scripts(side: SideStatistics) -> str:
     shares = side.script_shares().items()
     return ", ".join(f"{name} {percent(share)}" for name, share in shares if share >= 0.001) or "none"
 

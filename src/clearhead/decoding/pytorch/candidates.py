@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.decoding.engine import Candidates
-from clearhead.decoding.pytorch.slots import Rows, lazy_zeros, rounded
+from clearhead.decoding.pytorch.slots import SlotRows, lazy_zeros, rounded
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.rules import candidates_of_sentence, never_written
 from clearhead.decoding.sentence import Sentence
@@ -60,7 +60,7 @@ def _restricted(
     return [(row, mask) for row, mask in enumerate(masks) if mask is not None]
 
 
-def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: Rows) -> list[Candidates]:
+def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: SlotRows) -> list[Candidates]:
     """Return the best (score, beam, token) of each slot, best first."""
     count = scores.size(1)
     scores = rows.spread(scores, float("-inf"))  # (N, K, C)
@@ -146,7 +146,7 @@ class ListedTokens:
         self._sizes.pop()
 
     def best(
-        self, hidden_states: Float[Tensor, "R D"], rows: Rows, masks: Sequence[Mask | None], count: int
+        self, hidden_states: Float[Tensor, "R D"], rows: SlotRows, masks: Sequence[Mask | None], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
         """Return log-probabilities and ids of each row's best next tokens, best first; see `best_of_all`."""
         num_slots, width = rows.num_slots, max(self._sizes)

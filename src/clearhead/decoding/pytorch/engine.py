@@ -17,7 +17,7 @@ from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all, log_probs_of_all
-from clearhead.decoding.pytorch.slots import Rows
+from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
 from clearhead.decoding.scoring import token_log_probs
@@ -139,7 +139,7 @@ class PyTorchSlots:
         masks = [mask for beams in active for mask in beams.masks]
         return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
 
-    def _enter(self, active: Sequence[Beams]) -> tuple[Int[Tensor, " R"], Rows]:
+    def _enter(self, active: Sequence[Beams]) -> tuple[Int[Tensor, " R"], SlotRows]:
         """Return the newest tokens of all open hypotheses, and their rows in the cache."""
         beam_size, device = self._cache.beam_size, self._packed.device
         index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]

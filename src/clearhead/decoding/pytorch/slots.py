@@ -18,14 +18,14 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["Rows", "SlotCache", "lazy_zeros", "rounded"]
+__all__ = ["SlotCache", "SlotRows", "lazy_zeros", "rounded"]
 
 STEP = 16
 """The cache grows in multiples of this many positions, which attention computes fast."""
 
 
 @dataclass
-class Rows:
+class SlotRows:
     """The positions of a step's active beams in the cache."""
 
     num_slots: int
@@ -146,7 +146,7 @@ class SlotCache:
             values[slot] = values[last]
             values.pop()
 
-    def advance(self, index: list[int], parents: list[int]) -> Rows:
+    def advance(self, index: list[int], parents: list[int]) -> SlotRows:
         """Begin a step: advance every sentence by one position.
 
         Args:
@@ -179,7 +179,7 @@ class SlotCache:
             self._written[rows // beam_size, 0, newest] = torch.tensor(positions, device=device)
             now = torch.tensor(self._lengths, device=device)[:, None] - 1
             distances = self._written[:num_slots, 0, : max(self._ends)] - now
-        return Rows(
+        return SlotRows(
             num_slots,
             beam_size,
             index=rows,

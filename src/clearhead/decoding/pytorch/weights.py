@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.pytorch.slots import Rows, SlotCache
+from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
 from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.decoder import DecoderLayer
@@ -115,7 +115,7 @@ class PackedModel:
         pasts = [layer.past for layer in cache.layers if layer.past is not None]
         return torch.stack([torch.cat([part[0].transpose(0, 1).flatten(1) for part in past], dim=1) for past in pasts])
 
-    def hidden_states(self, newest: Int[Tensor, " R"], cache: SlotCache, rows: Rows) -> Float[Tensor, "R D"]:
+    def hidden_states(self, newest: Int[Tensor, " R"], cache: SlotCache, rows: SlotRows) -> Float[Tensor, "R D"]:
         """Run one decoder step and return the hidden states of the newest tokens.
 
         Args:
@@ -232,7 +232,7 @@ class _PackedDecoderLayer:
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
     def __call__(
-        self, x: Tensor, past: Tensor, memory: Tensor, rows: Rows, mask: Tensor, turns: Turns
+        self, x: Tensor, past: Tensor, memory: Tensor, rows: SlotRows, mask: Tensor, turns: Turns
     ) -> Float[Tensor, "R D"]:
         """Apply the layer to rows of (R, D). `past`, (slots, places, W), is extended; `memory` is read-only."""
         residual = self.layer.self_attn_residual

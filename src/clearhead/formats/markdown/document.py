@@ -19,7 +19,7 @@ from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.html.references import habits
 from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.markdown.inline import InlineEvent, scanned
-from clearhead.formats.markdown.writing import BLOCKS, Part, Surroundings, meaning, written
+from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, meaning, written
 from clearhead.formats.passages import Passage, Run, changes
 
 __all__ = ["MarkdownDocument", "read_markdown"]
@@ -133,12 +133,12 @@ class MarkdownDocument(Document):
     def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
         """Return the simplest Markdown that is parsed as the translation."""
         block = self._blocks[passage.start, passage.end]
-        parts: list[Part] = []
+        parts: list[MarkdownPart] = []
         begun: dict[int, int] = {}  # index in `parts` of the start of each pair
         for token in _tidied(tokens(mended(_SPACES.sub(" ", translation), passage.text)[0])):
             element = passage.elements[token.number - 1] if isinstance(token, Tag) else None
             if element is None or isinstance(element.opening, str):
-                parts.append(Part("words", str(token if element is None else element.opening)))
+                parts.append(MarkdownPart("words", str(token if element is None else element.opening)))
                 continue
             assert isinstance(token, Tag)
             place = element.closing if token.form == "close" else element.opening
@@ -151,9 +151,9 @@ class MarkdownDocument(Document):
                 words = "".join(part.text for part in parts[begun[token.number] + 1 :])
                 if words != label or not _PLAIN_LABEL.fullmatch(label):
                     original = f"][{_SPACES.sub(' ', label)}]"
-                    parts.append(Part("close", original, original))
+                    parts.append(MarkdownPart("close", original, original))
                     continue
-            parts.append(Part(token.form, original, source(place)))
+            parts.append(MarkdownPart(token.form, original, source(place)))
         return written(parts, self._surroundings(passage, block), self._habits)
 
     def _surroundings(self, passage: Passage, block: _Block) -> Surroundings:

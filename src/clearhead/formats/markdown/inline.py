@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from clearhead.formats.html.references import resolved
 
-__all__ = ["InlineEvent", "InlineText", "scanned"]
+__all__ = ["InlineEvent", "MarkdownInlineText", "scanned"]
 
 _SPECIAL = re.compile(r"[\\`*_~\[\]!<&{]|(?<![ \t])[ \t]*+\n[ \t]*+|(?<![a-zA-Z0-9])https?://")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -61,7 +61,7 @@ class InlineEvent(NamedTuple):
 
 
 @dataclass
-class InlineText:
+class MarkdownInlineText:
     """Parsed inline content of a text."""
 
     events: list[InlineEvent] = field(default_factory=list)
@@ -70,7 +70,7 @@ class InlineText:
     """Start and end of each image description that is plain text."""
 
 
-def scanned(text: str, is_label: Callable[[str], bool]) -> InlineText:
+def scanned(text: str, is_label: Callable[[str], bool]) -> MarkdownInlineText:
     """Parse the inline content of a text.
 
     Args:
@@ -123,7 +123,7 @@ class _Scanner:
         self._absent: set[str] = set()  # strings that do not occur in the rest of the text
         self._descriptions: list[tuple[int, int]] = []
 
-    def scan(self) -> InlineText:
+    def scan(self) -> MarkdownInlineText:
         text, at = self._text, 0
         while (special := _SPECIAL.search(text, at)) is not None:
             if special.start() > at:
@@ -132,7 +132,7 @@ class _Scanner:
         if at < len(text):
             self._words(at, len(text))
         self._emphasise(0)
-        found = InlineText(descriptions=sorted(self._descriptions))
+        found = MarkdownInlineText(descriptions=sorted(self._descriptions))
         for node in self._nodes:
             found.events += node.events() if isinstance(node, _Delimiters) else [node]
         return found

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 
-__all__ = ["BLOCKS", "Part", "Surroundings", "meaning", "written"]
+__all__ = ["BLOCKS", "MarkdownPart", "Surroundings", "meaning", "written"]
 
 BLOCKS = MarkdownIt("commonmark").enable("table")
 """Parser for block structure; inline content is left unparsed."""
@@ -39,7 +39,7 @@ _STARS = {"_": "*", "__": "**"}
 _ELEMENTS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~": "del", "~~": "del"}
 
 
-class Part(NamedTuple):
+class MarkdownPart(NamedTuple):
     """Words of a translation, or markup in it."""
 
     form: str
@@ -76,7 +76,7 @@ def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     ]
 
 
-def written(parts: Sequence[Part], around: Surroundings, habits: Mapping[int, str]) -> str:
+def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping[int, str]) -> str:
     """Return the Markdown of a translation, for insertion into the file.
 
     Args:
@@ -118,7 +118,7 @@ def _escaped(words: str, escape: str, *, is_start: bool, is_cell: bool) -> str:
     return words
 
 
-def _marked(part: Part, marks: str) -> str | None:
+def _marked(part: MarkdownPart, marks: str) -> str | None:
     """Return the markup in another notation than the file's; None if this manner does not change it."""
     if marks == "star":
         return _STARS.get(part.text)

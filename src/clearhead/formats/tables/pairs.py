@@ -13,7 +13,7 @@ from clearhead.files.streams import display_name, read_lines
 from clearhead.formats.pair import Columns, PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format, text_of_html
 from clearhead.formats.tables.columns import TwoColumns, choose_columns
-from clearhead.formats.tables.rows import SEPARATOR_NAMES, Row, TableFormat
+from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat, TableRow
 
 __all__ = ["SHOWN_CHARACTERS", "open_table", "read_head"]
 
@@ -68,7 +68,7 @@ def read_head(lines: Iterator[str]) -> list[str]:
     return head
 
 
-def _no_columns(path: str, head: Sequence[str], first: Row, written: TableFormat) -> str:
+def _no_columns(path: str, head: Sequence[str], first: TableRow, written: TableFormat) -> str:
     separator = _separator(written)
     return (
         f"{display_name(path)}, line {first.line}: {first.problem or f'there is no {separator}'} (the line begins "
@@ -96,7 +96,7 @@ def _pairs(
             yield SentencePair("", "", f"{path}:{row.line}", defect=defect)
 
 
-def _defect(row: Row, written: TableFormat, least: int, width: int) -> str:
+def _defect(row: TableRow, written: TableFormat, least: int, width: int) -> str:
     """Return the reason why a row that is not blank is no pair."""
     if row.cells is None:
         return row.problem

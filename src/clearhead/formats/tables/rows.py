@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["SEPARATOR_NAMES", "Row", "TableFormat"]
+__all__ = ["SEPARATOR_NAMES", "TableFormat", "TableRow"]
 
 SEPARATOR_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space", "|": "pipe", ":": "colon"}
 """Column separators, with their names."""
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table."""
 
     line: int
@@ -51,12 +51,12 @@ class TableFormat:
     other_columns: frozenset[int] = frozenset()
     """Columns, counted from 0, that hold no text according to the preamble."""
 
-    def rows(self, lines: Iterable[str]) -> Iterator[Row]:
+    def rows(self, lines: Iterable[str]) -> Iterator[TableRow]:
         """Split the lines of a file, from its first line on, into rows; one row is in memory at a time."""
         first, rest = self.num_preamble + 1, islice(lines, self.num_preamble, None)
         if self.is_quoted:
             return _quoted_rows(_Lines(rest, first), self.separator)
-        return (Row(number, line.split(self.separator)) for number, line in enumerate(rest, start=first))
+        return (TableRow(number, line.split(self.separator)) for number, line in enumerate(rest, start=first))
 
 
 class _Lines:
@@ -88,7 +88,7 @@ class _Lines:
         self.next_number -= len(lines)
 
 
-def _quoted_rows(lines: _Lines, separator: str) -> Iterator[Row]:
+def _quoted_rows(lines: _Lines, separator: str) -> Iterator[TableRow]:
     """Yield the rows of a quoted table (RFC 4180); line endings in cells become spaces, as a segment is a single line.
 
     An unclosed quotation mark swallows the lines after it, up to the csv module's limit of 131,072 characters a cell.
@@ -105,9 +105,9 @@ def _quoted_rows(lines: _Lines, separator: str) -> Iterator[Row]:
             return
         except csv.Error as error:
             lines.put_back(lines.taken[1:])
-            yield Row(start, None, _in_words(str(error)))
+            yield TableRow(start, None, _in_words(str(error)))
         else:
-            yield Row(start, [cell.replace("\n", " ") for cell in cells] if len(lines.taken) > 1 else cells)
+            yield TableRow(start, [cell.replace("\n", " ") for cell in cells] if len(lines.taken) > 1 else cells)
 
 
 def _in_words(error: str) -> str:

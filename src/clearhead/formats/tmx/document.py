@@ -14,7 +14,7 @@ from clearhead.formats.languages import is_variant
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_within
 from clearhead.formats.xml.escaping import language_tags
 from clearhead.formats.xml.events import LANGUAGE
-from clearhead.formats.xml.inline_text import InlineText, inline_text
+from clearhead.formats.xml.inline_text import XmlInlineText, inline_text
 from clearhead.formats.xml.translation_units import are_related, language_of, spelt_alike
 
 __all__ = ["TmxDocument", "read_tmx"]
@@ -26,7 +26,7 @@ SHOWN_LANGUAGES = 30
 class _Unit(NamedTuple):
     """A translation unit with a text in the source language."""
 
-    source: InlineText
+    source: XmlInlineText
     target: XmlElement | None
     """The `seg` to replace; None if the unit has no text in the target language."""
     place: tuple[int, str]

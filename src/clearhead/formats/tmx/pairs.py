@@ -10,7 +10,7 @@ from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.xml.escaping import language_tags, write_units
 from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
-from clearhead.formats.xml.inline_elements import MAX_SIZE, Segment, read_segment
+from clearhead.formats.xml.inline_elements import MAX_SIZE, InlineSegment, read_segment
 from clearhead.formats.xml.translation_units import MAX_LANGUAGES, TranslationUnit, UnitFile, language_of, open_units
 from clearhead.runtime.version import __version__
 
@@ -73,7 +73,7 @@ def _units(events: Iterator[XmlEvent]) -> Iterator[TranslationUnit]:
 
 
 def _unit(events: Iterator[XmlEvent], line: int) -> TranslationUnit:
-    texts: dict[str, Segment] = {}
+    texts: dict[str, InlineSegment] = {}
     size, defect = 0, None
     for event in events:
         if isinstance(event, EndTag):
@@ -94,7 +94,7 @@ def _unit(events: Iterator[XmlEvent], line: int) -> TranslationUnit:
     return TranslationUnit(line, [*texts.items()], defect=defect)
 
 
-def _segment(events: Iterator[XmlEvent]) -> Segment | None:
+def _segment(events: Iterator[XmlEvent]) -> InlineSegment | None:
     """Read the text of a `tuv` up to its end tag; its start tag has been read."""
     segment = None
     for event in events:

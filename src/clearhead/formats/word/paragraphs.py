@@ -9,7 +9,7 @@ from xml.parsers import expat
 
 from clearhead.errors import DataError
 
-__all__ = ["WORD", "XmlElement", "paragraphs", "parse_xml"]
+__all__ = ["WORD", "WordElement", "paragraphs", "parse_xml"]
 
 WORD = "w:"
 """Prefix of WordprocessingML names in this package, whatever prefix the file uses."""
@@ -29,7 +29,7 @@ MAX_ELEMENTS = 1_000_000
 
 
 @dataclass(slots=True, eq=False)
-class XmlElement:
+class WordElement:
     """An element, with its byte positions in the file."""
 
     name: str
@@ -41,7 +41,7 @@ class XmlElement:
     content_end: int = 0
     """Position of its end tag."""
     end: int = 0
-    children: list[XmlElement] = field(default_factory=list)
+    children: list[WordElement] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     """Pieces of its own text, without that of its children."""
 
@@ -55,7 +55,7 @@ class XmlElement:
         """Its own text, without that of its children."""
         return "".join(self.words)
 
-    def within(self) -> Iterator[XmlElement]:
+    def within(self) -> Iterator[WordElement]:
         """Yield all descendants, in no particular order."""
         waiting = list(self.children)
         while waiting:
@@ -125,14 +125,14 @@ def parse_xml(
         ) from None
 
 
-def paragraphs(data: bytes, name: str) -> list[XmlElement]:
+def paragraphs(data: bytes, name: str) -> list[WordElement]:
     """Return the outermost paragraphs of a part, each with all elements in it.
 
     Raises:
         DataError: If the XML is refused by `parse_xml`, or a paragraph has more than `MAX_ELEMENTS` elements.
     """
-    found: list[XmlElement] = []
-    stack: list[XmlElement] = []
+    found: list[WordElement] = []
+    stack: list[WordElement] = []
     num_elements = 0
 
     def start(element_name: str, attributes: dict[str, str], at: int) -> None:
@@ -146,7 +146,7 @@ def paragraphs(data: bytes, name: str) -> list[XmlElement]:
             raise DataError(f"{name}: a paragraph has more than {MAX_ELEMENTS:,} elements")
         tag = _START_TAG.match(data, at)
         assert tag is not None
-        element = XmlElement(element_name, attributes, at, tag.end())
+        element = WordElement(element_name, attributes, at, tag.end())
         if stack:
             stack[-1].children.append(element)
         stack.append(element)

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Passage, Run
-from clearhead.formats.word.paragraphs import WORD, XmlElement
+from clearhead.formats.word.paragraphs import WORD, WordElement
 
 __all__ = ["WordParagraph"]
 
@@ -57,7 +57,7 @@ class WordParagraph:
         element: The paragraph.
     """
 
-    def __init__(self, data: bytes, element: XmlElement) -> None:
+    def __init__(self, data: bytes, element: WordElement) -> None:
         content = [child for child in element.children if child.name != f"{WORD}pPr"]
         start = content[0].start if content else element.content_end
         name = re.split(rb"[\s/>]", data[element.start + 1 : element.content], maxsplit=1)[0]
@@ -114,7 +114,7 @@ class WordParagraph:
         return b'<%bt xml:space="preserve">%b</%bt>' % (self._prefix, escape(words).encode(), self._prefix)
 
 
-def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
+def _units(data: bytes, elements: Sequence[WordElement]) -> Iterator[_Unit]:
     for element in elements:
         if element.name == f"{WORD}r":
             yield from _run_units(data, element)
@@ -128,7 +128,7 @@ def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
             yield _Unit("alone", ((element.place, None),), is_seen=is_seen)
 
 
-def _inside(element: XmlElement) -> list[XmlElement]:
+def _inside(element: WordElement) -> list[WordElement]:
     """Return the content of a wrapper element, without its properties."""
     children = element.children
     if element.name == f"{WORD}sdt":
@@ -137,7 +137,7 @@ def _inside(element: XmlElement) -> list[XmlElement]:
     return children[first:]
 
 
-def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
+def _run_units(data: bytes, run: WordElement) -> Iterator[_Unit]:
     if b"xmlns" in data[run.start : run.content]:  # declares a prefix that is unknown elsewhere
         yield _Unit("alone", ((run.place, None),), is_seen=True)
         return
@@ -165,7 +165,7 @@ def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
             yield _Unit("alone", ((child.place, raw),), properties=look, is_seen=child.name in _SEEN)
 
 
-def _look(data: bytes, properties: XmlElement) -> bytes:
+def _look(data: bytes, properties: WordElement) -> bytes:
     """Return run properties without those that have no visible effect; empty if there are no others."""
     shown = [child for child in properties.children if child.name not in _UNSHOWN]
     if not shown:

@@ -13,7 +13,7 @@ from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_within, with_attribute, without_attribute
 from clearhead.formats.xml.events import StartTag
-from clearhead.formats.xml.inline_text import UNWRITABLE, InlineText, escaped, inline_text
+from clearhead.formats.xml.inline_text import UNWRITABLE, XmlInlineText, escaped, inline_text
 
 __all__ = ["XliffDocument", "read_xliff"]
 
@@ -33,7 +33,7 @@ class _Part:
     """Text of one segment: the source of a unit, or a part of it marked by `<mrk mtype="seg">`."""
 
     element: XmlElement
-    source: InlineText
+    source: XmlInlineText
     present: str
     """Existing content of the target for it, as raw XML."""
 

@@ -10,7 +10,7 @@ from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.xml.escaping import language_tags, write_units
 from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
-from clearhead.formats.xml.inline_elements import Segment, read_segment, split_segment
+from clearhead.formats.xml.inline_elements import InlineSegment, read_segment, split_segment
 from clearhead.formats.xml.translation_units import TranslationUnit, UnitFile, language_of, open_units
 
 __all__ = ["open_xliff", "write_xliff"]
@@ -118,8 +118,8 @@ def _trans_unit(events: Iterator[XmlEvent], scope: _Scope, line: int) -> Iterato
         yield _translation_unit(texts, scope, line, is_unfinished=is_unfinished)
         return
     for key in sources | targets:
-        line, source = sources.get(key, (line, Segment()))
-        _, target = targets.get(key, (line, Segment()))
+        line, source = sources.get(key, (line, InlineSegment()))
+        _, target = targets.get(key, (line, InlineSegment()))
         sides = {"source": (texts["source"][0], source), "target": (texts["target"][0], target)}
         yield _translation_unit(sides, scope, line, is_unfinished=is_unfinished)
 
@@ -137,9 +137,9 @@ def _unit(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUnit
                 skip_element(events)
 
 
-def _texts(events: Iterator[XmlEvent], scope: _Scope) -> dict[str, tuple[StartTag, Segment]]:
+def _texts(events: Iterator[XmlEvent], scope: _Scope) -> dict[str, tuple[StartTag, InlineSegment]]:
     """Read the first text of each side in an element up to its end tag; its start tag has been read."""
-    texts: dict[str, tuple[StartTag, Segment]] = {}
+    texts: dict[str, tuple[StartTag, InlineSegment]] = {}
     for event in events:
         if isinstance(event, EndTag):
             break
@@ -153,13 +153,13 @@ def _texts(events: Iterator[XmlEvent], scope: _Scope) -> dict[str, tuple[StartTa
 
 
 def _translation_unit(
-    texts: dict[str, tuple[StartTag, Segment]], scope: _Scope, line: int, *, is_unfinished: bool
+    texts: dict[str, tuple[StartTag, InlineSegment]], scope: _Scope, line: int, *, is_unfinished: bool
 ) -> TranslationUnit:
     if "source" not in texts:
         return TranslationUnit(line, (), defect="it has no <source>")
     tag, source = texts["source"]
     source_language = scope.source_language or language_of(tag.attributes, LANGUAGE)
-    tag, target = texts.get("target", (tag, Segment()))
+    tag, target = texts.get("target", (tag, InlineSegment()))
     target_language = scope.target_language or ("" if tag.name == "source" else language_of(tag.attributes, LANGUAGE))
     skipped = None
     if not scope.is_translatable:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, skip_element
 
-__all__ = ["ROLES", "InlineElement", "Segment", "TagNumbers", "element_of", "read_segment", "split_segment"]
+__all__ = ["ROLES", "InlineElement", "InlineSegment", "TagNumbers", "element_of", "read_segment", "split_segment"]
 
 ROLES = {
     **dict.fromkeys(("ph", "x", "it", "ut"), "alone"),
@@ -48,7 +48,7 @@ class InlineElement(NamedTuple):
 
 
 @dataclass(slots=True)
-class Segment:
+class InlineSegment:
     """A text with inline elements."""
 
     parts: list[str | InlineElement] = field(default_factory=list)
@@ -77,7 +77,7 @@ class TagNumbers:
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
 
-    def text(self, segment: Segment) -> str:
+    def text(self, segment: InlineSegment) -> str:
         r"""Return the text of a segment, with tags for inline elements and spaces for line endings.
 
         Elements of two segments are the same if they have the same `x` (TMX) or `id` (XLIFF). Elements without one are
@@ -113,13 +113,13 @@ class TagNumbers:
         return self._numbers.setdefault((kind, key), len(self._numbers) + 1)
 
 
-def read_segment(events: Iterator[XmlEvent]) -> Segment:
+def read_segment(events: Iterator[XmlEvent]) -> InlineSegment:
     """Read the content of an element up to its end tag; its start tag has been read.
 
     Code in inline elements is omitted, and so are texts within code (`sub`). An unknown element, such as HTML's `b`, is
     treated as a pair of tags around its text.
     """
-    segment = Segment()
+    segment = InlineSegment()
     open_elements: list[InlineElement | None] = []  # for each open element: what to add at its end
     for event in events:
         if isinstance(event, str):
@@ -148,7 +148,7 @@ def read_segment(events: Iterator[XmlEvent]) -> Segment:
     return segment
 
 
-def split_segment(segment: Segment) -> dict[str, tuple[int, Segment]]:
+def split_segment(segment: InlineSegment) -> dict[str, tuple[int, InlineSegment]]:
     """Return the segments that `<mrk mtype="seg">` marks in a text (XLIFF 1.2), by `mid`, each with its line.
 
     White space between them is omitted. The result is empty if the text has no segments or has a defect, if there are
@@ -156,8 +156,8 @@ def split_segment(segment: Segment) -> dict[str, tuple[int, Segment]]:
     """
     if segment.defect is not None:
         return {}
-    found: dict[str, tuple[int, Segment]] = {}
-    current: Segment | None = None
+    found: dict[str, tuple[int, InlineSegment]] = {}
+    current: InlineSegment | None = None
     for part in segment.parts:
         if isinstance(part, str) or part.role in TAG_ROLES:
             if current is not None:
@@ -167,7 +167,7 @@ def split_segment(segment: Segment) -> dict[str, tuple[int, Segment]]:
         elif part.role == "segment":
             if part.key in found:
                 return {}
-            current = Segment()
+            current = InlineSegment()
             found[part.key] = part.line, current
         else:
             current = None
@@ -205,7 +205,7 @@ def _first_of(tag: StartTag, *names: str) -> str:
     return next((f"{name}={tag.attributes[name]}" for name in names if name in tag.attributes), "")
 
 
-def _add_character(segment: Segment, tag: StartTag) -> None:
+def _add_character(segment: InlineSegment, tag: StartTag) -> None:
     r"""Add a character that XML cannot represent directly (XLIFF 2.0, `<cp hex="0001"/>`)."""
     code = tag.attributes.get("hex", "")
     try:

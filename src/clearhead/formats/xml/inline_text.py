@@ -11,14 +11,14 @@ from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile
 from clearhead.formats.xml.inline_elements import ROLES, element_of
 
-__all__ = ["UNWRITABLE", "InlineText", "escaped", "inline_text"]
+__all__ = ["UNWRITABLE", "XmlInlineText", "escaped", "inline_text"]
 
 _WITHOUT_TEXT = {*ROLES, "cp", "sm", "em"}
 UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
 @dataclass(frozen=True, slots=True)
-class InlineText:
+class XmlInlineText:
     """A text with numbered tags, and the inline elements behind the tags."""
 
     text: str
@@ -44,7 +44,7 @@ class InlineText:
         return "".join(self.codes[str(part)] if isinstance(part, Tag) else escaped(part, file) for part in parts)
 
 
-def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> InlineText:
+def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> XmlInlineText:
     """Return the content of an element as text with numbered tags.
 
     An element for code (`ph`, `bpt` and the like) becomes a tag, without the code. An element around words becomes a
@@ -74,7 +74,7 @@ def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> Inl
         codes[tag] = piece.raw
         texts.append(tag)
     text = "".join(texts)
-    return InlineText(text if keeps_space else _on_one_line(text), codes)
+    return XmlInlineText(text if keeps_space else _on_one_line(text), codes)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import display_name
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
-from clearhead.formats.xml.inline_elements import Segment, TagNumbers
+from clearhead.formats.xml.inline_elements import InlineSegment, TagNumbers
 
 __all__ = [
     "MAX_LANGUAGES",
@@ -38,7 +38,7 @@ class TranslationUnit:
 
     line: int
     """Line number of its start, counted from 1."""
-    texts: Sequence[tuple[str, Segment]]
+    texts: Sequence[tuple[str, InlineSegment]]
     """Language codes as in the file, each with its text; the code is empty if the file does not name the language."""
     skipped: str | None = None
     """Key of `SKIPS` if the file excludes the unit."""

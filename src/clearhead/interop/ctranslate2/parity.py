@@ -12,7 +12,7 @@ from clearhead.bundle import Bundle
 from clearhead.config.choices import ExportPrecision
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
-from clearhead.interop.ctranslate2.pieces import Pieces
+from clearhead.interop.ctranslate2.pieces import SubwordPieces
 from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE
 
 __all__ = ["prove_ctranslate2"]
@@ -24,7 +24,7 @@ def prove_ctranslate2(
     bundle: Bundle,
     sources: Sequence[str],
     precision: ExportPrecision,
-    pieces: Pieces,
+    pieces: SubwordPieces,
     *,
     tolerance: float | None = None,
 ) -> str:

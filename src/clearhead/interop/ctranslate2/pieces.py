@@ -15,14 +15,14 @@ from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["PADDING", "Pieces", "listed_pieces", "read_pieces", "told_in_tokens"]
+__all__ = ["PADDING", "SubwordPieces", "listed_pieces", "read_pieces", "told_in_tokens"]
 
 PADDING = ("<pad>", "<blank>", "[PAD]")
 """Names of the padding token in various libraries."""
 
 
 @dataclass(frozen=True)
-class Pieces:
+class SubwordPieces:
     """The tokens of source and target by id, and the tokens that CTranslate2 adds to a source."""
 
     source: Sequence[str]
@@ -45,7 +45,7 @@ class Pieces:
         return None
 
 
-def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros: bool) -> Pieces:
+def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros: bool) -> SubwordPieces:
     """Read the token lists and their settings in `config.json`.
 
     Args:
@@ -69,7 +69,7 @@ def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros
             problems.append(f"{key} is {values[key]!r:.50}, but must be true or false")
     if problems:
         raise ConfigError(f"{directory / 'config.json'}: " + "; ".join(problems))
-    return Pieces(
+    return SubwordPieces(
         source,
         target,
         bos=str(values.get("bos_token")),
@@ -97,20 +97,20 @@ def _tokens(directory: Path, side: str) -> list[str]:
     return tokens
 
 
-def listed_pieces(vocabulary: Vocabulary) -> Pieces:
+def listed_pieces(vocabulary: Vocabulary) -> SubwordPieces:
     """Return the token lists of a model for CTranslate2, and which tokens CTranslate2 adds to a source."""
     if not isinstance(vocabulary, ForeignVocabulary):
         assert isinstance(vocabulary, Tokenizer)
         tokens = vocabulary.tokens()
         _, bos, eos, unk = SPECIAL_TOKENS
-        return Pieces(tokens, tokens, bos=bos, eos=eos, unk=unk, start=bos)
+        return SubwordPieces(tokens, tokens, bos=bos, eos=eos, unk=unk, start=bos)
     file = vocabulary.file
     source = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
     target = token_names(file.target or file.source, file.vocab_size, file.pad_id)
     start, eos = target[file.bos_id], target[file.eos_id]
     # A tokenizer.json adds the special tokens around a text itself; other tokenizers add none.
     begin, end = (None, None) if file.source.speller == "tokenizers" else _ends(file.source_frame)
-    return Pieces(
+    return SubwordPieces(
         source,
         target,
         bos=start if begin is None else source[begin],
@@ -122,7 +122,7 @@ def listed_pieces(vocabulary: Vocabulary) -> Pieces:
     )
 
 
-def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces, decode: DecodeConfig) -> list[str]:
+def told_in_tokens(vocabulary: Vocabulary, pieces: SubwordPieces, decode: DecodeConfig) -> list[str]:
     """Return notes on the tokens that a CTranslate2 user must add to the pieces of a text.
 
     Args:

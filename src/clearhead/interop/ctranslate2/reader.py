@@ -16,7 +16,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
 from clearhead.interop.ctranslate2.parity import prove_ctranslate2
-from clearhead.interop.ctranslate2.pieces import Pieces, listed_pieces, read_pieces
+from clearhead.interop.ctranslate2.pieces import SubwordPieces, listed_pieces, read_pieces
 from clearhead.interop.ctranslate2.shape import read_variables
 from clearhead.interop.ctranslate2.vocabulary import ctranslate2_vocabulary, tokenizer_side
 from clearhead.interop.imported import (
@@ -110,7 +110,7 @@ def _epsilon(values: Mapping[str, Any], directory: Path) -> float | None:
 def _with_vocabulary(
     settings: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
-    pieces: Pieces,
+    pieces: SubwordPieces,
     pad_id: int | None,
     directory: Path,
     *,
@@ -144,7 +144,9 @@ def _with_vocabulary(
     return config, dict(tensors)
 
 
-def _compare(directory: Path, bundle: Bundle, pieces: Pieces, stored_in: Sequence[str], sources: Sequence[str]) -> str:
+def _compare(
+    directory: Path, bundle: Bundle, pieces: SubwordPieces, stored_in: Sequence[str], sources: Sequence[str]
+) -> str:
     """Compare scores with CTranslate2.
 
     Weights stored in 16 bits are read exactly, but sinusoidal positions stored with them are computed by our model.

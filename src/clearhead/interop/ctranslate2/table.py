@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clearhead.config import ModelConfig
 from clearhead.interop.ctranslate2.attention import BIAS
-from clearhead.interop.key_table import SAME, STACKED, KeyTable, Row, numbered, target_rows
+from clearhead.interop.key_table import SAME, STACKED, KeyRow, KeyTable, numbered, target_rows
 from clearhead.interop.rewrites import resolved
 
 __all__ = ["ACTIVATIONS", "OUTPUT", "SOURCE", "TARGET", "key_table"]
@@ -36,26 +36,26 @@ def key_table(config: ModelConfig) -> KeyTable:
         if config.embedding_norm:
             rows += _norm(config, f"{embedding}.norm", f"{side}/layernorm_embedding")
         if config.positions == "learned":
-            rows.append(Row((f"{embedding}.positions.weight",), f"{side}/position_encodings/encodings"))
+            rows.append(KeyRow((f"{embedding}.positions.weight",), f"{side}/position_encodings/encodings"))
         if config.positions == "relative" and count:
             first, *others = (f"{side}/layer_{number}/self_attention/{BIAS}" for number in range(count))
-            rows.append(Row((f"{side}.relative_positions.weight",), first, also=tuple(others)))
+            rows.append(KeyRow((f"{side}.relative_positions.weight",), first, also=tuple(others)))
     return KeyTable(tuple(rows))
 
 
-def _embeddings(config: ModelConfig) -> list[Row]:
-    bias = [Row(("output_proj.bias",), "decoder/projection/bias")] if config.output_bias else []
+def _embeddings(config: ModelConfig) -> list[KeyRow]:
+    bias = [KeyRow(("output_proj.bias",), "decoder/projection/bias")] if config.output_bias else []
     source = ("source_embedding.weight",)
     match config.tying:
         case "three-way":
-            return [Row(source, SOURCE, also=(TARGET, OUTPUT)), *bias]
+            return [KeyRow(source, SOURCE, also=(TARGET, OUTPUT)), *bias]
         case "embeddings":
-            return [Row(source, SOURCE, also=(TARGET,)), Row(("output_proj.weight",), OUTPUT), *bias]
+            return [KeyRow(source, SOURCE, also=(TARGET,)), KeyRow(("output_proj.weight",), OUTPUT), *bias]
         case tying:
-            return [Row(source, SOURCE), *target_rows(TARGET, OUTPUT, are_one=tying == "decoder"), *bias]
+            return [KeyRow(source, SOURCE), *target_rows(TARGET, OUTPUT, are_one=tying == "decoder"), *bias]
 
 
-def _attention(config: ModelConfig, ours: str, theirs: str, fused: Sequence[str]) -> list[Row]:
+def _attention(config: ModelConfig, ours: str, theirs: str, fused: Sequence[str]) -> list[KeyRow]:
     rows = _norm(config, f"{ours}_residual.norm", f"{theirs}/layer_norm")
     for number, parts in enumerate(fused):
         names = [f"{ours}.{'out' if part == 'o' else part}_proj" for part in parts]
@@ -64,7 +64,7 @@ def _attention(config: ModelConfig, ours: str, theirs: str, fused: Sequence[str]
     return rows
 
 
-def _feed_forward(config: ModelConfig) -> list[Row]:
+def _feed_forward(config: ModelConfig) -> list[KeyRow]:
     names = {"up_proj": "linear_0", "down_proj": "linear_1"}
     if config.gated:  # the gate has the activation
         names = {"gate_proj": "linear_0", "up_proj": "linear_0_noact", "down_proj": "linear_1"}
@@ -75,16 +75,16 @@ def _feed_forward(config: ModelConfig) -> list[Row]:
     return rows
 
 
-def _linear(ours: Sequence[str], theirs: str, size: int, *, has_bias: bool) -> list[Row]:
+def _linear(ours: Sequence[str], theirs: str, size: int, *, has_bias: bool) -> list[KeyRow]:
     """Return the rows of our linear maps, stacked into one of CTranslate2's; a bias missing in a file is zero."""
     layout = SAME if len(ours) == 1 else STACKED
-    rows = [Row(tuple(f"{name}.weight" for name in ours), f"{theirs}/weight", layout)]
+    rows = [KeyRow(tuple(f"{name}.weight" for name in ours), f"{theirs}/weight", layout)]
     if has_bias:
         zeros = (size * len(ours),)
-        rows.append(Row(tuple(f"{name}.bias" for name in ours), f"{theirs}/bias", layout, zeros=zeros))
+        rows.append(KeyRow(tuple(f"{name}.bias" for name in ours), f"{theirs}/bias", layout, zeros=zeros))
     return rows
 
 
-def _norm(config: ModelConfig, ours: str, theirs: str) -> list[Row]:
-    bias = [Row((f"{ours}.bias",), f"{theirs}/beta")] if config.norm_kind == "layer" else []
-    return [Row((f"{ours}.weight",), f"{theirs}/gamma"), *bias]
+def _norm(config: ModelConfig, ours: str, theirs: str) -> list[KeyRow]:
+    bias = [KeyRow((f"{ours}.bias",), f"{theirs}/beta")] if config.norm_kind == "layer" else []
+    return [KeyRow((f"{ours}.weight",), f"{theirs}/gamma"), *bias]

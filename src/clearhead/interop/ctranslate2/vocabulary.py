@@ -10,9 +10,9 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.interop.ctranslate2.pieces import PADDING, Pieces
+from clearhead.interop.ctranslate2.pieces import PADDING, SubwordPieces
 from clearhead.interop.vocabularies.huggingface_files import checked_json, own_pieces, sentencepiece_side, token_ids
-from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
+from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 
 __all__ = ["ctranslate2_vocabulary", "tokenizer_side"]
 
@@ -26,7 +26,7 @@ _SENTINEL = re.compile(r"<extra_id_\d+>")
 """Mask tokens of T5's training; its converter also gives these names to rows without a token."""
 
 
-def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig) -> VocabularyFile:
+def ctranslate2_vocabulary(directory: Path, pieces: SubwordPieces, config: ModelConfig) -> VocabularyFile:
     """Return the vocabulary of a model from the tokenizer in its directory.
 
     Args:
@@ -54,7 +54,9 @@ def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig)
     )
 
 
-def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | None, set[str]]:
+def _sides(
+    directory: Path, pieces: SubwordPieces, pad_id: int
+) -> tuple[VocabularySide, VocabularySide | None, set[str]]:
     """Return the source tokenizer, the target tokenizer if it differs, and the special tokens."""
     if (path := directory / "tokenizer.json").is_file():
         side = tokenizer_side(path, pieces)
@@ -85,13 +87,13 @@ def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | N
     return sides[0], None if sides[0] == sides[1] else sides[1], special
 
 
-def tokenizer_side(path: Path, pieces: Pieces) -> Side:
+def tokenizer_side(path: Path, pieces: SubwordPieces) -> VocabularySide:
     """Return the tokenizer of a `tokenizer.json`, if its ids agree with the token lists.
 
     Raises:
         ModelError: If the file is damaged, or naming the first token with another id.
     """
-    side = Side(speller="tokenizers", model=checked_json(path))
+    side = VocabularySide(speller="tokenizers", model=checked_json(path))
     for tokens in (pieces.source, pieces.target):
         _require_same_ids(path, token_ids(side), tokens)
     return side
@@ -109,7 +111,9 @@ def _languages(pattern: re.Pattern[str], special: set[str], tokens: Sequence[str
     return {next(filter(None, found[token].groups())): number for number, token in enumerate(tokens) if token in found}
 
 
-def _source_frame(directory: Path, side: Side, pieces: Pieces, told: Mapping[str, int], *, is_asked: bool) -> Frame:
+def _source_frame(
+    directory: Path, side: VocabularySide, pieces: SubwordPieces, told: Mapping[str, int], *, is_asked: bool
+) -> Frame:
     """Return the source frame from the tokenizer or, if it has none, from `config.json`."""
     names = _template(side)
     if names is None:
@@ -127,7 +131,7 @@ def _source_frame(directory: Path, side: Side, pieces: Pieces, told: Mapping[str
     return ("target_lang", *frame) if is_asked else frame
 
 
-def _template(side: Side) -> list[str | None] | None:
+def _template(side: VocabularySide) -> list[str | None] | None:
     """Return the template of a `tokenizer.json`: special tokens, with None for the text; None without a template."""
     made = json.loads(side.model).get("post_processor") if side.speller == "tokenizers" else None
     match made:

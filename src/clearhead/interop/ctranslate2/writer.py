@@ -14,7 +14,7 @@ from clearhead.config.choices import ExportPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
-from clearhead.interop.ctranslate2.pieces import Pieces, listed_pieces, told_in_tokens
+from clearhead.interop.ctranslate2.pieces import SubwordPieces, listed_pieces, told_in_tokens
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, key_table
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
@@ -24,7 +24,7 @@ from clearhead.model.positions import sinusoidal_positions
 __all__ = ["write_ctranslate2"]
 
 
-def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[Pieces, list[str]]:
+def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[SubwordPieces, list[str]]:
     """Write a model and its vocabulary to a directory.
 
     Args:

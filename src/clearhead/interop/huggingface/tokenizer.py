@@ -33,7 +33,7 @@ from clearhead.interop.vocabularies.vocabulary_files import (
 )
 from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
-from clearhead.tokenizers.foreign import ForeignVocabulary, Side, VocabularyFile
+from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
 from clearhead.tokenizers.spellers import sentencepiece_pieces
 
 __all__ = ["TheirTokenizer", "forced_id", "kind_and_tokenizer", "told_in_transformers"]
@@ -187,7 +187,7 @@ def _form(file: VocabularyFile, kind: str) -> tuple[dict[str, bytes], dict[str, 
             raise ConfigError("it has no tokenizer of sentencepiece")
 
 
-def _marian(source: Side, target: Side) -> tuple[dict[str, bytes], dict[str, Any]]:
+def _marian(source: VocabularySide, target: VocabularySide) -> tuple[dict[str, bytes], dict[str, Any]]:
     files = {"source.spm": base64.b64decode(source.model), "target.spm": base64.b64decode(target.model)}
     settings: dict[str, Any] = {"tokenizer_class": "MarianTokenizer"}
     files["vocab.json"] = _numbered(source.pieces)
@@ -258,7 +258,7 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
         raise ConfigError(f"{' and '.join(different)} would be otherwise there")
 
 
-def _spelled(side: Side) -> dict[str, int] | str:
+def _spelled(side: VocabularySide) -> dict[str, int] | str:
     """Return the ids of the text pieces of a sentencepiece model.
 
     For other tokenizers return only their kind: a `tokenizer.json` is copied unchanged.

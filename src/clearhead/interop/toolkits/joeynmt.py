@@ -12,7 +12,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.imported import Imported
-from clearhead.interop.key_table import KeyTable, Row, embedding_rows, numbered, pair
+from clearhead.interop.key_table import KeyRow, KeyTable, embedding_rows, numbered, pair
 from clearhead.interop.readers.checkpoint import read_checkpoint, tensors_in
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
@@ -26,7 +26,7 @@ from clearhead.interop.toolkits.shared import (
 )
 from clearhead.interop.vocabularies.huggingface_files import file_text
 from clearhead.interop.vocabularies.word_vocabulary import read_lines, require_rows, word_side, word_vocabulary
-from clearhead.tokenizers.foreign import Side
+from clearhead.tokenizers.foreign import VocabularySide
 
 __all__ = ["import_joeynmt"]
 
@@ -101,7 +101,7 @@ def config_from(
     )
 
 
-def _attention(ours: str, theirs: str) -> list[Row]:
+def _attention(ours: str, theirs: str) -> list[KeyRow]:
     names = {"q_proj": "q_layer", "k_proj": "k_layer", "v_proj": "v_layer", "out_proj": "output_layer"}
     return [row for name, there in names.items() for row in pair(f"{ours}.{name}", f"{theirs}.{there}")]
 
@@ -207,7 +207,7 @@ def _side_settings(data: Mapping[str, Any], name: str, origin: Path) -> dict[str
     return section(data, name, origin, within="data.")
 
 
-def _side(settings: Mapping[str, Any], pieces: Sequence[str], where: str, directory: Path) -> Side:
+def _side(settings: Mapping[str, Any], pieces: Sequence[str], where: str, directory: Path) -> VocabularySide:
     """Return the tokenizer of one side; JoeyNMT copies the subword file into the checkpoint's directory."""
     level, how = settings.get("level"), settings.get("tokenizer_type", settings.get("bpe_type", "sentencepiece"))
     files = settings.get("tokenizer_cfg") or {}

@@ -24,13 +24,13 @@ from clearhead.interop.imported import (
     read_settings,
     require_told,
 )
-from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyTable, Layout, Row, numbered
+from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyRow, KeyTable, Layout, numbered
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.readers.foreign_weights import require_finite, require_unpacked
 from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
 from clearhead.interop.rewrites import resolved, with_rows
 from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, own_pieces, sentencepiece_side
-from clearhead.tokenizers.foreign import Side, VocabularyFile
+from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide
 
 __all__ = ["import_marian", "is_marian"]
 
@@ -145,28 +145,28 @@ def key_table(config: ModelConfig, *, has_old_output: bool) -> KeyTable:
     return KeyTable(tuple(rows))
 
 
-def _embeddings(config: ModelConfig, has_old_output: bool) -> list[Row]:
+def _embeddings(config: ModelConfig, has_old_output: bool) -> list[KeyRow]:
     if config.tying in ("three-way", "embeddings"):
-        rows = [Row(("source_embedding.weight",), "Wemb", MATRIX)]
+        rows = [KeyRow(("source_embedding.weight",), "Wemb", MATRIX)]
     else:
         sides = {"source": "encoder", "target": "decoder"}
-        rows = [Row((f"{ours}_embedding.weight",), f"{theirs}_Wemb", MATRIX) for ours, theirs in sides.items()]
+        rows = [KeyRow((f"{ours}_embedding.weight",), f"{theirs}_Wemb", MATRIX) for ours, theirs in sides.items()]
     if config.tying in ("embeddings", "none"):
         name, layout = ("W", TRANSPOSED) if has_old_output else ("Wt", MATRIX)
-        rows.append(Row(("output_proj.weight",), f"decoder_ff_logit_out_{name}", layout))
+        rows.append(KeyRow(("output_proj.weight",), f"decoder_ff_logit_out_{name}", layout))
     if config.output_bias:
-        rows.append(Row(("output_proj.bias",), "decoder_ff_logit_out_b", ONE_ROW))
+        rows.append(KeyRow(("output_proj.bias",), "decoder_ff_logit_out_b", ONE_ROW))
     return rows
 
 
-def _attention(ours: str, theirs: str, suffix: str) -> list[Row]:
+def _attention(ours: str, theirs: str, suffix: str) -> list[KeyRow]:
     rows = _norm(f"{ours}_residual.norm", f"{theirs}_Wo", suffix)
     for letter, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
         rows += _linear(f"{ours}.{name}", theirs, letter)
     return rows
 
 
-def _feed_forward(suffix: str) -> list[Row]:
+def _feed_forward(suffix: str) -> list[KeyRow]:
     return [
         *_norm("feed_forward_residual.norm", "ffn_ffn", suffix),
         *_linear("feed_forward.up_proj", "ffn", "1"),
@@ -174,17 +174,17 @@ def _feed_forward(suffix: str) -> list[Row]:
     ]
 
 
-def _linear(ours: str, theirs: str, letter: str) -> list[Row]:
+def _linear(ours: str, theirs: str, letter: str) -> list[KeyRow]:
     return [
-        Row((f"{ours}.weight",), f"{theirs}_W{letter}", TRANSPOSED),
-        Row((f"{ours}.bias",), f"{theirs}_b{letter}", ONE_ROW),
+        KeyRow((f"{ours}.weight",), f"{theirs}_W{letter}", TRANSPOSED),
+        KeyRow((f"{ours}.bias",), f"{theirs}_b{letter}", ONE_ROW),
     ]
 
 
-def _norm(ours: str, theirs: str, suffix: str) -> list[Row]:
+def _norm(ours: str, theirs: str, suffix: str) -> list[KeyRow]:
     return [
-        Row((f"{ours}.weight",), f"{theirs}_ln_scale{suffix}", ONE_ROW),
-        Row((f"{ours}.bias",), f"{theirs}_ln_bias{suffix}", ONE_ROW),
+        KeyRow((f"{ours}.weight",), f"{theirs}_ln_scale{suffix}", ONE_ROW),
+        KeyRow((f"{ours}.bias",), f"{theirs}_ln_bias{suffix}", ONE_ROW),
     ]
 
 
@@ -304,7 +304,7 @@ def _with_vocabulary(
     """
     source = tensors["source_embedding.weight"]
     rows = [len(matrix) for matrix in (source, tensors.get("target_embedding.weight", source))]
-    made: list[Side] = []
+    made: list[VocabularySide] = []
     for (path, pieces), number in zip(sides, rows, strict=True):
         if len(pieces) > number:
             raise ModelError(f"{weights} has rows for {number:,} pieces, and {path.name} belongs to {len(pieces):,}")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.config.choices import NormKind, PositionKind, Tying
-from clearhead.interop.key_table import Computed, KeyTable, LeftOut, Row, embedding_rows, numbered, pair
+from clearhead.interop.key_table import Computed, KeyRow, KeyTable, LeftOut, embedding_rows, numbered, pair
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.toolkits.shared import stored_positions
@@ -143,10 +143,10 @@ def key_table(config: ModelConfig, names: Names) -> KeyTable:
     config = resolved(config)
     rows = embedding_rows(config.tying, f"{names.source}.weight", f"{names.target}.weight", "generator.weight")
     if config.output_bias:
-        rows.append(Row(("output_proj.bias",), "generator.bias"))
+        rows.append(KeyRow(("output_proj.bias",), "generator.bias"))
     if config.positions == "learned":
         for ours, theirs in (("source", names.source), ("target", names.target)):
-            rows.append(Row((f"{ours}_embedding.positions.weight",), f"{theirs.split('.')[0]}.pe.weight"))
+            rows.append(KeyRow((f"{ours}_embedding.positions.weight",), f"{theirs.split('.')[0]}.pe.weight"))
     network = _feed_forward(config, names)
     decoder = [
         *_attention(config, "self_attn", "self_attn"),
@@ -171,7 +171,7 @@ def key_table(config: ModelConfig, names: Names) -> KeyTable:
     return KeyTable(tuple(rows), (*stored_positions(config), scale))
 
 
-def _attention(config: ModelConfig, ours: str, theirs: str) -> list[Row]:
+def _attention(config: ModelConfig, ours: str, theirs: str) -> list[KeyRow]:
     names = {"q_proj": "linear_query", "k_proj": "linear_keys", "v_proj": "linear_values", "out_proj": "final_linear"}
     rows = [row for name, there in names.items() for row in pair(f"{ours}.{name}", f"{theirs}.{there}")]
     if not config.attention_bias:
@@ -179,7 +179,7 @@ def _attention(config: ModelConfig, ours: str, theirs: str) -> list[Row]:
     return [replace(row, zeros=(config.d_model,)) if row.theirs.endswith("final_linear.bias") else row for row in rows]
 
 
-def _feed_forward(config: ModelConfig, names: Names) -> list[Row]:
+def _feed_forward(config: ModelConfig, names: Names) -> list[KeyRow]:
     there = {"gate_proj": names.inner, "up_proj": names.gated} if config.gated else {"up_proj": names.inner}
     rows = [
         row
@@ -190,6 +190,6 @@ def _feed_forward(config: ModelConfig, names: Names) -> list[Row]:
     return rows + _norm(config, "feed_forward_residual.norm", names.feed_forward_norm)
 
 
-def _norm(config: ModelConfig, ours: str, theirs: str) -> list[Row]:
+def _norm(config: ModelConfig, ours: str, theirs: str) -> list[KeyRow]:
     rows = pair(ours, theirs)
     return rows if config.norm_kind == "layer" else rows[:1]

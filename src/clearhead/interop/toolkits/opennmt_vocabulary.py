@@ -13,7 +13,7 @@ from clearhead.errors import ModelError
 from clearhead.interop.toolkits.opennmt_layout import Names
 from clearhead.interop.toolkits.shared import text_notes
 from clearhead.interop.vocabularies.word_vocabulary import find_subwords, require_rows, word_side
-from clearhead.tokenizers.foreign import Side
+from clearhead.tokenizers.foreign import VocabularySide
 
 __all__ = ["Lists", "transform_notes"]
 
@@ -68,7 +68,9 @@ class Lists:
             "eos_id": self.target.index(self.eos),
         }
 
-    def sides(self, directory: Path, transforms: object, named: Sequence[object] = (None, None)) -> tuple[Side, Side]:
+    def sides(
+        self, directory: Path, transforms: object, named: Sequence[object] = (None, None)
+    ) -> tuple[VocabularySide, VocabularySide]:
         """Return the tokenizers of source and target.
 
         Args:
@@ -91,7 +93,7 @@ class Lists:
         return source, target
 
 
-def transform_notes(transforms: object, *sides: Side) -> list[str]:
+def transform_notes(transforms: object, *sides: VocabularySide) -> list[str]:
     """Return notes on the toolkit's text transforms that clearhead does not apply."""
     done = (*_ABOUT_TRAINING, *(_SPLITS if sides[0].model else ()))
     left = [name for name in _names(transforms) if name not in done]

@@ -16,7 +16,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings
 from clearhead.interop.key_table import Computed, LeftOut
 from clearhead.model.positions import sinusoidal_positions
-from clearhead.tokenizers.foreign import Side, VocabularyFile
+from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide
 
 __all__ = ["checkpoint_at", "flat_positions", "put_together", "section", "stored_positions", "text_notes"]
 
@@ -133,7 +133,7 @@ def put_together(
     return Imported(bundle, library, kind, tuple(notes), why_unproven=f"clearhead does not run {library}")
 
 
-def text_notes(*sides: Side) -> list[str]:
+def text_notes(*sides: VocabularySide) -> list[str]:
     """Return notes on how the input text must be prepared, as the files do not say."""
     notes = []
     if any(side.speller == "words" for side in sides):

@@ -16,7 +16,7 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.files import parse_json, read_json, read_text, require_regular
 from clearhead.interop.readers.foreign_config import optional_json
-from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
+from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
@@ -106,12 +106,14 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
     )
 
 
-def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> tuple[Side, Side | None]:
+def _sides(
+    directory: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]
+) -> tuple[VocabularySide, VocabularySide | None]:
     """Return the source tokenizer, and the target tokenizer if it differs."""
     if model_type == "marian":
         return _marian_sides(directory, config)
     if (path := directory / "tokenizer.json").is_file():
-        return Side(speller="tokenizers", model=checked_json(path)), None
+        return VocabularySide(speller="tokenizers", model=checked_json(path)), None
     if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
         merges = [tuple(line.split(" ")) for line in file_text(directory / "merges.txt").split("\n")]
         pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
@@ -134,7 +136,7 @@ def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping
     )
 
 
-def _marian_sides(directory: Path, config: ModelConfig) -> tuple[Side, Side]:
+def _marian_sides(directory: Path, config: ModelConfig) -> tuple[VocabularySide, VocabularySide]:
     own = directory / "target_vocab.json"
     sides = []
     for name, vocabulary in (("source.spm", "vocab.json"), ("target.spm", own.name if own.is_file() else "vocab.json")):
@@ -148,7 +150,7 @@ def _marian_sides(directory: Path, config: ModelConfig) -> tuple[Side, Side]:
     return sides[0], sides[1]
 
 
-def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> Side:
+def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> VocabularySide:
     """Return the tokenizer of a sentencepiece model, with the ids of the pieces in transformers."""
     codes = [token for token in _named_tokens(asked, path.parent) if _is_code(model_type, token)]
     if (vocabulary := path.parent / "vocab.json").is_file():  # M2M100; language tokens come after the list
@@ -191,7 +193,7 @@ def _frames(
     config: ModelConfig,
     asked: Mapping[str, Any],
     generation: Mapping[str, Any],
-    source: Side,
+    source: VocabularySide,
     has_languages: bool,
 ) -> tuple[Frame, Frame]:
     """Return the source frame, and the target frame after the start token."""
@@ -216,7 +218,7 @@ def _frames(
             return ("text", eos), ("text", eos)
 
 
-def _languages(source: Side, model_type: str, asked: Mapping[str, Any]) -> dict[str, int]:
+def _languages(source: VocabularySide, model_type: str, asked: Mapping[str, Any]) -> dict[str, int]:
     if source.speller == "tokenizers":
         tokens = {token["content"]: token["id"] for token in json.loads(source.model).get("added_tokens", ())}
     else:
@@ -249,14 +251,14 @@ def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
     return [str(known[number].get("content")) for number in sorted(known)]
 
 
-def _id_of(side: Side, token: str) -> int:
+def _id_of(side: VocabularySide, token: str) -> int:
     ids = token_ids(side)
     if token not in ids:
         raise ModelError(f"the tokenizer has no token {token}")
     return ids[token]
 
 
-def token_ids(side: Side) -> dict[str, int]:
+def token_ids(side: VocabularySide) -> dict[str, int]:
     """Return the ids of all named tokens of a side."""
     if side.speller != "tokenizers":
         return {piece: number for number, piece in enumerate(side.pieces) if piece is not None}
@@ -267,14 +269,14 @@ def token_ids(side: Side) -> dict[str, int]:
     return {**ids, **{added["content"]: added["id"] for added in values.get("added_tokens", ())}}
 
 
-def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> Side:
-    """Return the `Side` of a sentencepiece model; the arguments are fields of `Side`.
+def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> VocabularySide:
+    """Return the `VocabularySide` of a sentencepiece model; the arguments are fields of `VocabularySide`.
 
     Raises:
         ModelError: If the file cannot be read or is damaged.
     """
     own_pieces(path)
-    return Side(
+    return VocabularySide(
         speller="sentencepiece", model=file_base64(path), pieces=tuple(pieces), special=tuple(special), unk_id=unk_id
     )
 
@@ -290,8 +292,8 @@ def own_pieces(path: Path) -> list[str]:
     return list(pieces)
 
 
-def _made_side(path: Path, make: Callable[[], str]) -> Side:
-    return Side(speller="tokenizers", model=_checked(path, make))
+def _made_side(path: Path, make: Callable[[], str]) -> VocabularySide:
+    return VocabularySide(speller="tokenizers", model=_checked(path, make))
 
 
 def _checked(path: Path, make: Callable[[], Any]) -> Any:

@@ -17,7 +17,7 @@ from clearhead.config import DecodeConfig
 from clearhead.interop.vocabularies.huggingface_files import token_ids
 from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
-from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, Side, VocabularyFile
+from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile, VocabularySide
 
 __all__ = [
     "LANGUAGES",
@@ -103,11 +103,11 @@ def side_bytes(file: VocabularyFile) -> bytes:
     return _content(file.source)
 
 
-def _content(side: Side) -> bytes:
+def _content(side: VocabularySide) -> bytes:
     return base64.b64decode(side.model) if side.speller == "sentencepiece" else side.model.encode()
 
 
-def framed_tokenizer(side: Side, frame: Frame) -> str:
+def framed_tokenizer(side: VocabularySide, frame: Frame) -> str:
     """Return a `tokenizer.json` that adds the ids of a frame around a text.
 
     Args:
@@ -133,7 +133,7 @@ def framed_tokenizer(side: Side, frame: Frame) -> str:
     return tokenizer_text(values)
 
 
-def token_names(side: Side, size: int, pad_id: int) -> list[str]:
+def token_names(side: VocabularySide, size: int, pad_id: int) -> list[str]:
     """Return a unique name for every id: its piece or, without one, a name that no text is split into.
 
     Args:
@@ -154,14 +154,14 @@ def token_names(side: Side, size: int, pad_id: int) -> list[str]:
     return found
 
 
-def special_ids(side: Side) -> set[int]:
+def special_ids(side: VocabularySide) -> set[int]:
     """Return the ids of special tokens, which decoding omits from text."""
     if side.speller != "tokenizers":
         return set(side.special)
     return {token["id"] for token in json.loads(side.model).get("added_tokens", ()) if token.get("special")}
 
 
-def unknown_name(side: Side, names: Sequence[str]) -> str | None:
+def unknown_name(side: VocabularySide, names: Sequence[str]) -> str | None:
     """Return the name of the unknown token; None if there is none.
 
     Args:

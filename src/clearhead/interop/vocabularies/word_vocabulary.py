@@ -16,7 +16,7 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.vocabularies.huggingface_files import file_base64, file_text
 from clearhead.interop.vocabularies.sentencepiece_pieces import only_pieces
-from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
+from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 
 __all__ = ["find_subwords", "read_lines", "require_rows", "word_side", "word_vocabulary"]
 
@@ -66,7 +66,7 @@ def word_side(
     subwords: Path | None,
     within_pieces: bool = False,
     lowercase: bool = False,
-) -> Side:
+) -> VocabularySide:
     """Return the tokenizer of a side from a toolkit's word list.
 
     Args:
@@ -84,7 +84,7 @@ def word_side(
     model = "" if subwords is None else file_base64(subwords) if is_sentencepiece else file_text(subwords)
     if is_sentencepiece and within_pieces:
         model = base64.b64encode(only_pieces(base64.b64decode(model), set(pieces))).decode()
-    return Side(
+    return VocabularySide(
         speller="sentencepiece" if is_sentencepiece else "words",
         model=model,
         pieces=tuple(pieces),
@@ -95,7 +95,9 @@ def word_side(
     )
 
 
-def word_vocabulary(config: ModelConfig, source: Side, target: Side, source_frame: Frame) -> VocabularyFile:
+def word_vocabulary(
+    config: ModelConfig, source: VocabularySide, target: VocabularySide, source_frame: Frame
+) -> VocabularyFile:
     """Return the vocabulary of a model without language tokens.
 
     Args:

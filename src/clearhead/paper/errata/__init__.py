@@ -1,7 +1,7 @@
 """Mistakes in study notes about the paper, each with a check that the wrong version fails and the right one passes."""
 
 from clearhead.paper.errata.catalogue import ERRATA, THEMES
-from clearhead.paper.errata.erratum import Erratum, ErratumResult, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum, ErratumResult
 from clearhead.paper.errata.page import errata_page, report
 
-__all__ = ["ERRATA", "THEMES", "Erratum", "ErratumResult", "Finding", "errata_page", "report"]
+__all__ = ["ERRATA", "THEMES", "CheckResult", "Erratum", "ErratumResult", "errata_page", "report"]

@@ -17,7 +17,7 @@ from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_att
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.residual import Residual
 from clearhead.model.sublayers import Sublayers
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
 
 __all__ = ["COSTS_ERRATA"]
@@ -42,7 +42,7 @@ def _multiply_adds(n: int, d: int) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Finding:
+def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> CheckResult:
     """Compare the claim with counted multiply-adds at several sizes."""
     correct = 0
     for n, d in _SIZES:
@@ -50,14 +50,14 @@ def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Findi
         correct += claims_attention(n, d) == (attention < recurrence)
     n, d = _SIZES[-1]
     attention, recurrence = _multiply_adds(n, d)
-    return Finding(
+    return CheckResult(
         correct == len(_SIZES),
         f"right at {correct} of {len(_SIZES)} sizes (n = {n}, d = {d}: {attention:,} multiply-adds of attention, "
         f"{recurrence:,} of recurrence)",
     )
 
 
-def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -> Finding:
+def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -> CheckResult:
     """Check that four sentences of seven words take at most seven calls of the cell and give the right states."""
     cell, x = build(lambda: nn.RNNCell(5, 3)), standard_normal(4, 7, 5, seed=80)
     calls: list[object] = []
@@ -69,7 +69,7 @@ def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -
         for word in x.unbind(1):
             wanted = torch.tanh(word @ cell.weight_ih.T + cell.bias_ih + wanted @ cell.weight_hh.T + cell.bias_hh)
     distance = (states - wanted).abs().max().item()
-    return Finding(
+    return CheckResult(
         len(calls) <= 7 and distance < _EXACT, f"{len(calls)} steps one after the other, states off by {distance:.2f}"
     )
 
@@ -91,7 +91,7 @@ def _all_sentences_at_once(cell: nn.RNNCell, x: Tensor) -> Tensor:
     return state
 
 
-def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> Finding:
+def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
     """Check an LSTM step with these gates: states must equal PyTorch's, and every gate input gets a gradient."""
     cell = build(lambda: nn.LSTMCell(5, 4))
     x, h, c = standard_normal(3, 5, seed=81), standard_normal(3, 4, seed=82), standard_normal(3, 4, seed=83)
@@ -102,13 +102,13 @@ def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> Finding:
     gradient = torch.autograd.grad(new_h.sum(), before)[0][:, [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15]]
     distance = (new_h - cell(x, (h, c))[0]).abs().max().item()
     reached = (gradient != 0).float().mean().item()
-    return Finding(
+    return CheckResult(
         reached == 1 and distance < _EXACT,
         f"{100 * reached:.0f} % of the gates' inputs have a gradient, states off PyTorch's by {distance:.2f}",
     )
 
 
-def _names_the_larger(claimed: str) -> Finding:
+def _names_the_larger(claimed: str) -> CheckResult:
     """Check the claim by counting the weights of an LSTM layer and of an encoder layer at several widths."""
     counts = {}
     for d in (64, 512, 1024):
@@ -118,14 +118,14 @@ def _names_the_larger(claimed: str) -> Finding:
         }
         counts[d] = {name: count_weights(layer) for name, layer in layers.items()}
     correct = sum(count[claimed] == max(count.values()) for count in counts.values())
-    return Finding(
+    return CheckResult(
         correct == len(counts),
         f"right at {correct} of {len(counts)} widths (at d = 512: LSTM layer {counts[512]['LSTM']:,}, encoder layer "
         f"{counts[512]['encoder']:,})",
     )
 
 
-def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> Finding:
+def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> CheckResult:
     """Check six self-attention sub-layers: gradients must keep their size, and errors must not grow.
 
     The gradient is that of the differences between the eight words.
@@ -147,7 +147,7 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     direction = direction - direction.mean(dim=1, keepdim=True)
     gradient = torch.autograd.grad((stack(x) * direction).sum(), x)[0].norm() / direction.norm()
     grown, bare = growth(combine), growth(lambda residual, x, update: x + update)
-    return Finding(
+    return CheckResult(
         0.1 < gradient.item() < 10 and grown < 2 < bare,
         f"the gradient of what tells words apart arrives {gradient.item():.2f} times as large, a small error "
         f"{grown:.1f} times (by sums without a norm: {bare:.1f})",

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, decoder_layer, input_of, small_model, standard_normal, word_ids
 
 __all__ = ["CROSS_ERRATA"]
@@ -24,7 +24,7 @@ _SECTION = "Section 3.2.3: queries from the previous decoder layer, keys and val
 
 def _returns_what_the_memory_holds(
     attend: Callable[[MultiHeadAttention, Tensor, Tensor], Tensor],
-) -> Finding:
+) -> CheckResult:
     """Check with a memory that holds the same vector m everywhere: every target position must get W^O W^V m."""
     attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=2))
     states, message = standard_normal(1, 5, 16, seed=50), standard_normal(16, seed=51)
@@ -33,7 +33,7 @@ def _returns_what_the_memory_holds(
         wanted = attention.out_proj.weight @ (attention.v_proj.weight @ message)
     has_shape = output.shape == states.shape
     distance = (output - wanted).abs().max().item()
-    return Finding(
+    return CheckResult(
         has_shape and distance < 1e-4,
         f"shape {'as expected' if has_shape else 'wrong'}, distance to the message of the memory {distance:.2f}",
     )
@@ -49,13 +49,15 @@ def _ours(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tens
     return attention(states, memory)
 
 
-def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
+def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
     """Check that replacing the second target token changes the cross-attention query of the fourth position."""
     model = small_model()
     source = word_ids(5, 7, 4, 2)
     one, other = (queries_of(model, source, word_ids(1, second, 6, 9)) for second in (3, 8))
     moved = (one - other)[0, 3].abs().max().item()
-    return Finding(moved > 0.01, f"the fourth position's question moves by {moved:.2f} when the second token changes")
+    return CheckResult(
+        moved > 0.01, f"the fourth position's question moves by {moved:.2f} when the second token changes"
+    )
 
 
 def _embedded_outputs(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ def _states_after_self_attention(model: Transformer, source: Tensor, target: Ten
     return input_of(cross.q_proj, lambda: model(source, target))
 
 
-def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
+def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
     """Check that the target's loss gives every encoder weight a gradient, and a source word changes the logits."""
     model = small_model()
     target, wanted = word_ids(1, 6, 9, 3), torch.tensor([6, 9, 3, 2])
@@ -80,7 +82,7 @@ def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor
     reached = sum(gradient is not None and bool((gradient != 0).any()) for gradient in gradients)
     with torch.no_grad():
         moved = (logits - score(model, word_ids(5, 8, 4, 2), target)).abs().max().item()
-    return Finding(
+    return CheckResult(
         reached == len(weights) and moved > 0.01,
         f"the target's loss reaches {reached} of {len(weights)} tensors of the encoder, another source word moves the "
         f"logits by {moved:.2f}",

@@ -16,7 +16,7 @@ from torch.nn import functional
 from clearhead.config import ModelConfig
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import encoder_layer, input_of, on_meta, paper_base_on_meta, small_model, word_ids
 
 __all__ = ["EMBEDDINGS_ERRATA"]
@@ -34,12 +34,12 @@ def _root_mean_square(x: Tensor) -> float:
     return x.square().mean().sqrt().item()
 
 
-def _words_are_heard(make: Callable[[], Transformer]) -> Finding:
+def _words_are_heard(make: Callable[[], Transformer]) -> CheckResult:
     """Compare the size of the word part of the first layer's input with that of the position part."""
     x = _first_input(make(), word_ids(5, 7, 4, 9, 3, 8))
     positions = sinusoidal_positions(6, x.size(1))
     ratio = _root_mean_square(x - positions) / _root_mean_square(positions)
-    return Finding(ratio >= 1, f"words are {ratio:.2f} times as large as positions")
+    return CheckResult(ratio >= 1, f"words are {ratio:.2f} times as large as positions")
 
 
 def _wide_model(*, embedding_scale: bool) -> Transformer:
@@ -48,34 +48,34 @@ def _wide_model(*, embedding_scale: bool) -> Transformer:
     return small_model(**sizes, embedding_scale=embedding_scale)
 
 
-def _has_the_printed_size(make: Callable[[], Transformer]) -> Finding:
+def _has_the_printed_size(make: Callable[[], Transformer]) -> CheckResult:
     """Compare the number of weights of the base model with the printed 65 million."""
     millions = make().num_parameters() / 1e6
-    return Finding(
+    return CheckResult(
         abs(millions - _MILLIONS) < 0.05 * _MILLIONS, f"base has {millions:.1f} million weights (printed: 65)"
     )
 
 
-def _order_matters(make: Callable[[], Transformer]) -> Finding:
+def _order_matters(make: Callable[[], Transformer]) -> CheckResult:
     """Check that reversing a sentence does more than reverse its states."""
     model = make()
     with torch.no_grad():
         forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
         backwards, _ = model.encode(word_ids(3, 9, 4, 7, 5))
     distance = (forwards - backwards.flip(1)).abs().max().item()
-    return Finding(distance > 0.1, f"word order moves the states of the words by {distance:.2f}")
+    return CheckResult(distance > 0.1, f"word order moves the states of the words by {distance:.2f}")
 
 
-def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -> Finding:
+def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
     """Check one word repeated four times: its vectors are d_model wide and differ only by section 3.5's formula."""
     model = small_model()
     x = first_input(model, word_ids(7, 7, 7, 7))
     width = model.config.d_model
     if x.size(1) != width:
-        return Finding(False, f"the first layer gets {x.size(1)} numbers a word instead of {width}")
+        return CheckResult(False, f"the first layer gets {x.size(1)} numbers a word instead of {width}")
     positions = torch.tensor([[_printed_position(position, i, width) for i in range(width)] for position in range(4)])
     distance = ((x - x[0]) - (positions - positions[0])).abs().max().item()
-    return Finding(
+    return CheckResult(
         distance < 1e-5, f"the first layer gets {x.size(1)} numbers a word, off the sum of both by {distance:.3f}"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-__all__ = ["Erratum", "ErratumResult", "Finding", "Kind"]
+__all__ = ["CheckResult", "Erratum", "ErratumResult", "Kind"]
 
 Version = TypeVar("Version")
 
@@ -15,7 +15,7 @@ Kind = Literal["computed", "quotation"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """Result of a test on one version."""
 
     holds: bool
@@ -57,7 +57,7 @@ class Erratum(Generic[Version]):
     """The wrong statement as code or data."""
     right_version: Version
     """The right statement as code or data, using the package's own code where possible."""
-    test: Callable[[Version], Finding]
+    test: Callable[[Version], CheckResult]
     """Measures a version against a criterion that is independent of both versions."""
     kind: Kind = "computed"
 

@@ -15,7 +15,7 @@ from clearhead.config import TokenizerConfig
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.sublayers import Sublayers
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, paper_base_on_meta, small_model, standard_normal, word_ids
 
 __all__ = ["HISTORY_ERRATA"]
@@ -39,7 +39,7 @@ _PRINTED_TOKENS = {"EN-DE": "bpe", "EN-FR": "wordpiece"}
 """Section 5.1: byte-pair encoding with a shared vocabulary of about 37,000; a word-piece vocabulary of 32,000."""
 
 
-def _has_no_convolution(make: Callable[[], nn.Module]) -> Finding:
+def _has_no_convolution(make: Callable[[], nn.Module]) -> CheckResult:
     """Check for convolutions and recurrences, and that shuffling six words only shuffles the layer's output."""
     layer, x, order = make(), standard_normal(1, 6, 16, seed=90), torch.tensor([4, 2, 5, 0, 3, 1])
     foreign = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
@@ -47,7 +47,7 @@ def _has_no_convolution(make: Callable[[], nn.Module]) -> Finding:
     count = sum(isinstance(module, foreign) for module in layer.modules()) + in_base
     with torch.no_grad():
         distance = (layer(x[:, order]) - layer(x)[:, order]).abs().max().item()
-    return Finding(
+    return CheckResult(
         count == 0 and distance < 1e-5,
         f"{count} convolutions or recurrences, neighbours matter by {distance:.2f}",
     )
@@ -79,7 +79,7 @@ class _Convolutions(nn.Module):
         return result[0] if isinstance(result, tuple) else result
 
 
-def _distance_costs_layers(make: Callable[[int], nn.Module]) -> Finding:
+def _distance_costs_layers(make: Callable[[int], nn.Module]) -> CheckResult:
     """Check that each convolution of kernel size 3 extends the last output's reach by one word, by gradients."""
     reaches = {}
     for num_layers in (1, 2, 4):
@@ -87,13 +87,13 @@ def _distance_costs_layers(make: Callable[[int], nn.Module]) -> Finding:
         x = standard_normal(1, 12, 16, seed=91).requires_grad_()
         gradient = torch.autograd.grad(network(x)[0, -1].sum(), x)[0][0].abs().sum(dim=-1)
         reaches[num_layers] = 11 - int((gradient > 0).nonzero()[0])
-    return Finding(
+    return CheckResult(
         all(reach == num_layers for num_layers, reach in reaches.items()),
         f"1, 2 and 4 layers reach {', '.join(map(str, reaches.values()))} words back",
     )
 
 
-def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> Finding:
+def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> CheckResult:
     """Check that a text has the same probability beside two unrelated source sentences, as in a language model."""
     text = word_ids(1, 6, 9, 3, 2)
     with torch.no_grad():
@@ -102,26 +102,26 @@ def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> Finding:
             for source in (word_ids(5, 7, 4, 2), word_ids(8, 3, 10, 2))
         ]
     moved = abs(log_probs[0] - log_probs[1])
-    return Finding(moved < 1e-5, f"another sentence beside it moves the text's log-probability by {moved:.2f} nats")
+    return CheckResult(moved < 1e-5, f"another sentence beside it moves the text's log-probability by {moved:.2f} nats")
 
 
 def _decoder_alone() -> Transformer:
     return small_model(num_encoder_layers=0)
 
 
-def _are_reported(tasks: tuple[str, ...]) -> Finding:
+def _are_reported(tasks: tuple[str, ...]) -> CheckResult:
     missing = [task for task in tasks if task not in _REPORTED_TASKS]
-    return Finding(not missing, f"without a result in the paper: {', '.join(missing) or 'none'}")
+    return CheckResult(not missing, f"without a result in the paper: {', '.join(missing) or 'none'}")
 
 
-def _is_the_earliest(number: str) -> Finding:
+def _is_the_earliest(number: str) -> CheckResult:
     earliest = min(_CITED_SELF_ATTENTION.values())
-    return Finding(number <= earliest, f"arXiv {number}, earliest work cited in section 2 arXiv {earliest}")
+    return CheckResult(number <= earliest, f"arXiv {number}, earliest work cited in section 2 arXiv {earliest}")
 
 
-def _are_as_printed(tokens: Mapping[str, str]) -> Finding:
+def _are_as_printed(tokens: Mapping[str, str]) -> CheckResult:
     same = sum(tokens[task] == kind for task, kind in _PRINTED_TOKENS.items())
-    return Finding(
+    return CheckResult(
         same == len(_PRINTED_TOKENS), ", ".join(f"{task} {kind}" for task, kind in tokens.items()) + f": {same} of 2"
     )
 

@@ -15,7 +15,7 @@ from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.masks import causal_mask
 from clearhead.model.sublayers import Sublayers
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, standard_normal
 
 __all__ = ["MASKS_ERRATA"]
@@ -25,7 +25,7 @@ _EXACT = 1e-5
 """Maximum difference between values that should be equal."""
 
 
-def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Finding:
+def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> CheckResult:
     """Check with two of six positions hidden: they get no weight and do not change the others' outputs."""
     x = standard_normal(6, 8, seed=40)
     shown = torch.tensor([True, True, False, True, False, True])
@@ -34,7 +34,7 @@ def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]])
     rest = x[shown]
     alone = (rest @ rest.T / 8**0.5).softmax(dim=-1) @ rest
     distance = (output[shown] - alone).abs().max().item()
-    return Finding(
+    return CheckResult(
         share == 0 and distance < _EXACT,
         f"{100 * share:.0f} % of the weight falls on hidden positions, and they move the output by {distance:.2f}",
     )
@@ -69,7 +69,7 @@ def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
     return layer.feed_forward_residual.add_and_norm(x, layer.feed_forward)
 
 
-def _shows_what_came_before(run: Run) -> Finding:
+def _shows_what_came_before(run: Run) -> CheckResult:
     """Check that the gradient of output t reaches every earlier input and no later one."""
     length = 6
     x = standard_normal(1, length, 16, seed=41).requires_grad_()
@@ -78,13 +78,13 @@ def _shows_what_came_before(run: Run) -> Finding:
     feels = torch.cat(gradients).abs().sum(dim=-1) > 0  # (T, T)
     later = int(feels.triu(1).sum())
     earlier = int(feels.tril(-1).sum())
-    return Finding(
+    return CheckResult(
         later == 0 and earlier == length * (length - 1) // 2,
         f"of 15 pairs each, {later} see a later position and {earlier} an earlier one",
     )
 
 
-def _later_tokens_change_nothing(run: Run) -> Finding:
+def _later_tokens_change_nothing(run: Run) -> CheckResult:
     """Check that replacing the tokens after the second, with padding at the end, keeps the first two outputs."""
     is_token = torch.tensor([[True] * 5 + [False]])
     before, other = standard_normal(1, 6, 16, seed=42), standard_normal(1, 6, 16, seed=43)
@@ -92,7 +92,7 @@ def _later_tokens_change_nothing(run: Run) -> Finding:
     with torch.no_grad():
         moved = run(_decoder_layer(), before, is_token) - run(_decoder_layer(), after, is_token)
     first = moved[:, :2].abs().max().item()
-    return Finding(first < _EXACT, f"exchanging later tokens moves the first two positions by {first:.2f}")
+    return CheckResult(first < _EXACT, f"exchanging later tokens moves the first two positions by {first:.2f}")
 
 
 MASKS_ERRATA: tuple[Erratum[Any], ...] = (

@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import small_model, standard_normal, word_ids
 
 __all__ = ["OUTPUTS_ERRATA"]
@@ -24,25 +24,25 @@ _EXACT = 1e-4
 """Maximum difference between values that should be equal."""
 
 
-def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
+def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
     """Check the predictions of four next tokens: no negative values, and each must sum to 1."""
     with torch.no_grad():
         prediction = predict(small_model(), word_ids(*_SOURCE), word_ids(1, 6, 9, 3))[0]
     lowest, sums = prediction.min().item(), prediction.sum(dim=-1)
-    return Finding(
+    return CheckResult(
         lowest >= 0 and (sums - 1).abs().max().item() < _EXACT,
         f"least value {lowest:.2f}, sums from {sums.min().item():.2f} to {sums.max().item():.2f}",
     )
 
 
-def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> Finding:
+def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> CheckResult:
     """Check that 200 choices among 37 tokens are the same before and after normalisation."""
     logits = 3 * standard_normal(200, 37, seed=70)
     kept = (normalise(logits).argmax(dim=-1) == logits.argmax(dim=-1)).float().mean().item()
-    return Finding(kept == 1, f"{100 * kept:.0f} % of 200 choices are the same before and after")
+    return CheckResult(kept == 1, f"{100 * kept:.0f} % of 200 choices are the same before and after")
 
 
-def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]], Tensor]) -> Finding:
+def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]], Tensor]) -> CheckResult:
     """Check that the probabilities of all eleven tokens at the third target position sum to 1."""
     model = small_model()
     with torch.no_grad():
@@ -50,7 +50,7 @@ def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]
         # Padding (0) marks the end of a row in a batch, so its probability is taken from the logits.
         padding = model(word_ids(*_SOURCE), word_ids(1, 6, 9)).softmax(dim=-1)[0, -1, 0].item()
     total = sum(torch.tensor(log_probs).exp().tolist()) + padding
-    return Finding(abs(total - 1) < _EXACT, f"the probabilities of all tokens at one place sum to {total:.2f}")
+    return CheckResult(abs(total - 1) < _EXACT, f"the probabilities of all tokens at one place sum to {total:.2f}")
 
 
 def _with_the_target_itself(model: Transformer, source: list[int], target: list[int]) -> Tensor:
@@ -62,7 +62,7 @@ def _shifted_right(model: Transformer, source: list[int], target: list[int]) -> 
     return token_log_probs(model, [source], [target])[0]
 
 
-def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[int]], list[int]]) -> Finding:
+def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[int]], list[int]]) -> CheckResult:
     """Check by feeding each decoded prefix back: each token must be the most probable after its prefix."""
     model = small_model(tying="none")  # with random weights, tied matrices make a model repeat its input
     *tokens, last = decode(model, _SOURCE)
@@ -72,7 +72,7 @@ def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[in
             logits = model(word_ids(*_SOURCE), word_ids(1, *tokens[:length]))[0, -1]
             agree += int(logits[2:].argmax()) + 2 == token  # padding and start token are not text
     ends = last == model.config.eos_id
-    return Finding(
+    return CheckResult(
         agree == len(tokens) and ends,
         f"{agree} of {len(tokens)} tokens are the best after their prefix, the end is {'there' if ends else 'missing'}",
     )

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import (
     build,
     count_weights,
@@ -42,11 +42,11 @@ class _WithoutWeights(nn.Module):
         return scaled_dot_product_attention(x, x, x)[0]
 
 
-def _has_the_papers_weights(make: Callable[[], list[nn.Module]]) -> Finding:
+def _has_the_papers_weights(make: Callable[[], list[nn.Module]]) -> CheckResult:
     """Compare with the sum of the matrices printed in section 3.2.2: 3 h of d_model x d_k, one of h d_v x d_model."""
     printed = _HEADS * 3 * (_D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
     counts = [count_weights(attention) for attention in make()]
-    return Finding(
+    return CheckResult(
         len(counts) == 18 and all(count == printed for count in counts),
         f"{counts[0]:,} weights in a sub-layer, {sum(counts):,} in {len(counts)} (printed shapes: {printed:,} each)",
     )
@@ -56,12 +56,12 @@ def _attention_of_base() -> list[nn.Module]:
     return [module for module in paper_base_on_meta().modules() if isinstance(module, MultiHeadAttention)]
 
 
-def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> Finding:
+def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
     """Check with eight different words that each can put its largest weight on the next word."""
     looks_at = weigh(torch.eye(8)).argmax(dim=-1)
     hits = int((looks_at == torch.arange(1, 9) % 8).sum())
     own = int((looks_at == torch.arange(8)).sum())
-    return Finding(hits == 8, f"{hits} of 8 positions look at the next one, {own} at themselves")
+    return CheckResult(hits == 8, f"{hits} of 8 positions look at the next one, {own} at themselves")
 
 
 def _made_to_look_at_the_next(x: Tensor) -> Tensor:
@@ -75,11 +75,11 @@ def _made_to_look_at_the_next(x: Tensor) -> Tensor:
     return weights[0][0, 0]
 
 
-def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> Finding:
+def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
     """Check that replacing a sentence's last word changes the second layer's value of its first word."""
     model = small_model()
     moved = (values_of(model, word_ids(5, 7, 4, 9)) - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
-    return Finding(moved > 0.01, f"the value of the first word moves by {moved:.2f} when the last word changes")
+    return CheckResult(moved > 0.01, f"the value of the first word moves by {moved:.2f} when the last word changes")
 
 
 def _second_layer_values(model: Transformer, ids: Tensor) -> Tensor:
@@ -94,11 +94,11 @@ def _word_vectors(model: Transformer, ids: Tensor) -> Tensor:
         return functional.embedding(ids, model.source_embedding.weight)[0]
 
 
-def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> Finding:
+def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
     """Check that each of the other three heads differs clearly from the first in some weight."""
     weights = weigh(standard_normal(6, 16, seed=30))  # (H, T, T)
     differences = [(head - weights[0]).abs().max().item() for head in weights[1:]]
-    return Finding(min(differences) > 0.1, f"other heads differ from the first by {min(differences):.2f} at least")
+    return CheckResult(min(differences) > 0.1, f"other heads differ from the first by {min(differences):.2f} at least")
 
 
 def _four_times_the_same(x: Tensor) -> Tensor:
@@ -113,11 +113,11 @@ def _four_heads(x: Tensor) -> Tensor:
     return weights[0][0]
 
 
-def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> Finding:
+def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> CheckResult:
     """Check that the heads of row A of Table 3 leave the number of weights unchanged, as its blank cells mean."""
     counts = [count_weights(on_meta(partial(make, heads))) for heads in _ROW_A]
     wanted = 4 * _D_MODEL**2
-    return Finding(
+    return CheckResult(
         all(found == wanted for found in counts),
         f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{found:,}' for found in counts)} weights",
     )
@@ -127,7 +127,7 @@ def _heads_that_share(heads: int) -> MultiHeadAttention:
     return MultiHeadAttention(d_model=_D_MODEL, num_heads=heads)
 
 
-def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> Finding:
+def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckResult:
     """Compare the multiply-adds over 64 positions of 8 heads with those of one head of full width."""
     x = torch.zeros(1, 64, _D_MODEL, device="meta")
     counts = []
@@ -137,7 +137,7 @@ def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> Finding:
             attention(x, x, weights=[])
         counts.append(counter.get_total_flops() // 2)
     ratio = counts[1] / counts[0]
-    return Finding(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
+    return CheckResult(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
 
 
 PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (

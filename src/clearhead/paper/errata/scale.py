@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.model.attention import scaled_dot_product_attention
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import standard_normal
 
 __all__ = ["SCALE_ERRATA"]
@@ -39,7 +39,7 @@ def _entropy(weights: Tensor) -> float:
     return max(0.0, -(weights.double() * logs).sum(dim=-1).mean().item())
 
 
-def _is_as_spread_as_unit_scores(weigh: Weigh) -> Finding:
+def _is_as_spread_as_unit_scores(weigh: Weigh) -> CheckResult:
     wanted = _entropy(standard_normal(_QUERIES, _KEYS, seed=3).softmax(dim=-1))
     found = {}
     for width in _WIDTHS:
@@ -47,7 +47,7 @@ def _is_as_spread_as_unit_scores(weigh: Weigh) -> Finding:
         found[width] = weigh(q, k)
     entropies = {width: _entropy(weights) for width, weights in found.items()}
     largest = found[64].amax(dim=-1).mean().item()
-    return Finding(
+    return CheckResult(
         max(abs(entropy - wanted) for entropy in entropies.values()) < _TOLERANCE,
         "entropy "
         + ", ".join(f"{entropies[width]:.2f}" for width in _WIDTHS)

@@ -17,7 +17,7 @@ from clearhead.config.choices import Activation
 from clearhead.config.presets import bert_base, bert_large, paper_base
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, encoder_layer, on_meta, paper_base_on_meta, standard_normal
 
 __all__ = ["SHAPES_ERRATA"]
@@ -30,37 +30,39 @@ _EXACT = 1e-5
 """Maximum difference between values that should be equal."""
 
 
-def _fits_row_a(width: Callable[[ModelConfig], int]) -> Finding:
+def _fits_row_a(width: Callable[[ModelConfig], int]) -> CheckResult:
     """Compare head widths with Table 3, and the number of weights that they give base with the printed one."""
     widths = {heads: width(ModelConfig(num_heads=heads)) for heads in _ROW_A}
     base_width = width(paper_base())
     model = on_meta(lambda: Transformer(ModelConfig(d_k=base_width, d_v=base_width)))
     millions = model.num_parameters() / 1e6
-    return Finding(
+    return CheckResult(
         widths == _ROW_A and abs(millions - _BASE_PARAMETERS / 1e6) < 0.05 * _BASE_PARAMETERS / 1e6,
         f"h = {', '.join(map(str, widths))} gives widths {', '.join(map(str, widths.values()))}; base would have "
         f"{millions:.1f} million weights (printed: 65)",
     )
 
 
-def _heads_are_64_wide(num_heads: Callable[[], int]) -> Finding:
+def _heads_are_64_wide(num_heads: Callable[[], int]) -> CheckResult:
     """Check the head width of base with this many heads: section 3.2.2 prints d_k = d_v = d_model / h = 64."""
     heads = num_heads()
     model = on_meta(lambda: Transformer(ModelConfig(num_heads=heads)))
     attention = encoder_layer(model, 0).self_attn
     width = attention.q_proj.out_features // attention.num_heads
-    return Finding(
+    return CheckResult(
         width == 64, f"{heads} heads are {width} wide each; {model.num_parameters():,} weights, whatever their number"
     )
 
 
-def _projects_into_a_head(shape: Callable[[], tuple[int, ...]]) -> Finding:
+def _projects_into_a_head(shape: Callable[[], tuple[int, ...]]) -> CheckResult:
     """Check that three words of width d_model times a matrix of this shape give three queries of width 64."""
     words = torch.ones(3, 512)
     matrix = torch.ones(shape())
     fits = words.size(1) == matrix.size(0)
     result = f"({', '.join(map(str, (words @ matrix).shape))})" if fits else "no product"
-    return Finding(fits and (words @ matrix).shape == (3, 64), f"(3, 512) times {tuple(matrix.shape)} gives {result}")
+    return CheckResult(
+        fits and (words @ matrix).shape == (3, 64), f"(3, 512) times {tuple(matrix.shape)} gives {result}"
+    )
 
 
 def _block_of_the_first_head() -> tuple[int, ...]:
@@ -69,36 +71,36 @@ def _block_of_the_first_head() -> tuple[int, ...]:
     return tuple(attention.q_proj.weight[:rows].T.shape)  # nn.Linear stores the transpose of the paper's matrix
 
 
-def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]]) -> Finding:
+def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]]) -> CheckResult:
     """Compare the network with max(0, x W1 + b1) W2 + b2 calculated for three rows x."""
     network = build(lambda: FeedForward(d_model=8, d_ff=32))
     x = standard_normal(3, 8, seed=60)
     w1, w2 = matrices(network)
     shapes = f"W1 {tuple(w1.shape)}, W2 {tuple(w2.shape)}"
     if x.size(1) != w1.size(0) or w1.size(1) != w2.size(0):
-        return Finding(False, f"x {tuple(x.shape)} cannot be multiplied with {shapes}")
+        return CheckResult(False, f"x {tuple(x.shape)} cannot be multiplied with {shapes}")
     with torch.no_grad():
         by_hand = (x @ w1 + network.up_proj.bias).clamp_min(0) @ w2 + network.down_proj.bias
         distance = (network(x[None])[0] - by_hand).abs().max().item()
-    return Finding(distance < _EXACT, f"{shapes}: the network and equation 2 differ by {distance:.3f}")
+    return CheckResult(distance < _EXACT, f"{shapes}: the network and equation 2 differ by {distance:.3f}")
 
 
-def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> Finding:
+def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> CheckResult:
     """Compare the claimed widths of BERT base and large, which share a vocabulary, with 12 and 16 heads of 64."""
     base, large = bert_base(), bert_large()
-    return Finding(
+    return CheckResult(
         base.vocab_size == large.vocab_size and (width(base), width(large)) == (12 * 64, 16 * 64),
         f"{base.vocab_size:,} and {large.vocab_size:,} pieces give {width(base)} and {width(large)} "
         f"(12 and 16 heads of 64: {12 * 64} and {16 * 64})",
     )
 
 
-def _treats_positions_alike(network: Callable[[Tensor], Tensor]) -> Finding:
+def _treats_positions_alike(network: Callable[[Tensor], Tensor]) -> CheckResult:
     """Check that shuffling six positions only shuffles the outputs."""
     x, order = standard_normal(6, 8, seed=61), torch.tensor([4, 2, 5, 0, 3, 1])
     with torch.no_grad():
         distance = (network(x[order]) - network(x)[order]).abs().max().item()
-    return Finding(distance < _EXACT, f"shuffled positions come out different by {distance:.2f}")
+    return CheckResult(distance < _EXACT, f"shuffled positions come out different by {distance:.2f}")
 
 
 def _one_network_over_the_sentence(x: Tensor) -> Tensor:
@@ -110,7 +112,7 @@ def _our_network(x: Tensor) -> Tensor:
     return build(lambda: FeedForward(d_model=8, d_ff=32))(x[None])[0]
 
 
-def _is_gelu(activation: Callable[[], Activation]) -> Finding:
+def _is_gelu(activation: Callable[[], Activation]) -> CheckResult:
     """Check the activation in a network whose matrices are 1 and biases 0: its output must be x times Phi(x)."""
     network = build(lambda: FeedForward(d_model=1, d_ff=1, activation=activation())).requires_grad_(False)
     for name, weight in network.named_parameters():
@@ -119,7 +121,7 @@ def _is_gelu(activation: Callable[[], Activation]) -> Finding:
     outputs = network(torch.tensor(points)[None, :, None])[0, :, 0].tolist()
     gelu = [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in points]
     distance = max(abs(output - wanted) for output, wanted in zip(outputs, gelu, strict=True))
-    return Finding(
+    return CheckResult(
         distance < _EXACT, f"at -1 comes {outputs[1]:.3f} (GELU: {gelu[1]:.3f}), largest distance {distance:.3f}"
     )
 

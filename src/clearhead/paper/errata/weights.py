@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from clearhead.model.attention import scaled_dot_product_attention
-from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import standard_normal
 
 __all__ = ["WEIGHTS_ERRATA"]
@@ -37,61 +37,61 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
 
 
-def _look_up_known_keys(attend: Attend) -> Finding:
+def _look_up_known_keys(attend: Attend) -> CheckResult:
     """Check that a strong query for each of five orthogonal keys returns the value of that key."""
     k, v = torch.eye(5, 8), standard_normal(5, 3, seed=11)
     q = 100 * k[[3, 0, 4, 1, 2]]
     output = attend(q, k, v)
     distance = (output - v[[3, 0, 4, 1, 2]]).abs().max().item()
     has_shape = output.shape == (5, 3)
-    return Finding(
+    return CheckResult(
         has_shape and distance < _EXACT,
         f"shape {'as expected' if has_shape else 'wrong'}, largest distance to the values asked for {distance:.3f}",
     )
 
 
-def _keeps_a_constant(attend: Attend) -> Finding:
+def _keeps_a_constant(attend: Attend) -> CheckResult:
     """Check that attention to values that are all 1 returns 1, their average."""
     output = attend(standard_normal(4, 8, seed=12), standard_normal(6, 8, seed=13), torch.ones(6, 1))
     low, high = output.min().item(), output.max().item()
-    return Finding(max(1 - low, high - 1) < _EXACT, f"averages of ones lie between {low:.2f} and {high:.2f}")
+    return CheckResult(max(1 - low, high - 1) < _EXACT, f"averages of ones lie between {low:.2f} and {high:.2f}")
 
 
-def _stays_among_the_values(attend: Attend) -> Finding:
+def _stays_among_the_values(attend: Attend) -> CheckResult:
     """Check that every component of the output lies between the smallest and the largest of the values."""
     v = standard_normal(6, 3, seed=14)
     output = attend(3 * standard_normal(40, 8, seed=15), 3 * standard_normal(6, 8, seed=16), v)
     outside = ((output > v.amax(dim=0) + _EXACT) | (output < v.amin(dim=0) - _EXACT)).float().mean().item()
-    return Finding(outside == 0, f"{100 * outside:.0f} % of the output lies outside the range of the values")
+    return CheckResult(outside == 0, f"{100 * outside:.0f} % of the output lies outside the range of the values")
 
 
-def _mixes_all_values(attend: Attend) -> Finding:
+def _mixes_all_values(attend: Attend) -> CheckResult:
     """Check that a query of zeros, which prefers no key, returns the mean of all values."""
     v = standard_normal(5, 3, seed=17)
     output = attend(torch.zeros(5, 8), standard_normal(5, 8, seed=18), v)
     distance = (output - v.mean(dim=0)).abs().max().item()
-    return Finding(distance < _EXACT, f"largest distance to the mean of the values {distance:.3f}")
+    return CheckResult(distance < _EXACT, f"largest distance to the mean of the values {distance:.3f}")
 
 
-def _becomes_an_exact_look_up(attend: Attend) -> Finding:
+def _becomes_an_exact_look_up(attend: Attend) -> CheckResult:
     """Check that at decreasing temperature a query near one key returns the value of that key alone."""
     k, v = torch.eye(4, 8), torch.tensor([[3.0], [1.0], [4.0], [2.0]])
     q = torch.tensor([[0.2, 0.9, 0.1, 0.3, 0.0, 0.0, 0.0, 0.0]])  # nearest to the second key, whose value is 1
     temperatures = (100.0, 1.0, 0.1, 0.001)
     outputs = [attend(q / temperature, k, v).item() for temperature in temperatures]
-    return Finding(
+    return CheckResult(
         abs(outputs[-1] - 1.0) < _EXACT and abs(outputs[0] - v.mean().item()) < 0.05,
         "value 1 is asked for, the mean is 2.5; at temperature 100, 1, 0.1, 0.001 comes "
         + ", ".join(f"{output:.2f}" for output in outputs),
     )
 
 
-def _batch_is_as_one_by_one(attend: Attend) -> Finding:
+def _batch_is_as_one_by_one(attend: Attend) -> CheckResult:
     """Check that three sentences in a batch give the same as each alone; sizes are equal, so shapes reveal nothing."""
     q, k, v = (standard_normal(3, 3, 3, seed=seed) for seed in (19, 20, 21))
     alone = torch.stack([attend(*sentence) for sentence in zip(q, k, v, strict=True)])
     distance = (attend(q, k, v) - alone).abs().max().item()
-    return Finding(distance < _EXACT, f"largest difference between batch and single sentences {distance:.3f}")
+    return CheckResult(distance < _EXACT, f"largest difference between batch and single sentences {distance:.3f}")
 
 
 def _reverse_axes(x: Tensor) -> Tensor:

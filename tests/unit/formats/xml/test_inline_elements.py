@@ -10,7 +10,7 @@ from clearhead.formats.xml.events import read_events
 from clearhead.formats.xml.inline_elements import (
     MAX_SIZE,
     InlineElement,
-    Segment,
+    InlineSegment,
     TagNumbers,
     read_segment,
     split_segment,
@@ -20,7 +20,7 @@ from clearhead.text.placeholders import PLACEHOLDER
 
 @pytest.fixture
 def segment(tmp_path: Path):
-    def read(content: str) -> Segment:
+    def read(content: str) -> InlineSegment:
         (tmp_path / "a.xml").write_text(f"<seg>{content}</seg>", encoding="utf-8")
         events = read_events(str(tmp_path / "a.xml"))
         next(events)
@@ -124,8 +124,8 @@ def test_a_text_is_cut_into_its_segments(segment):
         segment("<mrk mtype='seg' mid='1'>One.</mrk>\n<g id='1'><mrk mtype='seg' mid='b'>T<x id='2'/>o.</mrk></g>")
     )
     assert found == {
-        "1": (1, Segment(["One."], 104)),
-        "b": (2, Segment(["T", InlineElement("x", "alone", "id=2"), "o."], 307)),
+        "1": (1, InlineSegment(["One."], 104)),
+        "b": (2, InlineSegment(["T", InlineElement("x", "alone", "id=2"), "o."], 307)),
     }
     assert split_segment(segment("One. <mrk mtype='term'>Two.</mrk>")) == {}
     assert split_segment(segment("<mrk mtype='seg' mid='1'>One.</mrk> and more")) == {}
@@ -135,4 +135,4 @@ def test_a_text_is_cut_into_its_segments(segment):
 
 def test_an_end_belongs_to_the_last_beginning_of_its_name():
     begin, end = InlineElement("bpt", "begin", "", "1"), InlineElement("ept", "end", "", "1")
-    assert TagNumbers().text(Segment([begin, "a", begin, "b", end, "c", end])) == "<x1/>a<g2>b</g2>c<x3/>"
+    assert TagNumbers().text(InlineSegment([begin, "a", begin, "b", end, "c", end])) == "<x1/>a<g2>b</g2>c<x3/>"

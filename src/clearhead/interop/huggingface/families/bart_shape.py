@@ -11,9 +11,9 @@ from clearhead.interop.key_table import (
     AFTER_TWO_ROWS,
     ONE_ROW,
     Computed,
+    KeyRow,
     KeyTable,
     LeftOut,
-    Row,
     numbered,
     pair,
     target_rows,
@@ -76,7 +76,7 @@ def write_shape(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _attention(ours: str, theirs: str) -> list[Row]:
+def _attention(ours: str, theirs: str) -> list[KeyRow]:
     return [
         row for name in ("q_proj", "k_proj", "v_proj", "out_proj") for row in pair(f"{ours}.{name}", f"{theirs}.{name}")
     ]
@@ -102,11 +102,11 @@ def key_table(config: ModelConfig) -> KeyTable:
     config = resolved(config)
     rows = _embeddings(config) + stack_rows(config, "model.")
     if config.output_bias:
-        rows.append(Row(("output_proj.bias",), "final_logits_bias", ONE_ROW, zeros=(1, config.vocab_size)))
+        rows.append(KeyRow(("output_proj.bias",), "final_logits_bias", ONE_ROW, zeros=(1, config.vocab_size)))
     return KeyTable(tuple(rows), tuple(computed_positions(config, "model.")), prefix="model.")
 
 
-def stack_rows(config: ModelConfig, prefix: str) -> list[Row]:
+def stack_rows(config: ModelConfig, prefix: str) -> list[KeyRow]:
     """Return the rows of both stacks with their norms and learned positions, in fairseq's names.
 
     Args:
@@ -125,11 +125,11 @@ def stack_rows(config: ModelConfig, prefix: str) -> list[Row]:
             rows += pair(f"{ours}_embedding.norm", f"{prefix}{side}.layernorm_embedding")
         if config.positions == "learned":
             name = f"{prefix}{side}.embed_positions.weight"
-            rows.append(Row((f"{ours}_embedding.positions.weight",), name, AFTER_TWO_ROWS))
+            rows.append(KeyRow((f"{ours}_embedding.positions.weight",), name, AFTER_TWO_ROWS))
     return rows
 
 
-def _embeddings(config: ModelConfig) -> list[Row]:
+def _embeddings(config: ModelConfig) -> list[KeyRow]:
     shared, source, target, output = (
         "model.shared.weight",
         "model.encoder.embed_tokens.weight",
@@ -137,9 +137,9 @@ def _embeddings(config: ModelConfig) -> list[Row]:
         "lm_head.weight",
     )
     if config.tying == "three-way":
-        return [Row(("source_embedding.weight",), shared, also=(source, target, output))]
+        return [KeyRow(("source_embedding.weight",), shared, also=(source, target, output))]
     rows = target_rows(target, output, are_one=config.tying == "decoder")
-    return [Row(("source_embedding.weight",), source), *rows]
+    return [KeyRow(("source_embedding.weight",), source), *rows]
 
 
 def computed_positions(config: ModelConfig, prefix: str) -> list[LeftOut]:

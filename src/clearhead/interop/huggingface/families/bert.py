@@ -10,7 +10,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.families.bert_shape import embedding_rows, layer_rows, read_shape, write_shape
-from clearhead.interop.key_table import KeyTable, LeftOut, Row
+from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut
 from clearhead.interop.readers.foreign_config import TheirConfig
 
 __all__ = ["config_from", "config_to", "key_table"]
@@ -65,7 +65,7 @@ def key_table(config: ModelConfig) -> KeyTable:
     """Return the key table of a BertModel."""
     return KeyTable(
         (
-            Row(("source_embedding.weight",), "embeddings.word_embeddings.weight"),
+            KeyRow(("source_embedding.weight",), "embeddings.word_embeddings.weight"),
             *embedding_rows("source_embedding.", "embeddings.", segments=True),
             *layer_rows(config.num_encoder_layers, "encoder.", "encoder.", cross_attention=False),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.key_table import Row, numbered, pair
+from clearhead.interop.key_table import KeyRow, numbered, pair
 from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
 
 __all__ = ["embedding_rows", "layer_rows", "read_shape", "write_shape"]
@@ -47,7 +47,7 @@ def write_shape(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[Row]:
+def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[KeyRow]:
     """Return the rows of the position and segment embeddings, and of the norm after them.
 
     Args:
@@ -55,15 +55,15 @@ def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[Row]:
         theirs: Prefix of their names, such as "encoder.embeddings.".
         segments: Whether the model has segment embeddings.
     """
-    kinds = [Row((f"{ours}segments.weight",), f"{theirs}token_type_embeddings.weight")] if segments else []
+    kinds = [KeyRow((f"{ours}segments.weight",), f"{theirs}token_type_embeddings.weight")] if segments else []
     return [
         *kinds,
-        Row((f"{ours}positions.weight",), f"{theirs}position_embeddings.weight"),
+        KeyRow((f"{ours}positions.weight",), f"{theirs}position_embeddings.weight"),
         *pair(f"{ours}norm", f"{theirs}LayerNorm"),
     ]
 
 
-def layer_rows(count: int, ours: str, theirs: str, *, cross_attention: bool) -> list[Row]:
+def layer_rows(count: int, ours: str, theirs: str, *, cross_attention: bool) -> list[KeyRow]:
     """Return the rows of all layers of a stack.
 
     Args:
@@ -82,7 +82,7 @@ def layer_rows(count: int, ours: str, theirs: str, *, cross_attention: bool) -> 
     return numbered(rows, count, ours=f"{ours}layers.{{i}}.", theirs=f"{theirs}layer.{{i}}.")
 
 
-def _attention(ours: str, theirs: str) -> list[Row]:
+def _attention(ours: str, theirs: str) -> list[KeyRow]:
     return [
         *pair(f"{ours}.q_proj", f"{theirs}.self.query"),
         *pair(f"{ours}.k_proj", f"{theirs}.self.key"),

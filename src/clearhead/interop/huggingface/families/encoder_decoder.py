@@ -11,7 +11,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.families.bert_shape import embedding_rows, layer_rows, read_shape, write_shape
-from clearhead.interop.key_table import KeyTable, LeftOut, Row, pair, target_rows
+from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut, pair, target_rows
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
 
@@ -117,14 +117,14 @@ def key_table(config: ModelConfig) -> KeyTable:
     words, output = "decoder.bert.embeddings.word_embeddings.weight", f"{head}decoder.weight"
     return KeyTable(
         (
-            Row(("source_embedding.weight",), "encoder.embeddings.word_embeddings.weight"),
+            KeyRow(("source_embedding.weight",), "encoder.embeddings.word_embeddings.weight"),
             *embedding_rows("source_embedding.", "encoder.embeddings.", segments=config.num_segments > 0),
             *layer_rows(config.num_encoder_layers, "encoder.", "encoder.encoder.", cross_attention=False),
             *target_rows(words, output, are_one=resolved(config).tying == "decoder"),
             *embedding_rows("target_embedding.", "decoder.bert.embeddings.", segments=config.num_target_segments > 0),
             *layer_rows(config.num_decoder_layers, "decoder.", "decoder.bert.encoder.", cross_attention=True),
             *(_transform_rows(f"{head}transform.") if is_bert else ()),
-            Row(("output_proj.bias",), f"{head}bias", also=(f"{head}decoder.bias",)),
+            KeyRow(("output_proj.bias",), f"{head}bias", also=(f"{head}decoder.bias",)),
         ),
         (
             LeftOut("*.embeddings.position_ids", "the numbers from 0 on, in old files"),
@@ -133,5 +133,5 @@ def key_table(config: ModelConfig) -> KeyTable:
     )
 
 
-def _transform_rows(theirs: str) -> list[Row]:
+def _transform_rows(theirs: str) -> list[KeyRow]:
     return [*pair("output_transform.proj", f"{theirs}dense"), *pair("output_transform.norm", f"{theirs}LayerNorm")]

@@ -13,9 +13,9 @@ from clearhead.interop.key_table import (
     STACKED,
     STACKED_TRANSPOSED,
     TRANSPOSED,
+    KeyRow,
     KeyTable,
     LeftOut,
-    Row,
     numbered,
     pair,
     target_rows,
@@ -96,8 +96,8 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
 QUERY_KEY_VALUE = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 
 LAYER = (
-    Row(tuple(f"{name}.weight" for name in QUERY_KEY_VALUE), "attn.c_attn.weight", STACKED_TRANSPOSED),
-    Row(tuple(f"{name}.bias" for name in QUERY_KEY_VALUE), "attn.c_attn.bias", STACKED),
+    KeyRow(tuple(f"{name}.weight" for name in QUERY_KEY_VALUE), "attn.c_attn.weight", STACKED_TRANSPOSED),
+    KeyRow(tuple(f"{name}.bias" for name in QUERY_KEY_VALUE), "attn.c_attn.bias", STACKED),
     *pair("self_attn.out_proj", "attn.c_proj", TRANSPOSED),
     *pair("self_attn_residual.norm", "ln_1"),
     *pair("feed_forward.up_proj", "mlp.c_fc", TRANSPOSED),
@@ -112,7 +112,7 @@ def key_table(config: ModelConfig) -> KeyTable:
     return KeyTable(
         (
             *target_rows("transformer.wte.weight", "lm_head.weight", are_one=are_tied),
-            Row(("target_embedding.positions.weight",), "transformer.wpe.weight"),
+            KeyRow(("target_embedding.positions.weight",), "transformer.wpe.weight"),
             *numbered(LAYER, config.num_decoder_layers, ours="decoder.layers.{i}.", theirs="transformer.h.{i}."),
             *pair("decoder.final_norm", "transformer.ln_f"),
         ),

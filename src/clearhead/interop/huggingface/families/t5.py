@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.key_table import KeyTable, LeftOut, Row, numbered
+from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut, numbered
 from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
 from clearhead.interop.rewrites import resolved
 
@@ -145,9 +145,9 @@ def key_table(config: ModelConfig) -> KeyTable:
     """Return the key table of a T5ForConditionalGeneration."""
     words, *copies = SHARED
     if resolved(config).tying == "three-way":
-        rows = [Row(("source_embedding.weight",), words, also=(*copies, "lm_head.weight"))]
+        rows = [KeyRow(("source_embedding.weight",), words, also=(*copies, "lm_head.weight"))]
     else:
-        rows = [_weight("output_proj", "lm_head"), Row(("source_embedding.weight",), words, also=tuple(copies))]
+        rows = [_weight("output_proj", "lm_head"), KeyRow(("source_embedding.weight",), words, also=tuple(copies))]
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         layer = _layer(is_gated=config.gated, is_decoder=side == "decoder")
         rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"{side}.block.{{i}}.layer.")
@@ -159,7 +159,7 @@ def key_table(config: ModelConfig) -> KeyTable:
     return KeyTable(tuple(rows), (LeftOut(unread, "in old files; cross-attention sees no positions"),))
 
 
-def _layer(*, is_gated: bool, is_decoder: bool) -> list[Row]:
+def _layer(*, is_gated: bool, is_decoder: bool) -> list[KeyRow]:
     last = 2 if is_decoder else 1
     network = {"gate_proj": "wi_0", "up_proj": "wi_1"} if is_gated else {"up_proj": "wi"}
     return [
@@ -173,13 +173,13 @@ def _layer(*, is_gated: bool, is_decoder: bool) -> list[Row]:
     ]
 
 
-def _attention(ours: str, number: str, theirs: str) -> list[Row]:
+def _attention(ours: str, number: str, theirs: str) -> list[KeyRow]:
     return [
         *(_weight(f"{ours}.{part}_proj", f"{number}.{theirs}.{part[0]}") for part in ("q", "k", "v", "out")),
         _weight(f"{ours}_residual.norm", f"{number}.layer_norm"),
     ]
 
 
-def _weight(ours: str, theirs: str) -> Row:
+def _weight(ours: str, theirs: str) -> KeyRow:
     """Return the row of a module without a bias."""
-    return Row((f"{ours}.weight",), f"{theirs}.weight")
+    return KeyRow((f"{ours}.weight",), f"{theirs}.weight")
