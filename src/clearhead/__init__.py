@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from clearhead.config import Config, ModelConfig, Sampling, presets
     from clearhead.errors import ClearheadError
     from clearhead.files.tensors import load_tensors
-    from clearhead.inspection.explain import Explanation, explain
+    from clearhead.inspection.explain import explain
+    from clearhead.inspection.explanation import Explanation
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
     from clearhead.model.transformer import Transformer
     from clearhead.runtime.device import set_num_threads
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ClearheadError": "clearhead.errors",
     "Config": "clearhead.config",
-    "Explanation": "clearhead.inspection.explain",
+    "Explanation": "clearhead.inspection.explanation",
     "ModelConfig": "clearhead.config",
     "MultiHeadAttention": "clearhead.model.attention",
     "Sampling": "clearhead.config",

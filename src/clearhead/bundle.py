@@ -43,19 +43,6 @@ from clearhead.runtime.version import __version__
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
 
-__all__ = [
-    "FORMAT_VERSION",
-    "SHORTLIST_FILE",
-    "Bundle",
-    "load_bundle",
-    "model_directory",
-    "read_card",
-    "read_golden",
-    "require_fitting_weights",
-    "require_same_vocabulary",
-    "save_bundle",
-]
-
 FORMAT_VERSION = 2
 """Increased when an older version of clearhead could misread a model directory."""
 

@@ -16,19 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = [
-    "CheckpointError",
-    "ClearheadError",
-    "CompiledCoreWarning",
-    "ConfigError",
-    "DataError",
-    "DeviceError",
-    "ModelError",
-    "TrainingError",
-    "nearest_name",
-]
-
-
 LONGEST_MESSAGE = 3_000
 """Maximum characters of a message; its quotations, for example from a damaged file, may be of any length."""
 

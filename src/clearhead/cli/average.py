@@ -10,8 +10,6 @@ import typer
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Threads
 
-__all__ = ["average"]
-
 
 def average(
     run: Annotated[Path, typer.Argument(help="Run directory.")],

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from clearhead.translation.result import Translation
     from clearhead.translation.translator import Translator
 
-__all__ = [
-    "Flagged",
-    "given",
-    "refuse_idle_options",
-    "refuse_missing",
-    "refuse_other_than_page",
-    "refuse_overwriting",
-    "refuse_report",
-    "refuse_untold_language",
-    "warn_of_truncation",
-]
 
 MOST_LINES_NAMED = 10
 """Lines that a notice names; how many more there are, it says."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from clearhead.errors import CompiledCoreWarning
 
-__all__ = ["notice", "open_missing_streams", "progress", "show_warnings_as_notices"]
-
 
 def open_missing_streams() -> None:
     """Open the null device in the place of standard streams that were closed before the program started.

@@ -17,7 +17,6 @@ from clearhead.errors import ConfigError
 if TYPE_CHECKING:
     from clearhead.formats import PairFile, SentencePair, Wanted
 
-__all__ = ["check", "convert", "stats"]
 
 Files = Annotated[
     list[str] | None,

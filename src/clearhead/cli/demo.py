@@ -16,7 +16,6 @@ from clearhead.cli.options import Threads
 if TYPE_CHECKING:
     from clearhead.formats import SentencePair
 
-__all__ = ["demo"]
 
 _PAIRS = 120_000
 _VALID, _TEST = 200, 1_000

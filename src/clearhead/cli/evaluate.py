@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from clearhead.evaluation import AlignmentScores, Evaluation
     from clearhead.translation.translator import Translator
 
-__all__ = ["evaluate"]
 
 TITLES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++"}
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from clearhead.inspection.explanation import Explanation
     from clearhead.translation.translator import Translator
 
-__all__ = ["explain"]
 
 MOST_PRODUCTS = 3e12
 """Of numbers, to attribute a translation unasked: a minute or three of one core, for thirty tokens of the paper's base
@@ -124,7 +123,7 @@ def explain(
     _refuse_terminal(chosen, output)
 
     from clearhead.bundle import model_directory
-    from clearhead.inspection.plots import require_plots
+    from clearhead.inspection.canvas import require_plots
     from clearhead.translation.translator import Translator
 
     models = [model_directory(path) for path in (model, compare) if path is not None]

@@ -11,8 +11,6 @@ from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Model, Threads
 from clearhead.config.choices import ExportLibrary, ExportPrecision
 
-__all__ = ["export"]
-
 NUM_COMPARED = 8
 """Sentences, made of words of the vocabulary."""
 

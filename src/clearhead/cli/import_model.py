@@ -10,8 +10,6 @@ import typer
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Threads
 
-__all__ = ["import_model"]
-
 
 def import_model(
     path: Annotated[Path, typer.Argument(help="Directory or file of the other library.", show_default=False)],

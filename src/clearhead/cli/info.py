@@ -20,7 +20,6 @@ from clearhead.runtime.version import __version__
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
 
-__all__ = ["info"]
 
 LAST_RECORDS = 3
 """Records of a run's log that are shown."""

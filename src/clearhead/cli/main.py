@@ -37,8 +37,6 @@ from clearhead.errors import ClearheadError
 from clearhead.runtime.cpus import prepare_openmp
 from clearhead.runtime.version import __version__
 
-__all__ = ["app", "run"]
-
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
 """Where standard output goes is full, closed or broken."""
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from clearhead.translation.memory import TranslationMemory
     from clearhead.translation.result import MemoryMatch, TermUse, Translation
 
-__all__ = ["Recall", "TermsAndMatches"]
 
 MOST_LINES_NAMED = 10
 """Missed terms that a notice names."""

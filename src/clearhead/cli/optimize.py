@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
     from clearhead.translation.translator import Translator
 
-__all__ = ["optimize"]
 
 MOST_LOOKED_AT = 1_000
 """Pairs among which there must be some that are short enough to choose a head by."""

@@ -11,32 +11,6 @@ from clearhead.config.choices import AlignBy as AlignByChoice
 from clearhead.config.choices import DecodePrecision
 from clearhead.config.choices import Split as SplitChoice
 
-__all__ = [
-    "AlignBy",
-    "AsIs",
-    "BatchTokens",
-    "Beam",
-    "Columns",
-    "Device",
-    "Ensemble",
-    "FromLang",
-    "Model",
-    "PairsFile",
-    "Precision",
-    "Shortlist",
-    "SourceFile",
-    "SourceLang",
-    "Split",
-    "Swap",
-    "TargetFile",
-    "TargetLang",
-    "Threads",
-    "ToLang",
-    "ToldSourceLang",
-    "Workers",
-    "decode_settings",
-]
-
 
 def _use_threads(count: int | None) -> int | None:
     if count is not None:

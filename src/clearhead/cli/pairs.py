@@ -13,8 +13,6 @@ from clearhead.errors import ConfigError
 if TYPE_CHECKING:
     from clearhead.formats import PairFile, SentencePair
 
-__all__ = ["GivenPairs", "read_given"]
-
 
 @dataclass(frozen=True)
 class GivenPairs:

@@ -17,8 +17,6 @@ from clearhead.errors import ClearheadError
 if TYPE_CHECKING:
     from clearhead.paper.parts import ModelPart
 
-__all__ = ["PartName", "paper"]
-
 
 class PartName(StrEnum):
     """What may be asked for; named here, for the parts themselves are slow to import."""
@@ -67,7 +65,7 @@ def paper(
 
 def _prepare(directory: Path) -> None:
     """Make the directory before anything is computed."""
-    from clearhead.inspection.plots import require_plots
+    from clearhead.inspection.canvas import require_plots
 
     require_plots()
     try:

@@ -27,8 +27,6 @@ from clearhead.cli.pairs import read_given
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
-__all__ = ["score"]
-
 
 def score(
     model: Model,

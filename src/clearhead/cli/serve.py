@@ -10,8 +10,6 @@ import typer
 from clearhead.cli.options import Device, Threads
 from clearhead.errors import ConfigError
 
-__all__ = ["api_key", "serve"]
-
 DEMO = "runs/demo"
 
 

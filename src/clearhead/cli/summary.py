@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["plain", "summary"]
-
 _MOST_NAMED = 12
 """Of a list, such as the languages of a model of two hundred; `--all` names them all."""
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from clearhead.formats import SentencePair
     from clearhead.training.synthetic_pairs import MachineSide
 
-__all__ = ["backtranslate", "distill"]
 
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE.tsv", help="Where the pairs go, source and target.")

@@ -11,8 +11,6 @@ import typer
 from clearhead.cli.options import Columns, FromLang, Swap, Threads, ToLang
 from clearhead.errors import ConfigError
 
-__all__ = ["train"]
-
 Files = list[str] | None
 
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from clearhead.translation.result import Translation
     from clearhead.translation.translator import Translator
 
-__all__ = ["OutputFormat", "translate"]
 
 CHUNK_LINES = 2_000
 """Lines read, translated and written at a time: enough to sort by length, few enough to bound the memory."""

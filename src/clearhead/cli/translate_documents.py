@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from clearhead.translation.review_page import TranslationReport
     from clearhead.translation.translator import Translator
 
-__all__ = ["DocumentOptions", "translate_documents"]
 
 LONGEST_NUMBER = 6
 """Digits of a column's number."""

@@ -8,8 +8,6 @@ from clearhead.cli.console import progress
 from clearhead.cli.options import Device, Model, Threads
 from clearhead.errors import ModelError
 
-__all__ = ["verify"]
-
 
 def verify(model: Model, device: Device = "auto", threads: Threads = None) -> None:
     """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""

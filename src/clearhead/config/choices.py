@@ -8,28 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = [
-    "Activation",
-    "AlignBy",
-    "AlignmentWords",
-    "DecodePrecision",
-    "ExportLibrary",
-    "ExportPrecision",
-    "MetricName",
-    "NormKind",
-    "NormOrder",
-    "Optimizer",
-    "PenaltyForm",
-    "PositionKind",
-    "Schedule",
-    "SinusoidLayout",
-    "Split",
-    "Tokenization",
-    "TokenizerKind",
-    "TrainPrecision",
-    "Tying",
-]
-
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "imported"]
 
 NormOrder = Literal["post", "pre"]

@@ -11,8 +11,6 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, Positiv
 from clearhead.config.choices import AlignBy, DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
 
-__all__ = ["MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling", "is_language"]
-
 MOST_SAMPLES = 10_000
 """Most translations of one line that can be asked for."""
 MOST_MBR_SAMPLES = 1_000

@@ -10,8 +10,6 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from clearhead.config.choices import Activation, NormKind, NormOrder, PositionKind, Tying
 from clearhead.config.settings import Pieces, Probability, Settings, SmallNumber
 
-__all__ = ["ModelConfig"]
-
 Width = Annotated[PositiveInt, Field(le=1_000_000)]
 Layers = Annotated[NonNegativeInt, Field(le=1_000)]
 Segments = Annotated[NonNegativeInt, Field(le=10_000)]

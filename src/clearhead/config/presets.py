@@ -10,23 +10,6 @@ from typing import Any
 from clearhead.config.model import ModelConfig
 from clearhead.errors import ConfigError, nearest_name
 
-__all__ = [
-    "AUTOMATIC_PRESETS",
-    "PRESETS",
-    "RECIPES",
-    "TABLE3",
-    "bert_base",
-    "bert_large",
-    "choose_preset",
-    "paper_base",
-    "paper_big",
-    "recipe",
-    "small",
-    "table3_row",
-    "tiny",
-]
-
-
 _SHALLOW: Mapping[str, Any] = {"num_heads": 4, "num_encoder_layers": 4, "num_decoder_layers": 4, "norm": "pre"}
 
 

@@ -8,8 +8,6 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from clearhead.config.settings import Settings
 
-__all__ = ["ServeConfig"]
-
 Count = Annotated[PositiveInt, Field(le=100_000_000)]
 Seconds = Annotated[PositiveFloat, Field(le=86_400.0)]
 

@@ -20,8 +20,6 @@ from pydantic_core import PydanticCustomError
 
 from clearhead.errors import ConfigError, nearest_name
 
-__all__ = ["Settings"]
-
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 # No setting is without bounds: a file that was damaged or made up must not ask for more than a machine can have. Each

@@ -12,8 +12,6 @@ from clearhead.config.choices import AlignmentWords, TokenizerKind
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
 from clearhead.text.language_tags import LANGUAGE
 
-__all__ = ["DataConfig", "TokenizerConfig"]
-
 MOST_COLUMNS = 10_000
 """Largest number of a column."""
 

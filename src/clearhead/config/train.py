@@ -9,8 +9,6 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from clearhead.config.choices import Optimizer, Schedule, TrainPrecision
 from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
-__all__ = ["MOST_STEPS", "TrainConfig"]
-
 MOST_STEPS = 1_000_000_000
 """Most optimiser steps of a run."""
 

@@ -17,8 +17,6 @@ from clearhead.formats import SentencePair
 from clearhead.text.sentence_splitting import join_sentences
 from clearhead.text.word_links import joined_links, words_of
 
-__all__ = ["KINDS", "altered"]
-
 Alteration = Callable[[SentencePair, random.Random], SentencePair | None]
 """Returns an altered pair; None if the alteration does not apply to the pair."""
 

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from clearhead.data.store import PairStore
 
-__all__ = ["Batch", "BatchOrder", "TokenLinks", "collate", "shares", "split", "valid_batches"]
-
 
 @dataclass(frozen=True)
 class TokenLinks:

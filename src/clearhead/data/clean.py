@@ -15,8 +15,6 @@ from clearhead.config import DataConfig
 from clearhead.formats import SKIPS, SentencePair
 from clearhead.text.language_tags import split_tag
 
-__all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key", "pair_digest"]
-
 REASONS = {
     "malformed": "the row of its file is no pair",
     **SKIPS,

@@ -26,9 +26,6 @@ from clearhead.formats.languages import LOCALES
 from clearhead.formats.pair import SentencePair
 from clearhead.text.language_tags import language_tag
 
-__all__ = ["KINDS", "CldrCorpus", "PairKind", "generate"]
-
-
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2050, 12, 31)
 DAY_SPANS = ((1, 14), (30, 150))
 """Lengths of intervals in days, from and to: within a month, over months; equally likely."""

@@ -10,8 +10,6 @@ from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 
-__all__ = ["choose_rows", "drawn_rows", "side_keys", "without"]
-
 # At most a tenth of the corpus is held out, and that must be at least one pair.
 LEAST_PAIRS = 10
 

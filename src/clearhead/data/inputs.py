@@ -25,8 +25,6 @@ from clearhead.formats import (
     read_parallel,
 )
 
-__all__ = ["InputFile", "Inputs", "changed_inputs", "languages", "missing_inputs", "open_inputs", "source_language"]
-
 ROLES = (
     "source",
     "target",

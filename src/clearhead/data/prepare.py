@@ -35,8 +35,6 @@ from clearhead.text.placeholder_masking import Protected, protect_pair, protecte
 from clearhead.text.word_links import Link, link_tokens, words_of
 from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
 
-__all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
-
 Item = TypeVar("Item")
 Progress = Callable[[str, int], None]
 """Called with the name of a stage and the number of items done."""

@@ -11,8 +11,6 @@ from clearhead.data.hold_out import drawn_rows, side_keys
 from clearhead.data.spool import StagedPairs
 from clearhead.formats import SentencePair
 
-__all__ = ["mixed_in", "rows_of"]
-
 MOST_EPOCHS = 30
 """Most epochs with different general text; then it repeats. Few fine-tuning runs last longer."""
 MOST_ROWS = 20_000_000

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from clearhead.formats import SentencePair
 
-__all__ = ["EpochWeights"]
-
 
 class EpochWeights:
     """Weights of the rows of a store, run-length encoded: `runs` has `[weight, rows]` of rows with the same weight.

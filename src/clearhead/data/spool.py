@@ -11,8 +11,6 @@ from typing import Any
 from clearhead.data.clean import CleaningReport
 from clearhead.formats import SentencePair
 
-__all__ = ["StagedPairs"]
-
 
 @dataclass(frozen=True)
 class StagedPairs:

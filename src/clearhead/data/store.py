@@ -17,8 +17,6 @@ from clearhead.errors import DataError
 from clearhead.files import require_regular
 from clearhead.text.word_links import Link
 
-__all__ = ["PairStore", "StoreWriter"]
-
 SCHEMA = pa.schema(
     [
         ("source", pa.string()),

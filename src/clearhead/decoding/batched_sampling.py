@@ -20,8 +20,6 @@ from clearhead.decoding.sampling import draw_tokens, seed_of
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
-__all__ = ["TOGETHER", "SampledSentence", "advance_samples", "begin_samples", "in_groups"]
-
 TOGETHER = 16
 """Samples of one sentence that are drawn at the same time."""
 

@@ -9,8 +9,6 @@ import torch
 
 from clearhead.errors import DeviceError
 
-__all__ = ["advice_on_memory", "length_batches"]
-
 
 @contextmanager
 def advice_on_memory(batch_tokens: int) -> Iterator[None]:

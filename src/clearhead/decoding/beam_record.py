@@ -12,8 +12,6 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["BeamObserver", "BeamStep", "Considered", "Ending", "Fate", "considered"]
-
 Fate = Literal["kept", "finished", "beam", "late end"]
 """What became of a candidate. "kept": still open. "finished": it ended and is a finished hypothesis. "beam": dropped,
 because K better ones stay open. "late end": it ended, but was not among the K best of its step."""

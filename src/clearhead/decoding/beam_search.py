@@ -19,8 +19,6 @@ from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.model.transformer import Transformer
 
-__all__ = ["beam_search"]
-
 
 def beam_search(
     model: Transformer,

@@ -18,9 +18,6 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ConfigError
 
-__all__ = ["SearchOptions", "SearchedSentence", "begin"]
-
-
 BEAMS_OF_TERMS = 3
 """Shared beam size, in multiples of `beam_size`, of the hypotheses that still lack required tokens.
 

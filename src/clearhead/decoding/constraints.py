@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-__all__ = ["ANOTHER_WORD", "SAME_WORD", "Progress", "Required", "RequiredTerm", "Spelling", "WordEdges"]
-
 Spelling = tuple[int, ...]
 """One spelling of a term, as tokens."""
 

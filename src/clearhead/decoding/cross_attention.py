@@ -18,8 +18,6 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
 
-__all__ = ["AlignmentHead", "attended", "candidates", "cross_attention_weights", "occluded"]
-
 
 class AlignmentHead(NamedTuple):
     """A choice of cross-attention weights that aligns target tokens with source tokens."""

@@ -25,8 +25,6 @@ from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
 from clearhead.model.transformer import Transformer
 
-__all__ = ["decode", "make_engine", "score"]
-
 
 def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
     """Return the fastest engine for a model: the compiled core if it supports the model, else PyTorch.

@@ -21,8 +21,6 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.rules import rank_penalty
 
-__all__ = ["advance_diverse", "choose_diverse"]
-
 
 def advance_diverse(
     active: Sequence[SeparateHypotheses],

@@ -23,8 +23,6 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.token_masks import Mask
 from clearhead.model.transformer import Transformer
 
-__all__ = ["Beams", "Candidates", "Engine", "Slots"]
-
 Candidates = Iterator[tuple[float, int, int]]
 """The best continuations of a sentence, best first, as (log-probability, beam, token)."""
 

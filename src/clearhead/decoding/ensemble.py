@@ -20,8 +20,6 @@ from clearhead.config import ModelConfig
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.lazy import cached_property
 
-__all__ = ["Ensemble", "mean_log_probs"]
-
 
 @dataclass(frozen=True)
 class Ensemble:

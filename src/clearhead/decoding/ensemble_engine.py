@@ -28,8 +28,6 @@ from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
 
-__all__ = ["EnsembleEngine"]
-
 
 class EnsembleEngine(Engine):
     """The inference engine of an ensemble.

@@ -28,8 +28,6 @@ from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
-__all__ = ["ConstrainedSentence", "advance_constrained", "begin_constrained"]
-
 
 class _Candidate(NamedTuple):
     """A candidate extension of a hypothesis; sorting puts the best first."""

@@ -15,8 +15,6 @@ from weakref import WeakSet
 from clearhead.kernels.library import library
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
-__all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
-
 TASKS = Path("/proc/self/task")
 """The thread ids of this process, as Linux lists them."""
 MOST_CALLERS = 1_000

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from clearhead.config.choices import PenaltyForm
 
-__all__ = ["Hypothesis", "length_penalty"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:

@@ -13,8 +13,6 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
-__all__ = ["SeparateHypotheses", "begin_separately"]
-
 
 @dataclass
 class SeparateHypotheses(Beams):

@@ -17,8 +17,6 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["chrf_of_pairs", "expected_chrf"]
-
 ORDERS = range(1, 7)
 RECALL_WEIGHT = 4
 """Beta squared, for the F2 score."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["LOOP_TIMES", "LOOP_TOKENS", "is_loop", "most_times"]
-
 LOOP_TOKENS = 20
 """A loop has more tokens than this. A number such as 1,000,000,000,000 is repetitive too, and has 16 tokens."""
 LOOP_TIMES = 3

@@ -13,19 +13,6 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.sentence import Prefix
 
-__all__ = [
-    "can_win",
-    "candidates_of_row",
-    "candidates_of_sentence",
-    "check_ids",
-    "cut_sources",
-    "first_token",
-    "length_limits",
-    "never_written",
-    "rank_penalty",
-    "score_to_beat",
-]
-
 
 def never_written(config: ModelConfig) -> list[int]:
     """Return the tokens that no output contains: padding, and the start token unless it is also the end token.

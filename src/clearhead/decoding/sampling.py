@@ -20,9 +20,6 @@ from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.model.transformer import Transformer
 
-__all__ = ["draw_tokens", "greedy_search", "likely_tokens", "sample", "seed_of"]
-
-
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
 """A function that returns each row's next token, given the log-probabilities and the source index of each row."""
 

@@ -32,8 +32,6 @@ from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
 from clearhead.runtime.device import num_threads
 
-__all__ = ["SentenceQueue", "Waiting", "find", "search"]
-
 ENCODED_TOKENS = 512
 """Source tokens that a worker encodes in one batch, if so many are waiting."""
 

@@ -12,8 +12,6 @@ from torch import Tensor
 from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
 
-__all__ = ["token_log_probs"]
-
 
 def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Float[Tensor, "B T"]:
     """Return the log-probability of every target token given the source and the tokens before it.

@@ -9,8 +9,6 @@ from clearhead.decoding.constraints import Required
 from clearhead.decoding.repetition import most_times
 from clearhead.runtime.lazy import cached_property
 
-__all__ = ["NO_PREFIX", "Prefix", "Sentence", "given_prefix", "sentences_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Prefix:

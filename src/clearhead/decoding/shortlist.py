@@ -30,8 +30,6 @@ from clearhead.errors import ModelError
 from clearhead.files.tensors import read_weights, write_weights
 from clearhead.model.transformer import Transformer
 
-__all__ = ["COMMON", "PER_TOKEN", "Shortlist", "learn_shortlist"]
-
 PER_TOKEN = 20
 """Default number of target tokens per source token."""
 COMMON = 1_000

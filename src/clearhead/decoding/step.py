@@ -17,8 +17,6 @@ from clearhead.decoding.token_masks import Mask
 from clearhead.model.cache import DecoderCache
 from clearhead.model.transformer import Transformer
 
-__all__ = ["DecodingBatch", "next_log_probs", "pad_batch"]
-
 
 @dataclass
 class DecodingBatch:

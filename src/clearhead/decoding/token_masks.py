@@ -34,8 +34,6 @@ from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
 from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
 
-__all__ = ["AllowedTokens", "Mask"]
-
 Mask = Bool[np.ndarray, " V"]
 """True for the allowed tokens."""
 

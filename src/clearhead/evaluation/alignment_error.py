@@ -15,8 +15,6 @@ from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
 from clearhead.text.word_links import Link, spaced_words
 
-__all__ = ["AlignmentScores", "GoldLinks", "alignment_scores", "read_gold_links"]
-
 _LINK = re.compile(r"([0-9]{1,6})([-p?])([0-9]{1,6})")
 _NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,6})\s+([0-9]{1,6})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
 

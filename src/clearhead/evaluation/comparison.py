@@ -13,8 +13,6 @@ from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import DataError
 from clearhead.evaluation.metrics import DEFAULT_METRICS, make_metrics
 
-__all__ = ["Comparison", "MetricComparison", "compare"]
-
 NUM_SAMPLES = 1_000
 """Number of bootstrap resamples of the test set."""
 

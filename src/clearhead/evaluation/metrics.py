@@ -13,19 +13,6 @@ from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import DataError
 from clearhead.evaluation.tokenization import choose_tokenization, require_tokenization
 
-__all__ = [
-    "DEFAULT_METRICS",
-    "Evaluation",
-    "Metric",
-    "bleu",
-    "chrf",
-    "exact_match",
-    "judge",
-    "make_metrics",
-    "require_pairs",
-    "sentence_chrf",
-]
-
 DEFAULT_METRICS: tuple[MetricName, ...] = ("bleu", "chrf")
 
 

@@ -13,8 +13,6 @@ from clearhead.config.choices import Tokenization
 from clearhead.errors import ConfigError
 from clearhead.text.scripts import count_scripts
 
-__all__ = ["choose_tokenization", "require_tokenization"]
-
 _UNSPACED = ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _PACKAGES = {
     "ja-mecab": (("MeCab", "ipadic"), "sacrebleu[ja]"),

@@ -13,17 +13,6 @@ from typing import Any
 
 from clearhead.errors import ClearheadError
 
-__all__ = [
-    "MOST_JSON_BYTES",
-    "file_sha256",
-    "json_sha256",
-    "parse_json",
-    "read_json",
-    "read_json_lines",
-    "read_text",
-    "require_regular",
-]
-
 MOST_JSON_BYTES = 8 * 2**20
 """Maximum size of a JSON file; one byte of JSON can take up to about 25 bytes of memory."""
 

@@ -19,20 +19,6 @@ import zstandard
 from clearhead.errors import DataError
 from clearhead.files.writing import is_leftover, is_standard_output, new_file
 
-__all__ = [
-    "COMPRESSED_STARTS",
-    "COMPRESSIONS",
-    "display_name",
-    "format_extension",
-    "open_binary",
-    "open_output",
-    "read_lines",
-    "refuse_foreign",
-    "refuse_unwritable",
-    "some_names",
-    "whole_or_absent",
-]
-
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions of files that are decompressed when read and compressed when written."""
 

@@ -18,19 +18,6 @@ from clearhead.errors import ModelError
 from clearhead.files.reading import require_regular
 from clearhead.files.writing import new_file
 
-__all__ = [
-    "TensorHeader",
-    "average_weights",
-    "load_tensors",
-    "load_weights",
-    "model_tensors",
-    "raise_problems",
-    "read_headers",
-    "read_weights",
-    "require_fit",
-    "write_weights",
-]
-
 _FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
 """Name of the shared embedding in models and checkpoints of format 1, and its present name."""
 

@@ -21,18 +21,6 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "is_leftover",
-    "is_standard_output",
-    "is_utf8",
-    "new_directory",
-    "new_file",
-    "remove_leftovers",
-    "standing",
-    "write_json",
-    "write_text",
-]
-
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
 _LONGEST_START = 255 - len("..0123456789abcdef.partial")  # most file systems take names of 255 bytes
 _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}

@@ -12,8 +12,6 @@ from clearhead.formats.pair import SentencePair
 from clearhead.text.language_tags import split_tag
 from clearhead.text.word_links import Link, spaced_words, words_of
 
-__all__ = ["GivenLinks"]
-
 _LINK = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 
 

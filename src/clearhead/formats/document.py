@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["MEMORY_NOTE", "Document", "Filling", "Segment", "Splice", "Suggestion", "spliced"]
-
 MEMORY_NOTE = "translation memory"
 """First words of a note about a translation-memory match."""
 

@@ -20,8 +20,6 @@ from clearhead.formats.tmx.document import read_tmx
 from clearhead.formats.word.document import read_docx
 from clearhead.formats.xliff.document import read_xliff
 
-__all__ = ["DOCUMENTS", "DocumentFormat", "is_document", "read_document"]
-
 
 class DocumentFormat(NamedTuple):
     """Reader and options of a document format."""

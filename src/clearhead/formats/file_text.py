@@ -14,8 +14,6 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Splice, spliced
 from clearhead.runtime.lazy import cached_property
 
-__all__ = ["MOST_BYTES", "FileText", "Line", "read_bytes"]
-
 MOST_BYTES = 200_000_000
 """Maximum size of a document, which is held in memory as a whole together with its segments."""
 

@@ -10,8 +10,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import NamedTuple
 
-__all__ = ["Tag", "mended", "tokens"]
-
 _TAG = re.compile(r"<(/?)g([1-9][0-9]{0,6})>|<x([1-9][0-9]{0,6})/>")
 _LONGEST_SNAP = 20  # characters to search for a word boundary; scripts without spaces may have none nearby
 

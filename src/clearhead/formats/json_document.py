@@ -14,8 +14,6 @@ from enum import Enum, auto
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText
 
-__all__ = ["JsonStrings", "read_json_strings"]
-
 MOST_DEPTH = 500
 """Maximum nesting depth; other programs read up to about 1,000 levels."""
 

@@ -8,8 +8,6 @@ from babel import Locale, UnknownLocaleError, localedata
 
 from clearhead.files.streams import COMPRESSIONS
 
-__all__ = ["LOCALES", "english_name", "is_variant", "language_in_name"]
-
 LOCALES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ja")
 
 

@@ -9,17 +9,6 @@ from dataclasses import dataclass, replace
 from clearhead.errors import DataError
 from clearhead.text.word_links import Link
 
-__all__ = [
-    "LINE_ENDS",
-    "SKIPS",
-    "Columns",
-    "PairFile",
-    "SentencePair",
-    "Wanted",
-    "on_one_line",
-    "refuse_signs",
-]
-
 Columns = tuple[int | str, int | str]
 """Columns of source and target in a table: an integer is a number counted from 1, a string a name in the header."""
 

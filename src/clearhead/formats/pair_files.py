@@ -20,9 +20,6 @@ from clearhead.formats.tables.tsv import open_tsv, write_tsv
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
 from clearhead.formats.xliff.pairs import open_xliff, write_xliff
 
-__all__ = ["READERS", "WRITERS", "described", "expand_paths", "holds_pairs", "read_pairs", "write_pairs"]
-
-
 # Importing pyarrow takes a tenth of a second, so it is imported only for its own formats.
 
 

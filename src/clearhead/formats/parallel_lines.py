@@ -14,8 +14,6 @@ from clearhead.formats.alignment_links import GivenLinks
 from clearhead.formats.pair import SentencePair
 from clearhead.formats.subtitles.pairs import SUBTITLES, read_subtitles
 
-__all__ = ["drift_line", "read_parallel"]
-
 # A line that is blank on one side only is much stronger evidence of misalignment than any difference in length.
 ONE_SIDE_BLANK = 3.0
 # Thresholds for naming a line: assuming a gap there must improve the agreement of the lengths by at least

@@ -13,8 +13,6 @@ from itertools import groupby
 from clearhead.formats.document import Filling
 from clearhead.formats.inline_tags import Tag, tokens
 
-__all__ = ["Change", "Element", "Passage", "Run", "changes"]
-
 _SPACES = re.compile(r"[ \t]+")
 
 Change = tuple[int, int, str]

@@ -14,8 +14,6 @@ from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
 
-__all__ = ["Paragraphs", "read_paragraphs"]
-
 _INDENTATION = re.compile(r"\s*+(?:>\s*+)*+")
 _MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s++")
 

@@ -10,8 +10,6 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
-__all__ = ["balanced", "unwrapped", "width_of", "wrapped"]
-
 _IN_ROWS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese; Korean separates words by spaces
 _OPENING, _CLOSING = "「『（【《〈", "、。，．！？：；・」』）】》〉ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々"
 _BREAK = re.compile(rf"([ \t\n]+|(?<=[{_IN_ROWS}{_CLOSING}])(?=[{_IN_ROWS}{_OPENING}])(?![{_CLOSING}]))")

@@ -24,8 +24,6 @@ from clearhead.inspection.tokens import printable
 from clearhead.model.transformer import Transformer
 from clearhead.translation.translator import Translator
 
-__all__ = ["Ablation", "HeadEffect", "SetResult", "ablate", "num_heads", "without_head"]
-
 ATTENTIONS: tuple[AttentionName, ...] = ("encoder", "decoder", "cross")
 
 

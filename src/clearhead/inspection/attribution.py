@@ -20,8 +20,6 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.inspection.forward_pass import ModelPass
 from clearhead.inspection.tokens import TokenWord
 
-__all__ = ["NUM_POINTS", "Attribution", "attribute", "integrated_gradients", "num_products", "occlusion"]
-
 NUM_POINTS = 32
 """Points of Gauss-Legendre quadrature.
 

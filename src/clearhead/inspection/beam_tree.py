@@ -14,8 +14,6 @@ from clearhead.decoding.rules import length_limits, rank_penalty
 from clearhead.decoding.sentence import Prefix
 from clearhead.model.transformer import Transformer
 
-__all__ = ["FATES", "BeamNode", "BeamTree", "record_search"]
-
 FATES = {
     "kept": "it went on, and its continuations come next",
     "finished": "it ended, and is one of the finished hypotheses",

@@ -11,17 +11,6 @@ from typing import Any, Literal
 from clearhead.errors import ClearheadError
 from clearhead.inspection.tokens import visible
 
-__all__ = [
-    "SHARE_TICKS",
-    "PictureFormat",
-    "canvas",
-    "legend_of",
-    "literal",
-    "require_plots",
-    "share_colours",
-    "token_label",
-]
-
 PictureFormat = Literal["png", "svg"]
 
 _STYLE: Any = {

@@ -22,8 +22,6 @@ from clearhead.inspection.serialization import plain, plain_values
 from clearhead.inspection.tokens import Span, printable, visible
 from clearhead.tokenizers.spans import UNREADABLE
 
-__all__ = ["Change", "ExplanationComparison", "StepPair", "compare"]
-
 _LEAST_DISTANCE = 0.005
 """Least distance at which two heads are reported as different."""
 _LEAST_DIFFERENCE = 0.0005

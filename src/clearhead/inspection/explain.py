@@ -22,15 +22,13 @@ from clearhead.inspection.attribution import attribute
 from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
-from clearhead.inspection.token_steps import NUM_CANDIDATES, Candidate, LensStep, Step, lens, steps_of
+from clearhead.inspection.token_steps import NUM_CANDIDATES, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader
 from clearhead.model.attention import AttentionWeights
 from clearhead.text.placeholder_masking import protect, protect_target
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.translator import Translator
-
-__all__ = ["Candidate", "Explanation", "Step", "explain", "with_attribution"]
 
 
 def explain(

@@ -38,8 +38,6 @@ from clearhead.runtime.lazy import cached_property
 from clearhead.text.word_links import Link, link_words
 from clearhead.tokenizers import START_TOKEN
 
-__all__ = ["SCHEMA_VERSION", "Explanation"]
-
 SCHEMA_VERSION = 1
 """Version of the format of `Explanation.to_dict`; it increases when existing keys change their meaning."""
 

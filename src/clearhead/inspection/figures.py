@@ -18,8 +18,6 @@ from clearhead.inspection.plots import Figure, HeatMap
 from clearhead.inspection.tokens import Span
 from clearhead.tokenizers.spans import UNREADABLE
 
-__all__ = ["PICTURES", "comparison_figure", "figure_of"]
-
 PICTURES = {
     "heads": "every head of every layer as a small map",
     "cross.2.1": "one head: attention (encoder, decoder or cross), layer and head, counted from 1",

@@ -18,8 +18,6 @@ from clearhead.model.attention import AttentionWeights
 from clearhead.model.residual import HiddenStates
 from clearhead.model.transformer import Transformer
 
-__all__ = ["AS_IT_IS", "ModelPass", "numbers"]
-
 AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False}
 """Decode settings for raw input and output: no splitting, no normalization, no markup placement, no shortlist."""
 

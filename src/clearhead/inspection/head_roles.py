@@ -14,8 +14,6 @@ from jaxtyping import Bool, Float, Int
 
 from clearhead.inspection.tokens import visible
 
-__all__ = ["HeadRole", "cross_roles", "self_roles"]
-
 _LEAST_SHARE = 0.3
 """Least share of a head's weight for a pattern of one key per row."""
 _LEAST_WIDE = 0.5

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["STATISTICS", "head_statistics"]
-
 STATISTICS = {
     "entropy": "Mean over the rows of -sum w ln w, in nats: 0 looks at one token, ln S at all of them alike.",
     "peak": "Mean over the rows of the largest weight (the confidence of Voita et al. 2019).",

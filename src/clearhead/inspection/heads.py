@@ -21,8 +21,6 @@ from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.other_positions import RelativePositions
 from clearhead.model.transformer import Transformer
 
-__all__ = ["AttentionName", "Head", "Projections", "attentions", "projections", "relative_positions"]
-
 AttentionName = Literal["encoder", "decoder", "cross"]
 """Encoder self-attention, decoder self-attention, or cross-attention to the source."""
 

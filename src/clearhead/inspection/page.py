@@ -10,8 +10,6 @@ from clearhead.errors import DataError
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.pages import Html, content_policy, data_block, fill, script, style
 
-__all__ = ["MAX_PAGE_WEIGHTS", "explain_view", "framed", "render_comparison", "render_page"]
-
 MAX_PAGE_WEIGHTS = 5_000_000
 """Most attention weights in a page, at 8/3 bytes each: a size that browsers still open readily."""
 

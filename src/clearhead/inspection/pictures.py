@@ -15,8 +15,6 @@ from jaxtyping import Float
 
 from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, share_colours, token_label
 
-__all__ = ["HeadGrid", "HeadValues", "Tree", "TreeNode", "draw_head_grid", "draw_head_values", "draw_tree"]
-
 _CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
 _NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42
 """Width of a step and height of a hypothesis, in inches."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, require_plots, share_colours
+from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, share_colours
 from clearhead.inspection.pictures import (
     HeadGrid,
     HeadValues,
@@ -24,7 +24,6 @@ from clearhead.inspection.pictures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Figure", "HeatMap", "LinePlot", "Panel", "Series", "draw", "draw_heatmap", "draw_lines", "require_plots"]
 
 # Okabe and Ito's palette, distinguishable with any of the common colour blindnesses; its yellow is left out, since it
 # is faint on white.

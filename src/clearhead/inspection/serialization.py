@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["packed", "packed_rows", "packed_weights", "plain", "plain_values"]
-
 _DIGITS = 6
 
 

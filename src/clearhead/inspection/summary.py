@@ -5,8 +5,6 @@ from __future__ import annotations
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.tokens import printable, visible
 
-__all__ = ["summary_lines"]
-
 _MOST_STEPS = 60
 _MOST_FINISHED = 5
 

@@ -15,8 +15,6 @@ from torch import Tensor
 from clearhead.inspection.tokens import Reader
 from clearhead.model.transformer import Transformer
 
-__all__ = ["NUM_CANDIDATES", "Candidate", "LensStep", "Step", "lens", "steps_of"]
-
 NUM_CANDIDATES = 5
 """Number of most probable tokens shown at each step."""
 

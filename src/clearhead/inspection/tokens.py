@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from clearhead.text.placeholder_masking import Protected
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Reader", "Span", "TokenWord", "printable", "token_words", "visible"]
-
 Span = tuple[int, int]
 """First character, and the one after the last."""
 

@@ -18,8 +18,6 @@ from clearhead.interop.huggingface.writer import write_huggingface
 from clearhead.interop.onnx.parity import prove_onnx
 from clearhead.interop.onnx.writer import write_onnx
 
-__all__ = ["export_directory"]
-
 
 def export_directory(
     bundle: Bundle, directory: Path, to: ExportLibrary, sources: Sequence[str], precision: ExportPrecision = "float32"

@@ -19,8 +19,6 @@ from clearhead.interop.toolkits.joeynmt import import_joeynmt
 from clearhead.interop.toolkits.marian_npz import import_marian, is_marian
 from clearhead.interop.toolkits.opennmt_py import import_opennmt
 
-__all__ = ["import_path"]
-
 
 @dataclass(frozen=True)
 class Library:

@@ -23,20 +23,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.runtime.version import __version__
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 
-__all__ = [
-    "MOST_ROUNDING",
-    "TOLERANCE",
-    "Imported",
-    "as_model",
-    "as_vocabulary",
-    "can_prove",
-    "card",
-    "origin_info",
-    "read_settings",
-    "require_told",
-]
-
-
 TOLERANCE = 1e-3
 """Allowed score difference between libraries, in nats per token: both round in float32."""
 

@@ -16,24 +16,6 @@ from torch import Tensor
 from clearhead.config.choices import Tying
 from clearhead.files.tensors import raise_problems
 
-__all__ = [
-    "AFTER_TWO_ROWS",
-    "ONE_ROW",
-    "SAME",
-    "STACKED",
-    "STACKED_TRANSPOSED",
-    "TRANSPOSED",
-    "Computed",
-    "KeyRow",
-    "KeyTable",
-    "Layout",
-    "LeftOut",
-    "embedding_rows",
-    "numbered",
-    "pair",
-    "target_rows",
-]
-
 
 @dataclass(frozen=True)
 class Layout:

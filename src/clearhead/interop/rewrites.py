@@ -14,18 +14,6 @@ from torch.nn import functional
 
 from clearhead.config import ModelConfig
 
-__all__ = [
-    "Rewrite",
-    "permute_stream",
-    "resolved",
-    "undone",
-    "with_attention_biases",
-    "with_feed_forward_biases",
-    "with_output_bias",
-    "with_rows",
-    "with_sine_halves",
-]
-
 Rewrite = Callable[[ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]]
 """Function from settings and tensors to other settings and tensors with the same logits."""
 

@@ -28,8 +28,6 @@ from clearhead.tokenizers import Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 from clearhead.tokenizers.vocabulary import MOST_BYTES, read_vocabulary
 
-__all__ = ["KEY", "Origin", "origin_values", "own_bundle", "read_origin"]
-
 KEY = "clearhead"
 """Name of the record in their `config.json`."""
 

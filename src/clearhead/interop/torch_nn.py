@@ -15,16 +15,6 @@ from clearhead.errors import ConfigError
 from clearhead.interop.key_table import STACKED, KeyRow, KeyTable, numbered, pair
 from clearhead.interop.rewrites import resolved
 
-__all__ = [
-    "attention_table",
-    "decoder_layer_table",
-    "decoder_table",
-    "encoder_layer_table",
-    "encoder_table",
-    "import_torch_state",
-    "transformer_table",
-]
-
 
 def _attention(ours: str = "", theirs: str = "") -> list[KeyRow]:
     return [

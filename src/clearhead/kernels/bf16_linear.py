@@ -24,8 +24,6 @@ from torch import Tensor, nn
 
 from clearhead.runtime.device import can_multiply_bf16
 
-__all__ = ["ROUNDED_ROWS", "Linear", "are_products_bf16", "bf16_product", "bf16_products"]
-
 ROUNDED_ROWS = 128
 """Rows per block."""
 

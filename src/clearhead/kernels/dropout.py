@@ -13,8 +13,6 @@ from jaxtyping import Float, Int16, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Dropout", "drawn_by_row", "dropout", "keep_mask", "relu_dropout"]
-
 _LEVELS = 2**16
 
 

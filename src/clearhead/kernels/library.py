@@ -22,8 +22,6 @@ from clearhead.config import DecodePrecision
 from clearhead.errors import CompiledCoreWarning
 from clearhead.kernels.structs import STRUCTS
 
-__all__ = ["can_multiply", "describe", "has_amx", "library"]
-
 _QUICK = {"packed_size", "scratch_size"}
 
 

@@ -16,8 +16,6 @@ from clearhead.config import DecodePrecision
 from clearhead.kernels.library import has_amx, library
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
-__all__ = ["PANEL", "make_product", "uninitialized"]
-
 PANEL = CONSTANTS["PANEL"]
 """Block size of the outputs of a matrix and of the rows of a result."""
 _CACHE_LINE = 64

@@ -22,8 +22,6 @@ from clearhead.config import DecodePrecision
 from clearhead.errors import DeviceError
 from clearhead.runtime.device import can_multiply_bf16
 
-__all__ = ["Product", "make_product"]
-
 Product = Callable[[Float[Tensor, "R I"]], Float[Tensor, "R O"]]
 """A function that computes x W^T + b for rows x, in float32."""
 

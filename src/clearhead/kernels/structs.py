@@ -10,9 +10,6 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-__all__ = ["CONSTANTS", "STRUCTS", "Struct"]
-
-
 NUMBERS: dict[str, type] = {
     "int64_t": c_int64,
     "int32_t": c_int32,

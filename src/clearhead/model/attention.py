@@ -19,8 +19,6 @@ from clearhead.kernels.dropout import dropout as drop
 from clearhead.model.masks import causal_mask
 from clearhead.model.other_positions import RotaryPositions
 
-__all__ = ["AttentionWeights", "HeadOnSource", "MultiHeadAttention", "scaled_dot_product_attention"]
-
 
 @dataclass
 class AttentionWeights:

@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["DecoderCache", "LayerCache"]
-
 KeysAndValues = tuple[Float[Tensor, "R H T K"], Float[Tensor, "R H T V"]]
 
 

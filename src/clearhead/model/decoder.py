@@ -15,8 +15,6 @@ from clearhead.model.cache import DecoderCache, LayerCache
 from clearhead.model.residual import keep
 from clearhead.model.sublayers import Sublayers
 
-__all__ = ["Decoder", "DecoderLayer"]
-
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x)).

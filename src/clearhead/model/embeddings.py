@@ -17,8 +17,6 @@ from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import Dropout
 from clearhead.model.feed_forward import ACTIVATIONS
 
-__all__ = ["Embedding", "OutputProjection", "OutputTransform"]
-
 
 class Embedding(nn.Module):
     """Token embedding plus positions, the input of the first layer of the encoder or decoder (figure 1).

@@ -14,8 +14,6 @@ from clearhead.model.attention import AttentionWeights
 from clearhead.model.residual import keep
 from clearhead.model.sublayers import Sublayers
 
-__all__ = ["Encoder", "EncoderLayer"]
-
 
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x))."""

@@ -16,8 +16,6 @@ from clearhead.config.choices import Activation
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import Dropout
 
-__all__ = ["ACTIVATIONS", "FeedForward"]
-
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,

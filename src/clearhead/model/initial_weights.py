@@ -12,8 +12,6 @@ from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.embeddings import Embedding, OutputProjection
 from clearhead.model.other_positions import RelativePositions
 
-__all__ = ["draw_initial_weights"]
-
 
 def draw_initial_weights(model: nn.Module, config: ModelConfig) -> None:
     """Draw Xavier-uniform matrices and normal embeddings; biases start at 0 and norms as the identity.

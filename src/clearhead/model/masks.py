@@ -9,8 +9,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-__all__ = ["causal_mask", "padding_mask"]
-
 
 def padding_mask(ids: Int[Tensor, "B S"], pad_id: int) -> Bool[Tensor, "B S"]:
     """Return the mask of positions that hold a token: True where the id is not `pad_id`."""

@@ -14,8 +14,6 @@ from torch.nn import functional
 
 from clearhead.errors import ConfigError
 
-__all__ = ["LearnedPositions", "RelativePositions", "RotaryPositions", "relative_bucket", "rotary_positions"]
-
 
 class LearnedPositions(nn.Module):
     """Learned positions: one trained vector for each (paper section 3.5 and Table 3, row E; Gehring et al. 2017).

@@ -15,8 +15,6 @@ from clearhead.config.choices import PositionKind, SinusoidLayout
 from clearhead.errors import ConfigError
 from clearhead.model.other_positions import LearnedPositions
 
-__all__ = ["SinusoidalPositions", "make_positions", "sinusoidal_positions", "wave_frequencies"]
-
 
 def sinusoidal_positions(
     length: int, d_model: int, layout: SinusoidLayout = "sinusoidal", *, first: int = 0

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from clearhead.config.choices import NormKind, NormOrder
 from clearhead.kernels.dropout import Dropout
 
-__all__ = ["HiddenStates", "Residual", "keep", "make_norm"]
-
 
 def make_norm(kind: NormKind, d_model: int, eps: float) -> nn.Module:
     """Return a norm over the last axis.

@@ -12,8 +12,6 @@ from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import RelativePositions
 from clearhead.model.residual import Residual, make_norm
 
-__all__ = ["Sublayers"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sublayers:

@@ -24,8 +24,6 @@ from clearhead.model.positions import make_positions
 from clearhead.model.residual import HiddenStates, make_norm
 from clearhead.model.sublayers import Sublayers
 
-__all__ = ["Transformer"]
-
 
 class Transformer(nn.Module):
     """An encoder-decoder Transformer; the defaults of `ModelConfig` give the paper's base model.

@@ -13,8 +13,6 @@ from clearhead.paper.table1 import table1
 from clearhead.paper.table2 import table2
 from clearhead.paper.table3 import table3
 
-__all__ = ["PARTS"]
-
 PARTS: Mapping[str, Callable[[], ModelPart]] = {
     "formulas": formulas,
     "table1": table1,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from clearhead.config import ModelConfig
 
-__all__ = ["forward_flops", "parameter_count", "training_flops"]
-
 
 def parameter_count(config: ModelConfig) -> int:
     """Return the number of weights without building the model; a shared matrix counts once.

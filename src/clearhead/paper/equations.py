@@ -24,8 +24,6 @@ from clearhead.training.loss import label_smoothed_cross_entropy
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.schedule import noam_rate
 
-__all__ = ["EQUATIONS", "Equation"]
-
 _EXACT = 1e-12
 """Tolerance in float64, which has 16 digits; sums of dozens of terms lose two or three of them."""
 _SINGLE = 1e-6

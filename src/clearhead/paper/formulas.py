@@ -6,8 +6,6 @@ from clearhead.paper.equations import EQUATIONS
 from clearhead.paper.parts import Check, ModelPart, check_lines, magnitude
 from clearhead.paper.worked_example import worked_example
 
-__all__ = ["formulas"]
-
 
 def formulas() -> ModelPart:
     """Return all equations with their measured differences, and figure 2 as a worked example."""

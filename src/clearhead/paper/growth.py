@@ -20,20 +20,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 
-__all__ = [
-    "KERNEL",
-    "LAYERS",
-    "NEIGHBOURHOOD",
-    "Layer",
-    "bytes_kept",
-    "counted_flops",
-    "exponent",
-    "one_thread",
-    "operators_called",
-    "restricted_attention",
-    "seconds",
-]
-
 KERNEL = 3
 NEIGHBOURHOOD = 31
 _HEADS = 4

@@ -9,8 +9,6 @@ from typing import Any
 
 from clearhead.inspection.plots import Figure
 
-__all__ = ["Check", "ModelPart", "aligned", "check_lines", "magnitude", "matrix_lines", "paragraph"]
-
 _WIDTH = 116
 
 

@@ -16,8 +16,6 @@ from torch.nn import functional
 from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.paper.growth import KERNEL, Apply, restricted_attention
 
-__all__ = ["LENGTHS", "PathLength", "layers_to_connect", "path_lengths", "steps_to_connect"]
-
 LENGTHS = (27, 81)
 """Sequence lengths to measure: powers of the kernel size, so that log_k n is an integer."""
 _NEIGHBOURHOOD = 9

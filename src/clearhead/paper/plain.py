@@ -8,21 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = [
-    "Matrix",
-    "adam",
-    "attention",
-    "feed_forward",
-    "layer_norm",
-    "length_penalty",
-    "matmul",
-    "multi_head",
-    "position_encoding",
-    "smoothed_cross_entropy",
-    "softmax",
-    "transpose",
-]
-
 Matrix = list[list[float]]
 
 

@@ -14,8 +14,6 @@ from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
 
-__all__ = ["interleaved_order", "positions", "shift_matrix"]
-
 _D_MODEL = 512
 _LENGTH = 1_000
 _SHIFTS = (1, 2, 10, 100, 500, -3)

@@ -6,8 +6,6 @@ from clearhead.paper.errata.catalogue import ERRATA
 from clearhead.paper.errata.page import report
 from clearhead.paper.parts import Check, ModelPart
 
-__all__ = ["retellings"]
-
 
 def retellings() -> ModelPart:
     """Return every erratum with what its check measured on the wrong and the right version."""

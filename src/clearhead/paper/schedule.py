@@ -9,8 +9,6 @@ from clearhead.inspection.plots import LinePlot, Panel, Series
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
 from clearhead.training.schedule import learning_rate, noam_rate
 
-__all__ = ["CURVES", "PAPER_PEAKS", "Curve", "equation_3", "schedule"]
-
 _LAST_STEP = 40_000
 _TOLERANCE = 1e-12
 """Maximum relative difference; float64 has 16 digits, and powers lose a few of them."""

@@ -19,8 +19,6 @@ from clearhead.paper.growth import (
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 from clearhead.paper.path_length import LENGTHS, PathLength, path_lengths
 
-__all__ = ["PAPER_TABLE_1", "table1"]
-
 PAPER_TABLE_1 = (
     ("Self-Attention", "O(n^2 d)", "O(1)", "O(1)"),
     ("Recurrent", "O(n d^2)", "O(n)", "O(n)"),

@@ -13,8 +13,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import forward_flops, training_flops
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 
-__all__ = ["PAPER_RUNS", "PAPER_TABLE_2", "PaperRun", "counted_forward_flops", "table2"]
-
 PAPER_TABLE_2 = (
     ("ByteNet", "23.75", "", "", ""),
     ("Deep-Att + PosUnk", "", "39.2", "", "1.0e20"),

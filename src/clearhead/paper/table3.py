@@ -12,8 +12,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 
-__all__ = ["PAPER_TABLE_3", "PrintedRow", "built_parameters", "implied_rows", "table3"]
-
 
 @dataclass(frozen=True)
 class PrintedRow:

@@ -13,8 +13,6 @@ from clearhead.model.masks import causal_mask
 from clearhead.paper.parts import Check, magnitude, matrix_lines, paragraph
 from clearhead.paper.plain import Matrix, attention, matmul, multi_head, softmax, transpose
 
-__all__ = ["WorkedExample", "worked_example"]
-
 _Q: Matrix = [[1, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]]
 _K: Matrix = [[2, 0, 2, 0], [0, 2, 0, 2], [2, 2, 0, 0]]
 _V: Matrix = [[1, 0], [0, 1], [1, 1]]

@@ -6,8 +6,6 @@ import os
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cpu_quota", "prepare_openmp", "usable_cpus"]
-
 _SPINS = "2000"
 """Iterations that a waiting thread spins before it sleeps; GNU's default is 300,000."""
 

@@ -14,17 +14,6 @@ import torch
 from clearhead.errors import DeviceError
 from clearhead.runtime.cpus import usable_cpus
 
-__all__ = [
-    "can_multiply_bf16",
-    "device_name",
-    "has_fast_bf16",
-    "keep_freed_memory",
-    "num_threads",
-    "resolve_device",
-    "set_num_threads",
-    "usable_cpus",
-]
-
 # Options of glibc's mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 

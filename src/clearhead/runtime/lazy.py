@@ -6,10 +6,8 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["cached_property"]
-
 if TYPE_CHECKING or sys.version_info >= (3, 12):
-    from functools import cached_property
+    from functools import cached_property as cached_property
 else:
 
     class cached_property(functools.cached_property):

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from importlib import metadata
 
-__all__ = ["__version__"]
-
 __version__ = metadata.version("clearhead")

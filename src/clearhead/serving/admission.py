@@ -17,8 +17,6 @@ from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import ClientGone, HTTPError
 from clearhead.serving.metrics import Metrics
 
-__all__ = ["Admission"]
-
 T = TypeVar("T")
 
 CROWDED_SECONDS = 20.0

@@ -30,8 +30,6 @@ from clearhead.serving.service import Choice, Service
 from clearhead.serving.text_translation import Match, translate_html, translate_texts
 from clearhead.translation.json_output import translation_object
 
-__all__ = ["native_router"]
-
 
 def native_router(service: Service) -> APIRouter:
     """Return the router with clearhead's own endpoints."""

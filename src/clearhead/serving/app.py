@@ -22,8 +22,6 @@ from clearhead.serving.middleware import Gate
 from clearhead.serving.service import Service
 from clearhead.serving.web_page import page_router
 
-__all__ = ["make_app"]
-
 _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 

@@ -18,8 +18,6 @@ from clearhead.serving.batches import PendingSearch, Withdraw
 from clearhead.serving.http_errors import HTTPError
 from clearhead.translation.search import Decode
 
-__all__ = ["Job", "Searches", "SharedSearch"]
-
 
 class Searches(Protocol):
     """Interface of the search back end: `Batches`, or the client of a separate search process."""

@@ -29,16 +29,6 @@ from clearhead.errors import ClearheadError
 from clearhead.serving.fair_queue import FairOrder
 from clearhead.serving.http_errors import HTTPError
 
-__all__ = [
-    "SECONDS_TO_END",
-    "Batches",
-    "MetricsListener",
-    "PendingSearch",
-    "Withdraw",
-    "join_threads",
-    "spare_what_is_loaded",
-]
-
 LINGER_SECONDS = 20.0
 """Seconds that an idle batch waits for the next sentence."""
 SECONDS_TO_END = 5.0

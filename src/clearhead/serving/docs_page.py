@@ -8,8 +8,6 @@ from typing import Any
 
 from clearhead.pages import Html, fill, joined
 
-__all__ = ["description_page"]
-
 
 def description_page(document: Mapping[str, Any]) -> Html:
     """Return the HTML page.

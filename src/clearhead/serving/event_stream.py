@@ -31,8 +31,6 @@ from clearhead.translation.json_output import json_line, translation_object
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
-__all__ = ["EventStream", "events"]
-
 MOST_PARTS_AT_ONCE = 16
 """Most parts translated together. The first group has one part, so that the first event is sent early."""
 

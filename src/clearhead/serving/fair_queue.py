@@ -14,8 +14,6 @@ from typing import Literal
 
 from clearhead.decoding.sentence import Sentence
 
-__all__ = ["FairOrder"]
-
 
 class FairOrder:
     """Fair order of the waiting sentences of a `SentenceQueue`.

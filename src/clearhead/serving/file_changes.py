@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["FileState", "file_state"]
-
 FileState = tuple[tuple[int, int, int], ...]
 
 

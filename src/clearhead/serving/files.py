@@ -16,8 +16,6 @@ from clearhead.formats.document import Document
 from clearhead.formats.document_files import DOCUMENTS, is_document, read_document
 from clearhead.serving.http_errors import HTTPError
 
-__all__ = ["EXTENSIONS", "TranslatedFiles", "read_upload", "safe_name"]
-
 EXTENSIONS = (".txt", *DOCUMENTS)
 """Extensions of the supported files; `.txt` is plain text in paragraphs."""
 MOST_BYTES = 200_000_000

@@ -6,8 +6,6 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-__all__ = ["ClientGone", "HTTPError", "place_of", "with_place"]
-
 _PLACE = "clearhead place"
 
 

@@ -25,8 +25,6 @@ from clearhead.files import read_json_lines, write_text
 from clearhead.serving.file_changes import file_state
 from clearhead.serving.http_errors import HTTPError
 
-__all__ = ["ApiKey", "Keys", "add_key", "keys_in", "read_keys"]
-
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

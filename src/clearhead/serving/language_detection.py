@@ -16,8 +16,6 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from clearhead.errors import DataError
 from clearhead.serving.languages import matching
 
-__all__ = ["detect", "identifier"]
-
 MOST_CHARACTERS = 2_000
 """Number of leading characters of a text that are examined; more do not change the result."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from clearhead.bundle import Bundle
 from clearhead.formats.languages import english_name, is_variant, language_in_name
 
-__all__ = ["AUTO", "languages_of", "matching", "pair_in_name"]
-
 AUTO = "auto"
 """Code of the source language that requests detection."""
 

@@ -41,8 +41,6 @@ from clearhead.serving.text_translation import translate_html, translate_texts
 from clearhead.translation.documents import fillings, lines_to_translate, matches_of, translate_document
 from clearhead.translation.result import Translation
 
-__all__ = ["libre_router"]
-
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a keystroke before it sends a request."""
 TOKENS_OF_A_FILE = 10

@@ -13,8 +13,6 @@ from prometheus_client import (
     generate_latest,
 )
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

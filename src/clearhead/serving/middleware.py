@@ -22,8 +22,6 @@ from clearhead.serving.admission import Admission
 from clearhead.serving.http_errors import ClientGone, HTTPError, place_of
 from clearhead.serving.metrics import Metrics
 
-__all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
-
 LOGGER = logging.getLogger("clearhead.serving")
 FILE_PATH = "/translate_file"
 """Path whose request bodies may be as large as files."""

@@ -19,8 +19,6 @@ from clearhead.translation.golden import check_golden
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
 
-__all__ = ["ModelSource", "Models", "ServedModel", "load_model", "model_sources"]
-
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ray.serve import Application
     from starlette.types import ASGIApp
 
-__all__ = ["RaySettings", "Replica", "application"]
 
 Paths = str | list[str]
 

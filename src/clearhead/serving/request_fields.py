@@ -19,8 +19,6 @@ from clearhead.serving.schemas import GivenTerm
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.terminology import Terms, term_of
 
-__all__ = ["client_of", "given_terms", "read_fields", "require_few", "wait_until_gone"]
-
 MOST_FIELDS = 1_000
 
 

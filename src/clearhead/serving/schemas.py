@@ -6,28 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "REFUSALS",
-    "DetectFields",
-    "Detection",
-    "DownloadUrl",
-    "ExplainRequest",
-    "Explained",
-    "FileFields",
-    "FrontendSettings",
-    "GivenTerm",
-    "Health",
-    "Language",
-    "ModelList",
-    "ScoreRequest",
-    "Scores",
-    "TranslateFields",
-    "TranslateRequest",
-    "TranslatedTexts",
-    "Translations",
-    "described",
-]
-
 
 class _Fields(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)

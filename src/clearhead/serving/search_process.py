@@ -39,8 +39,6 @@ from clearhead.serving.batches import (
 )
 from clearhead.serving.http_errors import HTTPError, place_of, with_place
 
-__all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_for"]
-
 
 def can_search_apart(device: torch.device) -> bool:
     """Return whether searches may run in a process of their own: on a CPU under Linux, where forking is safe.

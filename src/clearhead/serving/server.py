@@ -24,8 +24,6 @@ from clearhead.serving.app import make_app
 from clearhead.serving.middleware import LOGGER
 from clearhead.serving.service import Service, note
 
-__all__ = ["CHECK_SECONDS", "allow_files", "bind", "connection_class", "log_to_stderr", "serve"]
-
 CHECK_SECONDS = 1.0
 """Seconds between two checks for replaced files."""
 MOST_HEADER_BYTES = 32_768

@@ -37,8 +37,6 @@ from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
 
-__all__ = ["Choice", "Service"]
-
 SECONDS_TO_VERIFY = 3_600.0
 """Time limit in seconds for verifying a model, while it competes with requests."""
 

@@ -19,8 +19,6 @@ from clearhead.serving.models import Models, ServedModel
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.terminology import Terms
 
-__all__ = ["Resources", "named_files"]
-
 T = TypeVar("T")
 
 EVERY = ""

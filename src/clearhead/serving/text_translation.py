@@ -20,8 +20,6 @@ from clearhead.translation.memory import left_to_translate, recalled
 from clearhead.translation.result import Alternative, MemoryMatch, Translation, best_combinations, join_translations
 from clearhead.translation.translator import Translator
 
-__all__ = ["Match", "translate_html", "translate_lines", "translate_texts"]
-
 Match = Callable[[str], MemoryMatch | None]
 """Returns the match of a line in a translation memory, if any."""
 

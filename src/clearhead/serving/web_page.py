@@ -15,8 +15,6 @@ from clearhead.serving.files import EXTENSIONS
 from clearhead.serving.service import Service
 from clearhead.text.quality_flags import KINDS
 
-__all__ = ["page_router"]
-
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "

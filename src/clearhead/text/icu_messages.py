@@ -11,8 +11,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-__all__ = ["MessageRun", "message_runs", "message_syntax"]
-
 MOST_DEPTH = 50
 """Maximum nesting of branches; a deeper message is treated as text."""
 

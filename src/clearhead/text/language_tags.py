@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-__all__ = ["LANGUAGE", "language_tag", "split_tag", "tagged_language"]
-
 LANGUAGE = r"[^\s<>]+"
 """Pattern of the name of a language."""
 

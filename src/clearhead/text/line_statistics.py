@@ -18,17 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from clearhead.text.sentence_splitting import split_sentences
 
-__all__ = [
-    "LetterCase",
-    "LineCounter",
-    "LineLengths",
-    "LineStatistics",
-    "has_stray_space",
-    "is_copied",
-    "length_ratio",
-    "letter_case",
-]
-
 LetterCase = Literal["capitals", "small letters"]
 
 MOST_SENTENCES = 10

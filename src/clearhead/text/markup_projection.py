@@ -17,8 +17,6 @@ from clearhead.text.placeholder_masking import Unit, units_of
 from clearhead.text.placeholders import PLACEHOLDER
 from clearhead.text.word_links import Link, Span, parts_of_words
 
-__all__ = ["Stripped", "is_tag", "parts_with_placeholders", "strip_markup"]
-
 _ALIKE = 0.5
 """Minimum of `SequenceMatcher.ratio`, with `_LINKED` added for a link, at which a placeholder counts as an altered form
 of another."""

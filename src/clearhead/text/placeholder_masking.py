@@ -26,17 +26,6 @@ from clearhead.text.placeholders import (
     SIGNS,
 )
 
-__all__ = [
-    "Protected",
-    "Unit",
-    "protect",
-    "protect_pair",
-    "protect_target",
-    "protected_pair",
-    "units_of",
-    "without_signs",
-]
-
 _ALONE = SIGNS[:NUM_ALONE]
 _PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
 _SIGN = re.compile(f"[{SIGNS[0]}-{SIGNS[-1]}]")

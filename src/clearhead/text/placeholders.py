@@ -5,18 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = [
-    "CLOSING_MARK",
-    "NUM_ALONE",
-    "NUM_PAIRS",
-    "NUM_SIGNS",
-    "PLACEHOLDER",
-    "PLACEHOLDER_OR_NUMBER",
-    "SIGNS",
-    "change_words",
-    "words_alone",
-]
-
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
 SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))

@@ -18,19 +18,6 @@ from clearhead.text.line_statistics import LineStatistics, is_copied, length_rat
 from clearhead.text.placeholders import PLACEHOLDER, words_alone
 from clearhead.text.scripts import script_of
 
-__all__ = [
-    "KINDS",
-    "MOST_SHOWN",
-    "Flag",
-    "SeenInTraining",
-    "find_flags",
-    "merge_flags",
-    "missing_numbers",
-    "missing_placeholders",
-    "placeholders_of",
-    "repeated_unit",
-]
-
 KINDS = {
     "longer_than_trained": "the source is longer than the model's training lines were, and was translated whole",
     "too_short": "the translation is shorter than its source makes likely",

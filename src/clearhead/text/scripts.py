@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ["count_scripts", "script_of"]
-
 _WIDTHS = {"FULLWIDTH", "HALFWIDTH"}
 _SCRIPTS = {"CJK": "HAN", "KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "HAN"}
 """First words of Unicode names that differ from the name of the script."""

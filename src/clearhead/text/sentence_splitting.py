@@ -16,8 +16,6 @@ import sentencex
 
 from clearhead.text.scripts import count_scripts, script_of
 
-__all__ = ["CutLine", "cut_line", "join_sentences", "split_sentences"]
-
 _UNSPACED = {"HAN", "HIRAGANA", "KATAKANA", "BOPOMOFO"}
 """Scripts in which sentences follow each other without a space."""
 

@@ -15,18 +15,6 @@ from itertools import accumulate
 import numpy as np
 from jaxtyping import Float
 
-__all__ = [
-    "Link",
-    "Span",
-    "joined_links",
-    "link_tokens",
-    "link_words",
-    "parts_of_words",
-    "pharaoh",
-    "spaced_words",
-    "words_of",
-]
-
 Span = tuple[int, int]
 """Start and end of a stretch of text, in characters."""
 

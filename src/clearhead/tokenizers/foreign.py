@@ -17,8 +17,6 @@ from clearhead.tokenizers.spellers import SentencePieceSpeller, Speller, Tokeniz
 from clearhead.tokenizers.vocabulary import Vocabulary
 from clearhead.tokenizers.word_speller import WordSpeller
 
-__all__ = ["ForeignVocabulary", "Frame", "VocabularyFile", "VocabularySide", "is_foreign"]
-
 Frame = tuple[int | Literal["text", "source_lang", "target_lang"], ...]
 """Template of a sentence: token ids, and placeholders for its text and its language ids."""
 

@@ -24,8 +24,6 @@ from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers.spans import UNREADABLE
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_surrogates, require_texts, typed_errors
 
-__all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer"]
-
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 """Padding, start of target, end of sentence, unknown. They are the first ids of a vocabulary that we train; other
 vocabularies may have them anywhere."""

@@ -9,8 +9,6 @@ from clearhead.tokenizers.foreign import ForeignVocabulary, is_foreign
 from clearhead.tokenizers.learned import Tokenizer
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary
 
-__all__ = ["load_vocabulary"]
-
 
 def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a `tokenizer.json`, learned or imported.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["UNREADABLE", "matched_spans"]
-
 UNREADABLE = "\ufffd"
 """The readable form of a piece that is part of a character."""
 

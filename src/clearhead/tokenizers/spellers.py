@@ -16,16 +16,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from clearhead.errors import DataError, ModelError
 from clearhead.tokenizers.vocabulary import refuse_surrogates, require_texts, typed_errors
 
-__all__ = [
-    "SentencePieceSpeller",
-    "Speller",
-    "TokenizersSpeller",
-    "byte_level_tokenizer",
-    "require_id",
-    "sentencepiece_pieces",
-    "wordpiece_tokenizer",
-]
-
 
 class Speller(ABC):
     """The pieces of one side."""

@@ -16,8 +16,6 @@ from clearhead.runtime.lazy import cached_property
 from clearhead.text.language_tags import language_tag, split_tag
 from clearhead.tokenizers.spans import matched_spans
 
-__all__ = ["MOST_BYTES", "Vocabulary", "read_vocabulary", "refuse_surrogates", "require_texts", "typed_errors"]
-
 V = TypeVar("V", bound="Vocabulary")
 
 MOST_BYTES = 256 * 2**20

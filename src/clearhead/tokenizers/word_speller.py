@@ -15,8 +15,6 @@ from itertools import pairwise
 
 from clearhead.tokenizers.spellers import Speller, require_id
 
-__all__ = ["Codes", "WordSpeller"]
-
 _MARK = "@@"
 _END = "</w>"
 _CACHED_WORDS = 65_536

@@ -8,8 +8,6 @@ from typing import Any
 from torch import Tensor
 from torch.optim.adam import adam
 
-__all__ = ["move_by_adam"]
-
 
 def move_by_adam(
     tensors: Sequence[Tensor],

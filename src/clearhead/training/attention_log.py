@@ -25,8 +25,6 @@ from clearhead.decoding.cross_attention import cross_attention_weights
 from clearhead.files import read_json_lines, write_text
 from clearhead.model.transformer import Transformer
 
-__all__ = ["AttentionLog", "Snapshot"]
-
 _NUM_PAIRS = 3
 _SHORTEST, _LONGEST = 5, 20
 """Bounds on the tokens of each side of a pair that fits a small picture."""

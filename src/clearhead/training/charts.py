@@ -10,8 +10,6 @@ from unicodedata import east_asian_width
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Curve", "attention_grid", "attention_map", "bar_chart", "line_chart"]
-
 Curve = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 460, 240

@@ -30,8 +30,6 @@ from clearhead.files.tensors import read_weights, write_weights
 from clearhead.runtime.version import __version__
 from clearhead.training.log import Amount, Count, Window
 
-__all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
-
 CHECKPOINT_FORMAT = 3
 """Format number of checkpoints. Increased when an older clearhead could misread a new checkpoint.
 

@@ -34,20 +34,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.errors import ConfigError, DeviceError, TrainingError
-from clearhead.runtime.device import usable_cpus
+from clearhead.runtime.cpus import usable_cpus
 from clearhead.training.liveness import Watch, lost_workers
-
-__all__ = [
-    "SPEAKS",
-    "LostWorkerError",
-    "Workers",
-    "crowding",
-    "is_one_of_several",
-    "part_like",
-    "require_workers",
-    "whole",
-    "whole_tensors",
-]
 
 _SECONDS_TO_COME = 300.0
 """Maximum time that the workers wait for each other at the start."""

@@ -16,6 +16,7 @@ from clearhead.config import DataConfig
 from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import DataError
 from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.files import display_name
@@ -30,11 +31,8 @@ from clearhead.training.publish import translatable
 from clearhead.training.report import Judged, LearnedPair, write_report
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import misalignment, verdict
-from clearhead.translation.alignment import AlignmentHead
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
-
-__all__ = ["data_lines", "report_end"]
 
 _NUM_EXAMPLES = 3
 _LONGEST_EXAMPLE = 20

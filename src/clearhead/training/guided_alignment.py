@@ -16,8 +16,6 @@ from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenLinks
 from clearhead.errors import ConfigError
 
-__all__ = ["GUIDED_HEAD", "guided_alignment_loss", "guided_layer"]
-
 GUIDED_HEAD = 0
 """Index of the guided head in its layer. Any index will do: before training all heads are equivalent."""
 

@@ -14,10 +14,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from clearhead.errors import TrainingError
-from clearhead.runtime.device import usable_cpus
+from clearhead.runtime.cpus import usable_cpus
 from clearhead.training.distributed import SPEAKS
-
-__all__ = ["launch", "usual_workers"]
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-__all__ = ["Signs", "Watch", "lost_workers"]
-
 _SECONDS_BETWEEN_SIGNS = 1.0
 _SECONDS_TO_MISS = 2.5
 """A worker without a heartbeat for this long is lost, if a collective operation with it failed."""

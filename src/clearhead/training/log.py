@@ -15,9 +15,6 @@ from clearhead.errors import CheckpointError
 from clearhead.files import read_json_lines, write_text
 from clearhead.training.step import StepResult
 
-__all__ = ["Amount", "Count", "MetricsLog", "NoLog", "Window", "read_metrics"]
-
-
 Count = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 Amount = Annotated[float, Field(strict=True, ge=0.0, le=1e15, allow_inf_nan=False)]
 Loss = Annotated[float, Field(strict=True, ge=-1e15, le=1e15, allow_inf_nan=False)]

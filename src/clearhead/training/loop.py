@@ -35,8 +35,6 @@ from clearhead.training.validation import Validation, is_better, measure, perple
 from clearhead.training.warm_start import starting_model
 from clearhead.translation.translator import Translator
 
-__all__ = ["UNCHANGED", "Loop"]
-
 UNCHANGED = "the model it started from"
 """Name of the published weights if no later weights of the run were better than the initial model."""
 

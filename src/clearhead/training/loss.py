@@ -16,8 +16,6 @@ from torch.nn import functional
 
 from clearhead.kernels.bf16_linear import ROUNDED_ROWS, are_products_bf16, bf16_product
 
-__all__ = ["chunked_cross_entropy", "label_smoothed_cross_entropy"]
-
 # Rows of logits held at once: few enough to stay in the processor's cache, many enough for fast matrix products.
 _CHUNK = ROUNDED_ROWS
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from clearhead.training.adam import move_by_adam
 
-__all__ = ["LowRankAdam"]
-
 
 class LowRankAdam(torch.optim.Optimizer):
     """Adam on two thin matrices A and B for each matrix W = W0 + (alpha / rank) B A.

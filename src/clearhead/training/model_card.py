@@ -11,8 +11,6 @@ from clearhead.bundle import Bundle
 from clearhead.config import NO_GOLDEN
 from clearhead.runtime.version import __version__
 
-__all__ = ["model_card"]
-
 
 def model_card(name: str, bundle: Bundle) -> str:
     """Return the Markdown model card of a model that was trained with this package.

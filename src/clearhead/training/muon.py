@@ -14,8 +14,6 @@ from clearhead.runtime.device import has_fast_bf16
 from clearhead.training.adam import move_by_adam
 from clearhead.training.distributed import part_like, whole
 
-__all__ = ["Muon", "orthogonalised"]
-
 _MOMENTUM = 0.95
 _ADAM_SIZE = 0.2
 """Root mean square of Adam's usual update, to which Muon's update is scaled (Liu et al. 2025, section 2.2)."""

@@ -14,8 +14,6 @@ from clearhead.training.distributed import part_like
 from clearhead.training.low_rank import LowRankAdam
 from clearhead.training.muon import Muon
 
-__all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state", "weights_to_train"]
-
 _PART = re.compile(r"embeddings|(encoder|decoder)(\.layers\.\d+)?")
 _LAYERS = ("encoder.layers.", "decoder.layers.")  # relative-position tables count as embeddings
 

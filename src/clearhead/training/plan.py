@@ -24,8 +24,6 @@ from clearhead.training.optimizer import build_optimizer
 from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete, merge
 from clearhead.training.step import Stepper
 
-__all__ = ["Plan", "make_plan", "planned_before", "with_intervals"]
-
 _PLANNED = {
     "data": ("augment",),
     "model": ("dropout",),

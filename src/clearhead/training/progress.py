@@ -10,8 +10,6 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
-__all__ = ["Display"]
-
 _SECONDS_BETWEEN_LINES = 30.0
 
 

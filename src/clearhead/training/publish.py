@@ -15,6 +15,7 @@ from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, sa
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.files import file_sha256, read_lines
 from clearhead.files.tensors import average_weights, load_tensors
@@ -29,11 +30,9 @@ from clearhead.training.published_record import read_published
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate_weights
 from clearhead.training.warm_start import model_name
-from clearhead.translation.alignment import ALIGNMENT_FILE, AlignmentHead, choose_head, guided_head_of, save_head
+from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
-
-__all__ = ["average_run", "choose_alignment_head", "golden_lines", "golden_sources", "publish", "translatable"]
 
 _MOST_GOLDEN = 100
 _MOST_LOOKED_AT = 200

@@ -13,8 +13,6 @@ from clearhead.errors import ModelError
 from clearhead.files import standing
 from clearhead.training.validation import Validation, is_better
 
-__all__ = ["Published", "read_published"]
-
 
 @dataclass(frozen=True, slots=True)
 class PublishedScores:

@@ -12,16 +12,14 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from clearhead.config import Config
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.files import write_text
-from clearhead.inspection.explain import Explanation
+from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.tokens import visible
 from clearhead.pages import style
 from clearhead.text.quality_flags import KINDS
 from clearhead.training.charts import Curve, attention_grid, attention_map, bar_chart, line_chart
-from clearhead.translation.alignment import AlignmentHead
 from clearhead.translation.result import Translation
-
-__all__ = ["Judged", "LearnedPair", "write_report"]
 
 _NUM_SAMPLES = 20
 _NUM_RANKED = 10

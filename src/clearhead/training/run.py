@@ -41,8 +41,6 @@ from clearhead.training.step import uses_bf16
 from clearhead.training.verdict import misalignment
 from clearhead.training.warm_start import over_start, starting_model, tag_trouble
 
-__all__ = ["TrainResult", "train", "train_from_values"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:

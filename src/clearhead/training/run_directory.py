@@ -11,8 +11,6 @@ from pathlib import Path
 from clearhead.errors import CheckpointError
 from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
 
-__all__ = ["OLDER_MODEL", "claim", "is_finished", "lock", "move_aside"]
-
 OLDER_MODEL = "started-from"
 """Directory name for a copy of the initial model, kept in runs with general text."""
 

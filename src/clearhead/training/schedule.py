@@ -6,8 +6,6 @@ import math
 
 from clearhead.config import TrainConfig
 
-__all__ = ["learning_rate", "noam_rate", "peak_rate"]
-
 
 def noam_rate(step: int, *, d_model: int, warmup_steps: int) -> float:
     """Return d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5) (equation 3).

@@ -21,22 +21,6 @@ from clearhead.training.checkpoints import TrainingState
 from clearhead.training.guided_alignment import guided_layer
 from clearhead.training.schedule import noam_rate, peak_rate
 
-__all__ = [
-    "DEFAULT_EPOCHS",
-    "MOST_STEPS",
-    "OF_THE_TOKENIZER",
-    "check_resumable",
-    "complete",
-    "draft",
-    "merge",
-    "over_file",
-    "over_saved",
-    "parse_override",
-    "refuse_misshapen",
-    "require_both_sides",
-    "resolved",
-]
-
 DEFAULT_EPOCHS = 30
 """Passes over the corpus if neither a number of steps nor minutes are given."""
 MOST_STEPS = 100_000

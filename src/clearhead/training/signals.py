@@ -9,8 +9,6 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["StopSignals"]
-
 
 class StopSignals:
     """Context manager that handles SIGINT and SIGTERM.

@@ -24,8 +24,6 @@ from clearhead.training.distributed import Workers, whole
 from clearhead.training.guided_alignment import GUIDED_HEAD, guided_alignment_loss, guided_layer
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 
-__all__ = ["Loss", "StepResult", "Stepper", "uses_bf16"]
-
 
 @dataclass(frozen=True, slots=True)
 class StepResult:

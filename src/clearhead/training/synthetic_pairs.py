@@ -20,8 +20,6 @@ from clearhead.text.language_tags import LANGUAGE, language_tag
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
-__all__ = ["REASONS", "MachineSide", "SyntheticReport", "synthesize"]
-
 MachineSide = Literal["source", "target"]
 """The side of a pair that the model writes."""
 

@@ -26,8 +26,6 @@ from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers
 
-__all__ = ["Validation", "is_better", "measure", "perplexity", "validate", "validate_weights", "with_weights"]
-
 
 @dataclass(frozen=True, slots=True)
 class Validation:

@@ -16,8 +16,6 @@ from clearhead.training.checkpoints import TrainingState
 from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.validation import Validation
 
-__all__ = ["misalignment", "verdict"]
-
 _RISE = 0.03
 """Minimum rise of the validation loss, in nats per token, that counts as over-fitting; less may be chance."""
 _GAIN = 0.01

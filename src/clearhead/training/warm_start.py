@@ -23,8 +23,6 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.training.optimizer import weights_to_train
 from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen, require_both_sides
 
-__all__ = ["model_name", "over_start", "starting_model", "tag_trouble"]
-
 _NO_MATTER_OF_WEIGHTS = {"dropout", "attention_dropout", "feed_forward_dropout"}
 _LINES_ASKED_FOR_A_TAG = 1_000
 _NO_NAME = ("",)

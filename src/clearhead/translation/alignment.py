@@ -20,18 +20,6 @@ from clearhead.text.placeholder_masking import Protected
 from clearhead.text.word_links import Link, Span, link_words, words_of
 from clearhead.tokenizers import Vocabulary
 
-__all__ = [
-    "ALIGNMENT_FILE",
-    "AlignmentHead",
-    "SpelledPair",
-    "align",
-    "alignment_head",
-    "choose_head",
-    "guided_head_of",
-    "save_head",
-    "spelled_pair",
-]
-
 ALIGNMENT_FILE = "alignment.json"
 """File beside the model's own files, like a shortlist; not covered by the model's checksums."""
 

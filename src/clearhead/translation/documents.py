@@ -22,18 +22,6 @@ from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation,
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
 
-__all__ = [
-    "CHUNK_LINES",
-    "TextLine",
-    "TranslatedSegment",
-    "fillings",
-    "lines_to_translate",
-    "matches_of",
-    "origin_of",
-    "text_lines",
-    "translate_document",
-]
-
 CHUNK_LINES = 500
 """Lines translated between two journal entries: enough to sort by length, few enough to lose in a crash."""
 

@@ -17,8 +17,6 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
-__all__ = ["NUM_GOLDEN", "check_golden", "make_golden", "vocabulary_sources"]
-
 ABSOLUTE_TOLERANCE = 1e-3
 RELATIVE_TOLERANCE = 1e-4
 """Scores are sums of float32 numbers; another processor may add them in another order."""

@@ -19,8 +19,6 @@ from clearhead.errors import DataError
 from clearhead.files import json_sha256, require_regular
 from clearhead.translation.result import Translation
 
-__all__ = ["TranslationJournal", "journal_path"]
-
 LONGEST_NAME = 255
 """Maximum length of a file name in bytes on most file systems."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from clearhead.translation.result import Alternative, Translation
 
-__all__ = ["digits", "json_line", "translation_object"]
-
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Escapes of characters that do not end a line of JSON, but at which many readers split lines (`str.splitlines`)."""
 

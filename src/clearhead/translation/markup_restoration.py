@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, SearchOptions, cut_sources
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.model.transformer import Transformer
 from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeholders, strip_markup
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.quality_flags import missing_placeholders
-from clearhead.translation.alignment import AlignmentHead, align, spelled_pair
+from clearhead.translation.alignment import align, spelled_pair
 from clearhead.translation.search import DecodedText, TextSearch, distinct
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import WantedTerms, search_with_terms
-
-__all__ = ["MarkupRestorer"]
 
 
 @dataclass(frozen=True, slots=True)

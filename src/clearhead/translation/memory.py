@@ -24,8 +24,6 @@ from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.result import MemoryMatch, Translation, on_one_line
 from clearhead.translation.terminology import term_words
 
-__all__ = ["LEAST_SIMILARITY", "TranslationMemory", "left_to_translate", "recalled", "similarity"]
-
 LEAST_SIMILARITY = 0.75
 """Minimum similarity of a match, unless another one is given."""
 

@@ -20,8 +20,6 @@ from clearhead.text.placeholders import change_words, words_alone
 from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["NormalizedLine", "Normalizer"]
-
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
 _SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
 

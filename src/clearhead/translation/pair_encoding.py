@@ -13,8 +13,6 @@ from clearhead.text.word_links import Span, words_of
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.alignment import SpelledPair, spelled_pair
 
-__all__ = ["PairEncoder", "require_continuations"]
-
 
 @dataclass(frozen=True, slots=True)
 class PairEncoder:

@@ -21,8 +21,6 @@ from clearhead.translation.result import Translation, join_translations
 from clearhead.translation.search import DecodedText
 from clearhead.translation.segmentation import Piece, SegmentedLines, align_samples, cut_lines
 
-__all__ = ["PreprocessedLines", "Preprocessor"]
-
 
 @dataclass(frozen=True, slots=True)
 class PreprocessedLines:

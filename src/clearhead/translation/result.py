@@ -13,17 +13,6 @@ from clearhead.text.quality_flags import Flag, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
 from clearhead.text.word_links import Link, joined_links
 
-__all__ = [
-    "TERM_REASONS",
-    "Alternative",
-    "MemoryMatch",
-    "TermUse",
-    "Translation",
-    "best_combinations",
-    "join_translations",
-    "on_one_line",
-]
-
 TERM_REASONS = {
     "unspellable": "the model's vocabulary cannot write it",
     "unmet": "no translation within the length limit was found that has it in one piece",

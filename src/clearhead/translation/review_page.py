@@ -19,8 +19,6 @@ from clearhead.text.line_statistics import length_ratio
 from clearhead.text.quality_flags import KINDS
 from clearhead.translation.result import Translation
 
-__all__ = ["MOST_CHARACTERS", "MOST_SHOWN", "TranslationReport", "reporting"]
-
 MOST_SHOWN = 100
 """Segments shown for each reason: the worst."""
 

@@ -10,8 +10,6 @@ from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptio
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import on_one_line
 
-__all__ = ["Decode", "DecodedText", "TextSearch", "distinct"]
-
 Decode = Callable[
     [
         Engine,

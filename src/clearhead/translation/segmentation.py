@@ -13,8 +13,6 @@ from clearhead.text.placeholder_masking import Protected, protect
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Piece", "SegmentedLines", "align_samples", "cut_lines"]
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import TermUse
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
 
-__all__ = ["TermEncoder", "WantedTerms", "search_with_terms"]
-
 _BEFORE = "a"
 """A word put before a form, to tokenize the form in the middle of a text."""
 _MOST_SPELLED = 50_000

@@ -24,8 +24,6 @@ from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import PLACEHOLDER
 from clearhead.text.scripts import script_of
 
-__all__ = ["FoundTerm", "Term", "TermWord", "Terms", "forms_in", "is_in_word", "term_of", "term_words"]
-
 _WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
 """Scripts without spaces between words, where a word may begin at every letter."""
 

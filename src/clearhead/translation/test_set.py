@@ -13,8 +13,6 @@ from clearhead.evaluation.metrics import DEFAULT_METRICS, Evaluation, judge, mak
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     translator: Translator,

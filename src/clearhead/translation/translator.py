@@ -21,6 +21,7 @@ from clearhead.decoding import (
     make_engine,
     score,
 )
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import resolve_device
@@ -29,7 +30,7 @@ from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
-from clearhead.translation.alignment import AlignmentHead, align, alignment_head, spelled_pair
+from clearhead.translation.alignment import align, alignment_head, spelled_pair
 from clearhead.translation.markup_restoration import MarkupRestorer
 from clearhead.translation.pair_encoding import PairEncoder, require_continuations
 from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
@@ -38,8 +39,6 @@ from clearhead.translation.search import Decode, DecodedText, TextSearch
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import TermEncoder, WantedTerms, search_with_terms
 from clearhead.translation.terminology import Terms
-
-__all__ = ["Translator"]
 
 _ARGUMENTS: Mapping[str, tuple[Any, str]] = {
     "num_best": (int, "a whole number"),

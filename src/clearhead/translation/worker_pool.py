@@ -22,8 +22,6 @@ from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
-__all__ = ["TranslatorTeam"]
-
 
 @dataclass
 class TranslatorTeam(Translator):

@@ -9,7 +9,8 @@ import pytest
 
 from clearhead.errors import ConfigError
 from clearhead.inspection.compare import compare
-from clearhead.inspection.explain import Candidate, Explanation, Step, explain
+from clearhead.inspection.explain import Candidate, Step, explain
+from clearhead.inspection.explanation import Explanation
 
 
 def explanation(source, target, cross, probabilities, **changes):

@@ -13,13 +13,15 @@ from unpacking import unpacked
 import clearhead as ch
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import ConfigError, DataError
-from clearhead.inspection.explain import Candidate, Explanation, explain
+from clearhead.inspection.explain import Candidate, explain
+from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.summary import summary_lines
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
-from clearhead.translation.alignment import AlignmentHead, save_head
+from clearhead.translation.alignment import save_head
 from clearhead.translation.translator import Translator
 
 TEXT = "a dog runs across the field"

@@ -18,7 +18,8 @@ from unpacking import unpacked
 from clearhead.errors import DataError
 from clearhead.inspection import explanation as module
 from clearhead.inspection.compare import compare
-from clearhead.inspection.explain import Candidate, Explanation, Step, explain
+from clearhead.inspection.explain import Candidate, Step, explain
+from clearhead.inspection.explanation import Explanation
 
 VOID = {"meta", "input"}
 HOSTILE = "<script>alert('x')</script><!-- & \"$title ${data}\" -->"

@@ -17,7 +17,8 @@ from playwright.sync_api import Page
 
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import ExplanationComparison, compare
-from clearhead.inspection.explain import Explanation, explain, with_attribution
+from clearhead.inspection.explain import explain, with_attribution
+from clearhead.inspection.explanation import Explanation
 from clearhead.translation.translator import Translator
 
 MOST_MILLISECONDS = 60_000

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from clearhead.errors import ClearheadError
-from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series, draw, draw_heatmap, draw_lines, require_plots
+from clearhead.inspection.canvas import require_plots
+from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series, draw, draw_heatmap, draw_lines
 
 
 def pixels(png: bytes) -> np.ndarray:

@@ -14,6 +14,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import collate
 from clearhead.data.store import PairStore, StoreWriter
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ConfigError, DataError
 from clearhead.files.tensors import read_weights
 from clearhead.model import Transformer
@@ -22,7 +23,7 @@ from clearhead.training.optimizer import build_optimizer
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import draft
 from clearhead.training.step import Stepper
-from clearhead.translation.alignment import AlignmentHead, alignment_head, guided_head_of
+from clearhead.translation.alignment import alignment_head, guided_head_of
 
 PAD, BOS, EOS, VOCAB = 0, 1, 2, 37
 LENGTHS = [(3, 11), (7, 2), (2, 7), (13, 5), (5, 3)]

@@ -11,11 +11,11 @@ import pytest
 from report_page import Page
 
 from clearhead.config import Config
-from clearhead.inspection.explain import Explanation
+from clearhead.decoding.cross_attention import AlignmentHead
+from clearhead.inspection.explanation import Explanation
 from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.training import report
 from clearhead.training.report import Judged, LearnedPair, write_report
-from clearhead.translation.alignment import AlignmentHead
 from clearhead.translation.result import Translation
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted'"

@@ -24,6 +24,7 @@ import clearhead as ch
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.files import json_sha256
 from clearhead.files.tensors import model_tensors, read_weights
@@ -36,7 +37,6 @@ from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
 from clearhead.training.settings import merge
 from clearhead.training.validation import Validation
-from clearhead.translation.alignment import AlignmentHead
 from clearhead.translation.translator import Translator
 
 QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}

@@ -8,17 +8,10 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle
-from clearhead.decoding.cross_attention import attended, occluded
+from clearhead.decoding.cross_attention import AlignmentHead, attended, occluded
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.text.word_links import link_words, words_of
-from clearhead.translation.alignment import (
-    ALIGNMENT_FILE,
-    AlignmentHead,
-    alignment_head,
-    choose_head,
-    guided_head_of,
-    save_head,
-)
+from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head, choose_head, guided_head_of, save_head
 from clearhead.translation.translator import Translator
 
 SHAPE = {"num_decoder_layers": 2, "d_model": 24, "num_heads": 2}

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.text.quality_flags import Flag
-from clearhead.translation.alignment import ALIGNMENT_FILE, AlignmentHead, save_head
+from clearhead.translation.alignment import ALIGNMENT_FILE, save_head
 from clearhead.translation.documents import (
     TranslatedSegment,
     fillings,

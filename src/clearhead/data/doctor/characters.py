@@ -11,22 +11,6 @@ from numpy.typing import NDArray
 
 from clearhead.text.scripts import script_of
 
-__all__ = [
-    "BRACKET",
-    "CAPITAL",
-    "CONTROL",
-    "DIGIT",
-    "ENTITY",
-    "GARBLED",
-    "INVISIBLE",
-    "LETTER",
-    "MARK",
-    "SPACE",
-    "WORD",
-    "CharacterTable",
-    "character_table",
-]
-
 _KNOWN = 1
 SPACE = 1 << 1
 LETTER = 1 << 2

@@ -31,8 +31,6 @@ from clearhead.text.line_statistics import RATIO_FLOOR
 from clearhead.text.placeholders import words_alone
 from clearhead.text.quality_flags import missing_numbers, missing_placeholders
 
-__all__ = ["CHECKS", "Found", "Usual"]
-
 USUAL_SCRIPT = 0.02
 """Least share of a side's letters for a script to count as usual on that side."""
 FEWEST_LETTERS = 4

@@ -12,8 +12,6 @@ from clearhead.data.doctor.characters import CAPITAL, DIGIT, SPACE, WORD, charac
 from clearhead.formats import SentencePair
 from clearhead.runtime.lazy import cached_property
 
-__all__ = ["SEEN_CHARACTERS", "TextBatch", "Texts", "batches_of"]
-
 BATCH_PAIRS = 8_192
 BATCH_CHARACTERS = 1_000_000
 SEEN_CHARACTERS = 10_000

@@ -22,8 +22,6 @@ from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.misalignment import ShiftSearch, ShiftWeights
 from clearhead.formats import SKIPS, SentencePair
 
-__all__ = ["Examination", "RowCounts", "SideStatistics", "examine", "measure"]
-
 HEAD_BATCHES = 3
 """Batches at the beginning of a corpus from which typical properties are learned: some 25,000 pairs at most."""
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from clearhead.formats import SentencePair
 
-__all__ = ["KINDS", "NUM_EXAMPLES", "Example", "Finding", "FindingKind", "Severity", "shown"]
-
 Severity = Literal["serious", "moderate", "mild"]
 
 NUM_EXAMPLES = 5

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FirstRows", "digests_of", "mixed"]
-
 _FULLEST = 0.7
 """Highest load factor; above it, probe sequences get long."""
 _NOBODY = 2**32 - 1

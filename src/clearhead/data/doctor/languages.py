@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from clearhead.data.doctor.characters import LETTER
 from clearhead.data.doctor.code_points import Texts
 
-__all__ = ["Profiles"]
-
 FEWEST_PAIRS = 200
 """Fewest pairs from which profiles are learned."""
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Lengths", "histogram", "histogram_step"]
-
 _SHARES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 _MOST_BARS = 12
 

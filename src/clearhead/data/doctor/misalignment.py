@@ -20,8 +20,6 @@ from clearhead.data.doctor.code_points import TextBatch
 from clearhead.formats import SentencePair
 from clearhead.text.line_statistics import RATIO_FLOOR
 
-__all__ = ["MOST_SHIFT", "ShiftSearch", "ShiftWeights", "ShiftedRows"]
-
 MOST_SHIFT = 20
 """Largest shift that is searched, in rows."""
 

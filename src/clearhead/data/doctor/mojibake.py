@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["garbled"]
-
 
 def _windows(byte: int) -> str:
     """Return the Windows-1252 character of a byte, or the Latin-1 character if there is none."""

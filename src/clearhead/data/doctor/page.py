@@ -10,8 +10,6 @@ from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.text_report import percent, row_counts
 from clearhead.pages import Html, fill, joined, style
 
-__all__ = ["render_page"]
-
 _PARTS = "data_doctor_parts.html"
 
 

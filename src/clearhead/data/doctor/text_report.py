@@ -9,8 +9,6 @@ from clearhead.data.doctor.examination import MALFORMED, Examination, RowCounts,
 from clearhead.data.doctor.findings import Finding
 from clearhead.formats import SKIPS
 
-__all__ = ["percent", "report_lines", "row_counts", "size_lines"]
-
 _WIDTH = 100
 
 

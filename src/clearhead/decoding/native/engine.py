@@ -24,8 +24,6 @@ from clearhead.kernels.structs import STRUCTS
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import keep_freed_memory, num_threads
 
-__all__ = ["NativeEngine"]
-
 
 class NativeEngine(Engine):
     """An encoder-decoder `Transformer` prepared for the compiled core; see `supports`.

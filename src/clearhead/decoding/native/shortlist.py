@@ -14,8 +14,6 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.panels import make_product
 from clearhead.kernels.structs import STRUCTS, Struct
 
-__all__ = ["ListedProducts"]
-
 
 class ListedProducts:
     """The packed products of a shortlist.

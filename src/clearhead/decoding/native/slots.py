@@ -25,8 +25,6 @@ from clearhead.kernels.library import library
 from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import STRUCTS
 
-__all__ = ["NativeSlots"]
-
 
 class NativeSlots:
     """The sentences that one worker has in flight; see `engine.Slots`.

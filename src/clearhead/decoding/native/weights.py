@@ -23,8 +23,6 @@ from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.transformer import Transformer
 
-__all__ = ["NativeWeights"]
-
 ENCODED_ROWS = 512
 """Minimum source tokens per encoder batch, exceeded by less than a sentence; their activations fit into the cache."""
 

@@ -21,8 +21,6 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.token_masks import Mask
 from clearhead.kernels.products import make_product
 
-__all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens", "log_probs_of_all"]
-
 
 def best_of_all(
     model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None], count: int

@@ -26,8 +26,6 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
 
-__all__ = ["PyTorchEngine", "PyTorchSlots"]
-
 
 class PyTorchEngine(Engine):
     """A `Transformer` in PyTorch; it computes no gradients: use it inside `torch.inference_mode`.

@@ -18,8 +18,6 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["SlotCache", "SlotRows", "lazy_zeros", "rounded"]
-
 STEP = 16
 """The cache grows in multiples of this many positions, which attention computes fast."""
 

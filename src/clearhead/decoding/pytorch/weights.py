@@ -31,8 +31,6 @@ from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import keep_freed_memory
 
-__all__ = ["BLOCK", "PackedModel"]
-
 BLOCK = 32
 """Block size of the two-stage search for the best tokens; see `candidates.best_tokens`."""
 

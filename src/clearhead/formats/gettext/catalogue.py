@@ -16,8 +16,6 @@ from clearhead.files.streams import display_name, open_binary
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted, on_one_line
 
-__all__ = ["MOST_BYTES", "Message", "charset_of", "form_of_one", "open_catalogue"]
-
 MOST_BYTES = 200_000_000
 """Maximum size of a catalogue, decompressed; one at a time is held in memory, which takes a few times its size."""
 

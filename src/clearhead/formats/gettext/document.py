@@ -18,8 +18,6 @@ from clearhead.formats.gettext.catalogue import form_of_one
 from clearhead.formats.gettext.po import CatalogueEntry, decoded_catalogue, entries_of, quoted
 from clearhead.formats.wrapping import width_of
 
-__all__ = ["GettextCatalogue", "read_po"]
-
 MOST_COLUMNS = 79
 """Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""
 _WORD = re.compile(r"[^ ]* *\n?")

@@ -13,8 +13,6 @@ from clearhead.errors import DataError
 from clearhead.formats.gettext.catalogue import Message, charset_of, open_catalogue
 from clearhead.formats.pair import PairFile, Wanted
 
-__all__ = ["open_mo"]
-
 BYTE_ORDERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
 """First bytes of a file, and the byte order of its numbers."""
 

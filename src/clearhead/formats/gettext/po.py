@@ -20,8 +20,6 @@ from clearhead.files.streams import UTF8_MARK, open_output, refuse_foreign
 from clearhead.formats.gettext.catalogue import Message, charset_of, open_catalogue
 from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 
-__all__ = ["CatalogueEntry", "decoded_catalogue", "entries_of", "open_po", "quoted", "write_po"]
-
 STRING = r'"((?:[^"\\]|\\.)*+)"'
 STRINGS = re.compile(rf"(?:{STRING}\s*+)++")
 KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\s*\[\s*([0-9]{1,3})\s*\])?\s*(?=\")")
@@ -166,6 +164,7 @@ class CatalogueLine(NamedTuple):
 
     @property
     def is_comment(self) -> bool:
+        """Whether it is a comment."""
         return self.words.startswith("#")
 
     @property

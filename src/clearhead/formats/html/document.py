@@ -16,8 +16,6 @@ from clearhead.formats.html.tokens import HtmlToken, html_tokens
 from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Change, Passage, Run, changes
 
-__all__ = ["HtmlDocument", "read_html"]
-
 MOST_TOKENS = 2_000_000
 """Maximum number of tags and texts in a page: about 50 MB of a page written by people."""
 

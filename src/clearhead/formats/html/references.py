@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import re
 
-__all__ = ["ATTRIBUTE_REFERENCE", "TEXT_REFERENCE", "habits", "resolved"]
-
 TEXT_REFERENCE = re.compile(r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,8};?|[a-zA-Z][a-zA-Z0-9]{1,31};?)")
 ATTRIBUTE_REFERENCE = re.compile(
     r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,8};?|[a-zA-Z][a-zA-Z0-9]{1,31}(?:;|(?![=a-zA-Z0-9])))"

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Attribute", "HtmlToken", "html_tokens"]
-
 # Elements that contain only text, up to their own end tag.
 _RAW = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})
 

@@ -22,8 +22,6 @@ from clearhead.formats.markdown.inline import InlineEvent, scanned
 from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, meaning, written
 from clearhead.formats.passages import Passage, Run, changes
 
-__all__ = ["MarkdownDocument", "read_markdown"]
-
 LONGEST_BLOCK = 100_000
 """Maximum characters of a paragraph; nobody writes longer ones, and they are left unchanged."""
 

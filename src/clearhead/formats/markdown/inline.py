@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from clearhead.formats.html.references import resolved
 
-__all__ = ["InlineEvent", "MarkdownInlineText", "scanned"]
-
 _SPECIAL = re.compile(r"[\\`*_~\[\]!<&{]|(?<![ \t])[ \t]*+\n[ \t]*+|(?<![a-zA-Z0-9])https?://")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|([a-zA-Z][a-zA-Z0-9]{1,31}));")

@@ -11,8 +11,6 @@ from markdown_it import MarkdownIt
 
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 
-__all__ = ["BLOCKS", "MarkdownPart", "Surroundings", "meaning", "written"]
-
 BLOCKS = MarkdownIt("commonmark").enable("table")
 """Parser for block structure; inline content is left unparsed."""
 BLOCKS.core.ruler.disable(["inline", "text_join"])

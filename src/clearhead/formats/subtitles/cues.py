@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
 
-__all__ = ["Cue", "read_cues"]
-
 # A colon is accepted before the milliseconds only if there are hours too; `01:02:03` alone is ambiguous.
 _TIME = (
     r"(?:([0-9]{1,4}):(?=[0-9]+:))?([0-9]{1,2}):([0-9]{1,2})(?:[.,]|(?<=[0-9]:[0-9]{2}:[0-9]{2}):)([0-9]{1,3})(?![0-9])"

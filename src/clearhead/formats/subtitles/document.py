@@ -17,8 +17,6 @@ from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.subtitles.cues import read_cues
 from clearhead.formats.wrapping import balanced, unwrapped, width_of
 
-__all__ = ["Subtitles", "read_subrip", "read_webvtt"]
-
 LINE_COLUMNS = 42
 """Maximum line length that broadcasters allow in most languages."""
 

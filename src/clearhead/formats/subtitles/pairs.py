@@ -14,8 +14,6 @@ from clearhead.files.streams import display_name, format_extension, read_lines
 from clearhead.formats.pair import SentencePair
 from clearhead.formats.subtitles.cues import read_cues
 
-__all__ = ["SUBTITLES", "read_subtitles"]
-
 SUBTITLES = (".srt", ".vtt")
 """Extensions of subtitle files."""
 

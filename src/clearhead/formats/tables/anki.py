@@ -11,8 +11,6 @@ from html import unescape
 
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
 
-__all__ = ["anki_format", "text_of_html"]
-
 HEADER = re.compile(
     r"#(separator|html|columns|tags|notetype|deck|guid|if matches|(?:tags|notetype|deck|guid) column):(.*)"
 )

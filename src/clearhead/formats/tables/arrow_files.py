@@ -21,8 +21,6 @@ from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.json_lines import TRANSLATION, side_names
 
-__all__ = ["open_arrow", "open_parquet", "write_arrow", "write_parquet"]
-
 READ_ROWS = 1_000
 WRITTEN_ROWS = 50_000
 WRITTEN_CHARACTERS = 16_000_000

@@ -12,8 +12,6 @@ from clearhead.errors import ConfigError
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import Wanted
 
-__all__ = ["TwoColumns", "choose_columns", "column_index", "is_header", "language_named"]
-
 SIDES = {
     *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
     *("input", "output", "text", "sentence", "segment", "phrase", "front", "back", "question", "answer"),

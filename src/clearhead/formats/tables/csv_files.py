@@ -14,8 +14,6 @@ from clearhead.formats.tables.columns import is_header
 from clearhead.formats.tables.pairs import open_table
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
 
-__all__ = ["csv_format", "open_csv", "write_csv"]
-
 SEPARATORS = (",", ";", "\t")
 FIRST_LINE = re.compile(r"sep=([^\"\r])")
 """Separator line before the table, which Excel reads and some programs write."""

@@ -20,8 +20,6 @@ from clearhead.formats.tables.csv_files import csv_format
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
 from clearhead.formats.tables.tsv import TAB_SEPARATED
 
-__all__ = ["Table", "read_csv", "read_tsv"]
-
 HEAD_ROWS = 200
 """Rows from which the format and the columns are detected."""
 

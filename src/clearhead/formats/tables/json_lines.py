@@ -15,8 +15,6 @@ from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
 
-__all__ = ["TRANSLATION", "open_json_lines", "side_names", "write_json_lines"]
-
 TRANSLATION = "translation"
 """Key of the object whose own keys are the two languages."""
 

@@ -15,8 +15,6 @@ from clearhead.formats.tables.anki import anki_format, text_of_html
 from clearhead.formats.tables.columns import TwoColumns, choose_columns
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat, TableRow
 
-__all__ = ["SHOWN_CHARACTERS", "open_table", "read_head"]
-
 HEAD_LINES = 200
 HEAD_CHARACTERS = 1_000_000
 """Maximum lines and characters of the head of a file."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["SEPARATOR_NAMES", "TableFormat", "TableRow"]
-
 SEPARATOR_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space", "|": "pipe", ":": "colon"}
 """Column separators, with their names."""
 

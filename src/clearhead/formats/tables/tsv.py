@@ -12,8 +12,6 @@ from clearhead.formats.tables.columns import is_header
 from clearhead.formats.tables.pairs import open_table
 from clearhead.formats.tables.rows import TableFormat
 
-__all__ = ["TAB_SEPARATED", "open_tsv", "write_tsv"]
-
 TAB_SEPARATED = TableFormat("tab-separated", "\t", is_quoted=False)
 """TSV without quoting: a quotation mark is ordinary text."""
 

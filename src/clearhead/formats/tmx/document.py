@@ -17,8 +17,6 @@ from clearhead.formats.xml.events import LANGUAGE
 from clearhead.formats.xml.inline_text import XmlInlineText, inline_text
 from clearhead.formats.xml.translation_units import are_related, language_of, spelt_alike
 
-__all__ = ["TmxDocument", "read_tmx"]
-
 SHOWN_LANGUAGES = 30
 """Maximum languages of a file in a message."""
 

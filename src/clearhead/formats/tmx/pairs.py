@@ -14,8 +14,6 @@ from clearhead.formats.xml.inline_elements import MAX_SIZE, InlineSegment, read_
 from clearhead.formats.xml.translation_units import MAX_LANGUAGES, TranslationUnit, UnitFile, language_of, open_units
 from clearhead.runtime.version import __version__
 
-__all__ = ["open_tmx", "write_tmx"]
-
 
 def open_tmx(path: str, wanted: Wanted) -> PairFile:
     """Open a TMX file of sentence pairs: one pair per unit (`tu`), including units without one of the two languages.

@@ -17,8 +17,6 @@ from clearhead.formats.passages import Passage, changes
 from clearhead.formats.word.paragraphs import WORD, paragraphs, parse_xml
 from clearhead.formats.word.runs import WordParagraph
 
-__all__ = ["WordDocument", "read_docx"]
-
 MOST_PART_BYTES = 64_000_000
 """Maximum size of a part with text, unpacked."""
 MOST_UNPACKED_BYTES = 1_000_000_000

@@ -9,8 +9,6 @@ from xml.parsers import expat
 
 from clearhead.errors import DataError
 
-__all__ = ["WORD", "WordElement", "paragraphs", "parse_xml"]
-
 WORD = "w:"
 """Prefix of WordprocessingML names in this package, whatever prefix the file uses."""
 

@@ -12,8 +12,6 @@ from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Passage, Run
 from clearhead.formats.word.paragraphs import WORD, WordElement
 
-__all__ = ["WordParagraph"]
-
 
 def _named(*names: str) -> frozenset[str]:
     return frozenset(f"{WORD}{name}" for name in names)

@@ -15,8 +15,6 @@ from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_with
 from clearhead.formats.xml.events import StartTag
 from clearhead.formats.xml.inline_text import UNWRITABLE, XmlInlineText, escaped, inline_text
 
-__all__ = ["XliffDocument", "read_xliff"]
-
 REVIEW_STATE = "needs-review-translation"
 """State of an unreviewed `target` in XLIFF 1.x."""
 TRANSLATED_STATE = "translated"

@@ -13,8 +13,6 @@ from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, r
 from clearhead.formats.xml.inline_elements import InlineSegment, read_segment, split_segment
 from clearhead.formats.xml.translation_units import TranslationUnit, UnitFile, language_of, open_units
 
-__all__ = ["open_xliff", "write_xliff"]
-
 
 def open_xliff(path: str, wanted: Wanted) -> PairFile:
     """Open an XLIFF file of sentence pairs: one pair per `trans-unit` (1.x) or `segment` (2.x).

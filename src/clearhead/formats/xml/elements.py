@@ -10,8 +10,6 @@ from clearhead.errors import DataError
 from clearhead.formats.file_text import FileText
 from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of, placed_events
 
-__all__ = ["SPACE", "XmlElement", "XmlFile", "said_within", "with_attribute", "without_attribute"]
-
 SPACE = "http://www.w3.org/XML/1998/namespace space"
 """Name of the attribute `xml:space`, with its namespace."""
 

@@ -10,8 +10,6 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import open_output
 from clearhead.formats.pair import SentencePair
 
-__all__ = ["language_tags", "write_units", "xml_texts"]
-
 UNWRITABLE = re.compile(r"[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Line endings, because a segment is always a single line, and characters that XML 1.0 (section 2.2) forbids."""
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")

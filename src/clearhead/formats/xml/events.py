@@ -16,8 +16,6 @@ from xml.parsers import expat
 from clearhead.errors import DataError
 from clearhead.files.streams import COMPRESSED_STARTS, display_name, open_binary
 
-__all__ = ["LANGUAGE", "EndTag", "StartTag", "XmlEvent", "encoding_of", "placed_events", "read_events", "skip_element"]
-
 LANGUAGE = "http://www.w3.org/XML/1998/namespace lang"
 """Name of the attribute `xml:lang`, with its namespace."""
 

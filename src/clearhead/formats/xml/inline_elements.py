@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, skip_element
 
-__all__ = ["ROLES", "InlineElement", "InlineSegment", "TagNumbers", "element_of", "read_segment", "split_segment"]
-
 ROLES = {
     **dict.fromkeys(("ph", "x", "it", "ut"), "alone"),
     **dict.fromkeys(("bpt", "bx", "sc"), "begin"),

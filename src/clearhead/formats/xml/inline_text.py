@@ -11,8 +11,6 @@ from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile
 from clearhead.formats.xml.inline_elements import ROLES, element_of
 
-__all__ = ["UNWRITABLE", "XmlInlineText", "escaped", "inline_text"]
-
 _WITHOUT_TEXT = {*ROLES, "cp", "sm", "em"}
 UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 

@@ -14,16 +14,6 @@ from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.xml.inline_elements import InlineSegment, TagNumbers
 
-__all__ = [
-    "MAX_LANGUAGES",
-    "TranslationUnit",
-    "UnitFile",
-    "are_related",
-    "language_of",
-    "open_units",
-    "spelt_alike",
-]
-
 HEAD_UNITS = 1_000
 HEAD_SIZE = 1_000_000
 """Maximum units and characters of the head of a file."""

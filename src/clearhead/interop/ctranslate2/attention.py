@@ -17,8 +17,6 @@ from clearhead.config import ModelConfig
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.model.other_positions import relative_bucket
 
-__all__ = ["BIAS", "attention_numbers", "numbers_read", "other_row", "read_attention"]
-
 BIAS = "relative_attention_bias"
 """Name of the table of relative positions; every layer of a stack has the same table."""
 _DISTANCE = "relative_attention_max_distance"

@@ -21,8 +21,6 @@ from torch import Tensor
 from clearhead.errors import ModelError
 from clearhead.files import require_regular
 
-__all__ = ["ModelBin", "read_model_bin"]
-
 VERSION = 6
 """Version of the format since CTranslate2 3.0; earlier models have no `config.json`."""
 

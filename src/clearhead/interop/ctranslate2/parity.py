@@ -15,8 +15,6 @@ from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import SubwordPieces
 from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE
 
-__all__ = ["prove_ctranslate2"]
-
 
 @torch.inference_mode()
 def prove_ctranslate2(

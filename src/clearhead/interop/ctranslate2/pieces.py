@@ -15,8 +15,6 @@ from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["PADDING", "SubwordPieces", "listed_pieces", "read_pieces", "told_in_tokens"]
-
 PADDING = ("<pad>", "<blank>", "[PAD]")
 """Names of the padding token in various libraries."""
 

@@ -34,8 +34,6 @@ from clearhead.interop.rewrites import undone, with_rows
 from clearhead.interop.round_trip import own_bundle, read_origin
 from clearhead.interop.vocabularies.vocabulary_files import OWN_VOCABULARY
 
-__all__ = ["import_ctranslate2"]
-
 LIBRARY, KIND = "CTranslate2", "ctranslate2"
 
 _ITS_SEARCH = {"beam_size": 2, "length_penalty": 1.0, "length_penalty_form": "power"}

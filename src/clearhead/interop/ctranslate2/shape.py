@@ -18,8 +18,6 @@ from clearhead.interop.ctranslate2.table import ACTIVATIONS, OUTPUT, SOURCE, TAR
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.model.positions import sinusoidal_positions
 
-__all__ = ["read_variables"]
-
 DEFAULTS: Mapping[str, Any] = {
     f"{side}/{name}": value
     for side in ("encoder", "decoder")

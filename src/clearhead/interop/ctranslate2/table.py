@@ -9,8 +9,6 @@ from clearhead.interop.ctranslate2.attention import BIAS
 from clearhead.interop.key_table import SAME, STACKED, KeyRow, KeyTable, numbered, target_rows
 from clearhead.interop.rewrites import resolved
 
-__all__ = ["ACTIVATIONS", "OUTPUT", "SOURCE", "TARGET", "key_table"]
-
 ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
 """Our names of activations to CTranslate2's, in the order of CTranslate2's numbers from 0."""
 

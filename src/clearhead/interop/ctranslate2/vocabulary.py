@@ -14,8 +14,6 @@ from clearhead.interop.ctranslate2.pieces import PADDING, SubwordPieces
 from clearhead.interop.vocabularies.huggingface_files import checked_json, own_pieces, sentencepiece_side, token_ids
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 
-__all__ = ["ctranslate2_vocabulary", "tokenizer_side"]
-
 _ONE_MODEL = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 """File names of a sentencepiece model that serves both sides, as various libraries name it."""
 _TOLD = re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")

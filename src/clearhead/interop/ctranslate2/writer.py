@@ -21,8 +21,6 @@ from clearhead.interop.round_trip import KEY, origin_values
 from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, write_files
 from clearhead.model.positions import sinusoidal_positions
 
-__all__ = ["write_ctranslate2"]
-
 
 def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[SubwordPieces, list[str]]:
     """Write a model and its vocabulary to a directory.

@@ -18,8 +18,6 @@ from clearhead.errors import ModelError
 from clearhead.interop.imported import TOLERANCE
 from clearhead.text.language_tags import tagged_language
 
-__all__ = ["prove_huggingface"]
-
 
 @torch.inference_mode()
 def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) -> None:

@@ -33,8 +33,6 @@ from clearhead.interop.vocabularies.huggingface_files import part_of, their_voca
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers.foreign import ForeignVocabulary
 
-__all__ = ["changed_search", "import_huggingface"]
-
 LIBRARY = "Hugging Face transformers"
 
 _NOT_TAKEN: Mapping[str, Any] = {

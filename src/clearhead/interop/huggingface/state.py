@@ -34,18 +34,6 @@ from clearhead.interop.rewrites import (
     with_sine_halves,
 )
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "export_state",
-    "exportable_as",
-    "family_of",
-    "import_parts",
-    "import_state",
-    "nearest_kind",
-    "restored_state",
-]
-
 
 @dataclass(frozen=True)
 class Family:

@@ -36,8 +36,6 @@ from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
 from clearhead.tokenizers.spellers import sentencepiece_pieces
 
-__all__ = ["TheirTokenizer", "forced_id", "kind_and_tokenizer", "told_in_transformers"]
-
 _NLLB = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 _EXTRA = re.compile(r"<extra_id_\d+>")
 

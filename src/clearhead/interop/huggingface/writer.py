@@ -16,8 +16,6 @@ from clearhead.interop.huggingface.tokenizer import TheirTokenizer, forced_id, k
 from clearhead.interop.round_trip import KEY, origin_values
 from clearhead.interop.vocabularies.vocabulary_files import write_files
 
-__all__ = ["write_huggingface", "write_settings"]
-
 
 def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
     """Write model, vocabulary and search settings to a directory.

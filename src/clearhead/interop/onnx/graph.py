@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 
-__all__ = ["Graph"]
-
 OPSET = 20
 """ONNX operator set: the first with `Gelu`, supported by onnxruntime since 1.17."""
 

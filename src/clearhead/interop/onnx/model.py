@@ -21,8 +21,6 @@ from clearhead.interop.onnx.graph import Graph
 from clearhead.model import Transformer
 from clearhead.model.positions import wave_frequencies
 
-__all__ = ["decoder_graph", "encoder_graph"]
-
 BATCH, SOURCE, TARGET = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
 PAST = f"past_{TARGET}"
 INT64, FLOAT, DOUBLE = TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE

@@ -18,8 +18,6 @@ from clearhead.errors import ModelError
 from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE
 from clearhead.runtime.device import num_threads
 
-__all__ = ["prove_onnx"]
-
 
 @torch.inference_mode()
 def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precision: ExportPrecision) -> str:

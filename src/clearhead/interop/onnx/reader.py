@@ -24,8 +24,6 @@ from clearhead.interop.readers.foreign_weights import require_finite
 from clearhead.interop.round_trip import KEY, own_bundle, read_origin
 from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary
 
-__all__ = ["import_onnx"]
-
 LIBRARY, KIND = "ONNX", "onnx"
 MOST_FILE_BYTES = 2**31
 _FILES = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")

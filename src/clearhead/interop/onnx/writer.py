@@ -15,8 +15,6 @@ from clearhead.interop.huggingface.tokenizer import TheirTokenizer, kind_and_tok
 from clearhead.interop.huggingface.writer import write_settings
 from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files
 
-__all__ = ["write_onnx"]
-
 
 def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> list[str]:
     """Write encoder, decoder, decoder with cache, vocabulary and search settings to a directory.

@@ -29,8 +29,6 @@ from clearhead.interop.readers.foreign_weights import (
     require_unpacked,
 )
 
-__all__ = ["Record", "read_checkpoint", "settings_in", "tensors_in"]
-
 _STOOD_IN_FOR = ("argparse", "enum", "fairseq", "functools", "joeynmt", "numpy", "omegaconf", "onmt", "torchtext")
 """Packages whose objects occur in checkpoints beside the tensors."""
 _PICKLES_BEFORE_STORAGES = 4

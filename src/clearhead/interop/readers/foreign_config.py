@@ -11,8 +11,6 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
 
-__all__ = ["TheirConfig", "activation_name", "optional_json"]
-
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",

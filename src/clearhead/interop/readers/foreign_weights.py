@@ -14,16 +14,6 @@ from clearhead.errors import ModelError
 from clearhead.files import read_json, require_regular
 from clearhead.files.tensors import read_weights
 
-__all__ = [
-    "WEIGHT_FILES",
-    "ZIP_START",
-    "float32",
-    "read_their_weights",
-    "require_finite",
-    "require_tensors",
-    "require_unpacked",
-]
-
 WEIGHT_FILES = (
     "model.safetensors",
     "model.safetensors.index.json",

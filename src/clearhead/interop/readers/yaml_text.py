@@ -9,8 +9,6 @@ from clearhead.errors import ModelError
 from clearhead.files import read_text
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["parse_yaml", "read_yaml"]
-
 
 def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
     """Read a YAML file of options; see `parse_yaml`.

@@ -35,8 +35,6 @@ from clearhead.interop.toolkits.shared import flat_positions, put_together, sect
 from clearhead.interop.vocabularies.huggingface_files import file_text
 from clearhead.interop.vocabularies.word_vocabulary import word_vocabulary
 
-__all__ = ["config_from", "import_eole"]
-
 DEFAULTS: Mapping[str, Any] = {
     "heads": 8,
     "hidden_size": 512,

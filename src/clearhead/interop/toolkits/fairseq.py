@@ -29,8 +29,6 @@ from clearhead.interop.vocabularies.word_vocabulary import (
     word_vocabulary,
 )
 
-__all__ = ["import_fairseq"]
-
 PAD, EOS = 1, 2
 """Ids in every dictionary; positions are numbered from `PAD` + 1."""
 SOURCE, TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"

@@ -28,8 +28,6 @@ from clearhead.interop.vocabularies.huggingface_files import file_text
 from clearhead.interop.vocabularies.word_vocabulary import read_lines, require_rows, word_side, word_vocabulary
 from clearhead.tokenizers.foreign import VocabularySide
 
-__all__ = ["import_joeynmt"]
-
 UNK, PAD, BOS, EOS = range(4)
 """Ids of the special tokens in every vocabulary."""
 SOURCE, TARGET = "src_embed.lut.weight", "trg_embed.lut.weight"

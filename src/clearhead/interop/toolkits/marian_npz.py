@@ -32,8 +32,6 @@ from clearhead.interop.rewrites import resolved, with_rows
 from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, own_pieces, sentencepiece_side
 from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide
 
-__all__ = ["import_marian", "is_marian"]
-
 DEFAULTS: Mapping[str, Any] = {
     "output-omit-bias": False,
     "tied-embeddings": False,

@@ -21,20 +21,6 @@ from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.toolkits.shared import stored_positions
 
-__all__ = [
-    "ACTIVATIONS",
-    "EOLE",
-    "NORMS",
-    "OPENNMT_PY",
-    "POSITIONS",
-    "SEARCH",
-    "Names",
-    "bias_settings",
-    "chosen",
-    "key_table",
-    "tying",
-]
-
 T = TypeVar("T")
 
 ACTIVATIONS: Mapping[object, tuple[str, bool]] = {

@@ -34,8 +34,6 @@ from clearhead.interop.toolkits.opennmt_vocabulary import Lists, transform_notes
 from clearhead.interop.toolkits.shared import checkpoint_at, flat_positions, put_together
 from clearhead.interop.vocabularies.word_vocabulary import word_vocabulary
 
-__all__ = ["config_from", "import_opennmt"]
-
 _ACTIVATIONS = {**ACTIVATIONS, "silu": ("silu", True)}
 _SINUSOIDS = {name: kind for name, kind in POSITIONS.items() if kind.startswith("sinusoidal")}
 

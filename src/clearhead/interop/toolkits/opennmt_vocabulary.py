@@ -15,8 +15,6 @@ from clearhead.interop.toolkits.shared import text_notes
 from clearhead.interop.vocabularies.word_vocabulary import find_subwords, require_rows, word_side
 from clearhead.tokenizers.foreign import VocabularySide
 
-__all__ = ["Lists", "transform_notes"]
-
 _TOKENIZER = "onmt_tokenize"
 """Transform of OpenNMT's own tokenizer, whose files look like those of other tokenizers."""
 _SPLITS = ("bpe", "sentencepiece")

@@ -18,8 +18,6 @@ from clearhead.interop.key_table import Computed, LeftOut
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide
 
-__all__ = ["checkpoint_at", "flat_positions", "put_together", "section", "stored_positions", "text_notes"]
-
 _COMPARED_POSITIONS = 64
 """Number of positions compared; enough to distinguish the formulas."""
 

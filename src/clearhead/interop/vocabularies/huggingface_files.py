@@ -20,18 +20,6 @@ from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = [
-    "MARIAN_CODE",
-    "checked_json",
-    "file_base64",
-    "file_text",
-    "own_pieces",
-    "part_of",
-    "sentencepiece_side",
-    "their_vocabulary",
-    "token_ids",
-]
-
 _CODES = {
     "clearhead": re.compile(r"<2(\S+)>"),  # clearhead's own, when the tokenizer was changed
     "m2m_100": re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})"),  # M2M100's and NLLB's

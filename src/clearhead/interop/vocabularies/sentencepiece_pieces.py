@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-__all__ = ["only_pieces"]
-
 _NORMAL, _UNUSED = 1, 5
 _VARINT, _LENGTH = 0, 2
 _WIDTHS = {1: 8, 5: 4}

@@ -19,20 +19,6 @@ from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile, VocabularySide
 
-__all__ = [
-    "LANGUAGES",
-    "OWN_VOCABULARY",
-    "framed_tokenizer",
-    "side_bytes",
-    "special_ids",
-    "token_names",
-    "tokenizer_text",
-    "told_by_tag",
-    "unknown_name",
-    "vocabulary_files",
-    "write_files",
-]
-
 OWN_VOCABULARY = "clearhead_vocabulary.json"
 """File name of another library's vocabulary, in the format of our model directories."""
 

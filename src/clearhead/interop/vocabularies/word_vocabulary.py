@@ -18,8 +18,6 @@ from clearhead.interop.vocabularies.huggingface_files import file_base64, file_t
 from clearhead.interop.vocabularies.sentencepiece_pieces import only_pieces
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 
-__all__ = ["find_subwords", "read_lines", "require_rows", "word_side", "word_vocabulary"]
-
 _CODES = ("bpecodes", "bpe.codes", "codes", "code")
 _SENTENCEPIECE = (".model", ".spm")
 

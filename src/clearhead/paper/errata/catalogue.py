@@ -16,8 +16,6 @@ from clearhead.paper.errata.scale import SCALE_ERRATA
 from clearhead.paper.errata.shapes import SHAPES_ERRATA
 from clearhead.paper.errata.weights import WEIGHTS_ERRATA
 
-__all__ = ["ERRATA", "THEMES"]
-
 THEMES: dict[str, tuple[Erratum[Any], ...]] = {
     "The scale": SCALE_ERRATA,
     "Softmax and values": WEIGHTS_ERRATA,

@@ -20,8 +20,6 @@ from clearhead.model.sublayers import Sublayers
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
 
-__all__ = ["COSTS_ERRATA"]
-
 _SIZES = ((64, 512), (256, 512), (512, 512), (1024, 512), (2048, 128))
 _SUBLAYERS = 6
 """Number of self-attention sub-layers in one stack of the paper (N = 6)."""

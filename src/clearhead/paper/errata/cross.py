@@ -17,8 +17,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, decoder_layer, input_of, small_model, standard_normal, word_ids
 
-__all__ = ["CROSS_ERRATA"]
-
 _SECTION = "Section 3.2.3: queries from the previous decoder layer, keys and values from the output of the encoder"
 
 

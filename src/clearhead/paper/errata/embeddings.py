@@ -19,8 +19,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import encoder_layer, input_of, on_meta, paper_base_on_meta, small_model, word_ids
 
-__all__ = ["EMBEDDINGS_ERRATA"]
-
 _MILLIONS = 65.0
 """Number of weights of the base model, in millions (Table 3)."""
 

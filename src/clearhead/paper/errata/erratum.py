@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-__all__ = ["CheckResult", "Erratum", "ErratumResult", "Kind"]
-
 Version = TypeVar("Version")
 
 Kind = Literal["computed", "quotation"]

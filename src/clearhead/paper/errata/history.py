@@ -18,8 +18,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, paper_base_on_meta, small_model, standard_normal, word_ids
 
-__all__ = ["HISTORY_ERRATA"]
-
 _REPORTED_TASKS = {
     "English-German translation": "Table 2",
     "English-French translation": "Table 2",

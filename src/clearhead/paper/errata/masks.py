@@ -18,8 +18,6 @@ from clearhead.model.sublayers import Sublayers
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, standard_normal
 
-__all__ = ["MASKS_ERRATA"]
-
 _SECTION = "Section 3.2.3: masking out (setting to minus infinity) all values in the input of the softmax"
 _EXACT = 1e-5
 """Maximum difference between values that should be equal."""

@@ -19,19 +19,6 @@ from clearhead.model.decoder import DecoderLayer
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.transformer import Transformer
 
-__all__ = [
-    "build",
-    "count_weights",
-    "decoder_layer",
-    "encoder_layer",
-    "input_of",
-    "on_meta",
-    "paper_base_on_meta",
-    "small_model",
-    "standard_normal",
-    "word_ids",
-]
-
 Module = TypeVar("Module", bound=nn.Module)
 
 

@@ -17,8 +17,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import small_model, standard_normal, word_ids
 
-__all__ = ["OUTPUTS_ERRATA"]
-
 _SOURCE = [5, 7, 4, 9, 2]
 _EXACT = 1e-4
 """Maximum difference between values that should be equal."""

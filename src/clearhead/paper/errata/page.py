@@ -9,8 +9,6 @@ from typing import Any
 from clearhead.paper.errata.catalogue import THEMES
 from clearhead.paper.errata.erratum import Erratum, ErratumResult
 
-__all__ = ["errata_page", "report"]
-
 _WIDTH = 116
 
 _INTRODUCTION = """\

@@ -29,8 +29,6 @@ from clearhead.paper.errata.materials import (
     word_ids,
 )
 
-__all__ = ["PROJECTIONS_ERRATA"]
-
 _MULTI_HEAD = "Section 3.2.2"
 _D_MODEL, _HEADS, _D_K = 512, 8, 64
 _ROW_A = (1, 4, 8, 16, 32)

@@ -15,8 +15,6 @@ from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import standard_normal
 
-__all__ = ["SCALE_ERRATA"]
-
 Weigh = Callable[[Tensor, Tensor], Tensor]
 """Maps queries [T, K] and keys [S, K] to attention weights [T, S]."""
 

@@ -20,8 +20,6 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, encoder_layer, on_meta, paper_base_on_meta, standard_normal
 
-__all__ = ["SHAPES_ERRATA"]
-
 _ROW_A = {1: 512, 4: 128, 8: 64, 16: 32, 32: 16}
 """Number of heads -> width of a head, as printed in Table 3, rows A and base."""
 _BASE_PARAMETERS = 65e6

@@ -15,8 +15,6 @@ from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import standard_normal
 
-__all__ = ["WEIGHTS_ERRATA"]
-
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps q, k, v to the output of attention."""
 

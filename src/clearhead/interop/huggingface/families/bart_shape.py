@@ -22,8 +22,6 @@ from clearhead.interop.readers.foreign_config import TheirConfig, activation_nam
 from clearhead.interop.rewrites import resolved
 from clearhead.model.positions import sinusoidal_positions
 
-__all__ = ["computed_positions", "key_table", "read_shape", "stack_rows", "write_shape"]
-
 
 def read_shape(their: TheirConfig) -> dict[str, Any]:
     """Return our settings from the fields that these families share."""

@@ -13,8 +13,6 @@ from clearhead.interop.huggingface.families.bert_shape import embedding_rows, la
 from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut
 from clearhead.interop.readers.foreign_config import TheirConfig
 
-__all__ = ["config_from", "config_to", "key_table"]
-
 DEFAULTS: Mapping[str, Any] = {
     "attention_probs_dropout_prob": 0.1,
     "hidden_act": "gelu",

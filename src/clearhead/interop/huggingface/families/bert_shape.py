@@ -8,8 +8,6 @@ from clearhead.config import ModelConfig
 from clearhead.interop.key_table import KeyRow, numbered, pair
 from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
 
-__all__ = ["embedding_rows", "layer_rows", "read_shape", "write_shape"]
-
 READ_ALIKE = {
     "d_model": "hidden_size",
     "d_ff": "intermediate_size",

@@ -15,8 +15,6 @@ from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut, pair, target_
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
 
-__all__ = ["config_from", "config_to", "key_table"]
-
 DEFAULTS: Mapping[str, Any] = {
     "add_cross_attention": False,
     "attention_probs_dropout_prob": 0.1,

@@ -23,8 +23,6 @@ from clearhead.interop.key_table import (
 from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
 from clearhead.interop.rewrites import resolved
 
-__all__ = ["config_from", "config_to", "key_table"]
-
 DEFAULTS: Mapping[str, Any] = {
     "activation_function": "gelu_new",
     "attn_pdrop": 0.1,

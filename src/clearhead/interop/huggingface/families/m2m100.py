@@ -13,8 +13,6 @@ from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.families.bart_shape import read_shape, write_shape
 from clearhead.interop.readers.foreign_config import TheirConfig
 
-__all__ = ["config_from", "config_to"]
-
 DEFAULTS: Mapping[str, Any] = {
     "activation_dropout": 0.0,
     "activation_function": "relu",

@@ -10,8 +10,6 @@ from clearhead.interop.huggingface.families import bart
 from clearhead.interop.huggingface.families.bart_shape import read_shape, write_shape
 from clearhead.interop.readers.foreign_config import TheirConfig
 
-__all__ = ["config_from", "config_to"]
-
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of an MBartForConditionalGeneration.

@@ -17,8 +17,6 @@ from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut, numbered
 from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
 from clearhead.interop.rewrites import resolved
 
-__all__ = ["as_stored", "config_from", "config_to", "key_table", "mt5_config_from", "mt5_config_to"]
-
 DEFAULTS: Mapping[str, Any] = {
     "decoder_start_token_id": 0,
     "dropout_rate": 0.1,
