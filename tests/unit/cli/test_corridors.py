@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import clearhead
 from clearhead.cli.main import app
 from clearhead.kernels.library import library
+from clearhead.translation.translator import Translator
 
 PACKAGE = str(Path(clearhead.__file__).parent)
 
@@ -25,6 +27,8 @@ class Calls:
     counts: Counter[str] = field(default_factory=Counter)
     ways: set[tuple[str, ...]] = field(default_factory=set)
     """The functions open, from the command inwards, whenever one of those watched is called."""
+    rooms: set[tuple[str, ...]] = field(default_factory=set)
+    """The rooms of the package that these functions are in, one after the other."""
 
 
 @contextmanager
@@ -40,9 +44,13 @@ def watched(command: str, *names: str) -> Iterator[Calls]:
         way = []
         while frame is not None:
             if frame.f_code.co_filename.startswith(PACKAGE):
-                way.append(frame.f_code.co_qualname)
+                room = Path(frame.f_code.co_filename).relative_to(PACKAGE).parts[0]
+                way.append((frame.f_code.co_qualname, room))
             frame = frame.f_back
-        calls.ways.add(tuple(reversed(way[: way.index(command) + 1])))
+        functions, rooms = zip(*reversed(way), strict=True)
+        start = functions.index(command)
+        calls.ways.add(functions[start:])
+        calls.rooms.add(tuple(room for room, _ in groupby(rooms[start:])))
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -89,6 +97,16 @@ def test_from_translate_to_equation_1_there_are_ten_calls(make_model_dir, write_
     for way in calls.ways:
         assert len(way) <= 10, way
     assert calls.counts["split_tag"] == 2  # once a line
+
+
+def test_from_text_to_the_decoder_three_rooms_are_entered_and_none_twice(make_bundle, monkeypatch):
+    monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
+    with watched("Translator.translate", "_PackedDecoderLayer.__call__") as calls:
+        Translator(make_bundle()).translate(["Ein Hund.", "Zwei Hunde."])
+    assert calls.rooms
+    for rooms in calls.rooms:
+        assert len(set(rooms)) <= 3, rooms
+        assert len(rooms) - len(set(rooms)) == 0, rooms
 
 
 @pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
