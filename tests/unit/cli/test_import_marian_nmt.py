@@ -220,7 +220,7 @@ def test_pieces_that_yaml_would_read_as_something_else_are_pieces(directory):
         (
             edit(lambda a: a.update({"special:model.yml": as_array([1])})),
             ModelError,
-            "must hold names and their values",
+            "must hold settings by name",
         ),
         (
             edit(lambda a: a.update({"special:model.yml": np.zeros(3, np.int8)})),

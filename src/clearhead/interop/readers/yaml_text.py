@@ -39,7 +39,9 @@ def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, A
     try:
         import yaml
     except ImportError:
-        raise ModelError("PyYAML is not installed: pip install 'clearhead[interop]'") from None
+        raise ModelError(
+            f"{origin} is read by PyYAML, which is not installed: pip install 'clearhead[interop]'"
+        ) from None
     kind = "BaseLoader" if as_texts else "SafeLoader"
     try:
         values = yaml.load(text, Loader=getattr(yaml, f"C{kind}", getattr(yaml, kind)))
@@ -47,5 +49,5 @@ def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, A
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"{origin} is damaged: {said:.200}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise ModelError(f"{origin} is damaged: it must hold names and their values")
+        raise ModelError(f"{origin} is damaged: it must hold settings by name")
     return values

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ConfigError
 from clearhead.interop.imported import Imported
 from clearhead.interop.key_table import KeyRow, KeyTable, embedding_rows, numbered, pair
 from clearhead.interop.readers.checkpoint import read_checkpoint, tensors_in
 from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.readers.yaml_text import read_yaml
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.toolkits.shared import (
     checkpoint_at,
@@ -24,7 +25,6 @@ from clearhead.interop.toolkits.shared import (
     stored_positions,
     text_notes,
 )
-from clearhead.interop.vocabularies.huggingface_files import file_text
 from clearhead.interop.vocabularies.word_vocabulary import read_lines, require_rows, word_side, word_vocabulary
 from clearhead.tokenizers.foreign import VocabularySide
 
@@ -241,25 +241,3 @@ def _notes(settings: Mapping[str, Any]) -> list[str]:
     if (settings.get("tokenizer_cfg") or {}).get("pretokenizer") == "moses":
         notes.append("it learned text that was tokenized by Moses (pretokenizer), which is not done here")
     return notes
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML configuration; only values of plain types are created.
-
-    Raises:
-        ModelError: If the file cannot be read or holds no named settings, or PyYAML is not installed.
-    """
-    try:
-        import yaml
-    except ImportError:
-        raise ModelError(
-            f"{path} is read by PyYAML, which is not installed: pip install 'clearhead[interop]'"
-        ) from None
-    try:
-        values = yaml.safe_load(file_text(path))
-    except (yaml.YAMLError, RecursionError) as error:
-        said = next(iter(str(error).splitlines()), "")
-        raise ModelError(f"{path} is damaged: {said:.200}") from None
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} is damaged: it must hold settings by name")
-    return values

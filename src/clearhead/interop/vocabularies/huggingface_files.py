@@ -340,7 +340,7 @@ def file_text(path: Path) -> str:
     try:
         return read_text(path, most_bytes=MOST_BYTES)
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:
         raise ModelError(f"{path} is damaged: {error}") from None
 
