@@ -290,7 +290,7 @@ What a library has not is an error that names it, and nothing is written (of tra
 otherwise): CTranslate2's Transformer, as it is written here, has no segments (BERT), no layer before the output map
 (BERT), one width of keys and values, and positions of some kind (sinusoids, learned, relative or rotary), and
 transformers no tokenizer of words that are looked up in a list, as those of fairseq and JoeyNMT. As ONNX every encoder
-with a decoder goes out, and what spells text stands beside as it came.
+with a decoder goes out, and the tokenizer is copied beside it unchanged.
 
 ## What can come in, and go out
 

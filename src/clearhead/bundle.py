@@ -258,7 +258,7 @@ def refuse_model(directory: Path) -> None:
         ModelError: If it holds one.
     """
     if (standing(directory) / "config.json").is_file():
-        raise ModelError(f"a model stands at {directory}; give -o another name, or --force to replace it")
+        raise ModelError(f"there is a model at {directory}; give -o another name, or --force to replace it")
 
 
 def read_card(directory: Path) -> str:
@@ -295,7 +295,7 @@ def model_directory(path: str | Path) -> Path:
     if not is_there:
         raise ModelError(f"no model at {path}: there is no such directory")
     if (path / "config.toml").is_file():
-        raise ModelError(f"{path} is a run without a model; clearhead train {shlex.quote(str(path))} goes on with it")
+        raise ModelError(f"{path} is a run without a model; clearhead train {shlex.quote(str(path))} continues it")
     raise ModelError(f"no model at {path}: it holds no config.json; name a model directory or a run directory")
 
 

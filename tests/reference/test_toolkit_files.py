@@ -136,7 +136,7 @@ FAIRSEQ = {
         r"dict\.en\.txt makes 25 words, special ones included, and the embedding in .*checkpoint_best\.pt has 24 rows",
     ),
     "no count": (lines("dict.en.txt", lambda words: words.insert(2, "word")), ModelError, r"line 3: 'word' is no word"),
-    "a word twice": (lines("dict.en.txt", lambda words: words.insert(2, words[0])), ModelError, "stands in it twice"),
+    "a word twice": (lines("dict.en.txt", lambda words: words.insert(2, words[0])), ModelError, "is in it twice"),
     "not text": (lambda d: (d / "dict.en.txt").write_bytes(b"\xff\xfe 1\n"), ModelError, r"dict\.en\.txt is damaged"),
     "a convolution": (
         args(arch="fconv_iwslt_de_en"),

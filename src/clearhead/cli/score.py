@@ -49,7 +49,7 @@ def score(
         typer.Option(
             "--alignments",
             metavar="FILE",
-            help="Write which words of each source the words of its translation stand for: a line for each, with pairs "
+            help="Write which words of each source became which words of its translation: a line for each, with pairs "
             "such as 3-5, both counted from 0 (Pharaoh form, docs/alignment.md).",
             show_default=False,
         ),

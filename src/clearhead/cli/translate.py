@@ -269,7 +269,7 @@ def translate(
         typer.Option(
             "--alignments",
             metavar="FILE",
-            help="Write which words of a line the words of its translation stand for: a line for each, with pairs such "
+            help="Write which words of a line became which words of its translation: a line for each, with pairs such "
             "as 3-5, both counted from 0 (Pharaoh form). With jsonl they are in the objects as well, and with - there "
             "alone (docs/alignment.md).",
             show_default=False,

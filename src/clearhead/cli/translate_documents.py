@@ -185,7 +185,7 @@ def _going_on_later(journal: TranslationJournal | None) -> Iterator[None]:
         yield
     except BaseException:
         if journal is not None and journal.path.exists():
-            notice(f"what is done is kept in {journal.path}; the same command goes on from there")
+            notice(f"what is done is kept in {journal.path}; the same command continues from there")
         raise
 
 

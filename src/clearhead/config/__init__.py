@@ -77,7 +77,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _weights_are_those_of_a_model(self) -> Self:
         if self.from_sha256 is not None and self.from_model is None:
-            raise ValueError("from_sha256 says which weights stand at from_model, so from_model must be set as well")
+            raise ValueError("from_sha256 says which weights are at from_model, so from_model must be set as well")
         return self
 
     @model_validator(mode="after")

@@ -296,7 +296,7 @@ def _weights(standing: Sequence[Sequence[str]], weights: Sequence[int]) -> dict[
         for file in files:
             if found.setdefault(file, weight) != weight:
                 raise ConfigError(
-                    f"data.weights: {file} stands in data.pairs more than once, with the weights {found[file]} and "
+                    f"data.weights: {file} is in data.pairs more than once, with the weights {found[file]} and "
                     f"{weight}; name it once"
                 )
     return found

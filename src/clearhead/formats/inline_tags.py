@@ -58,9 +58,9 @@ def mended(translation: str, source: str) -> tuple[str, tuple[str, ...]]:
     source; a missing pair is put around the whole content of its enclosing pair.
 
     >>> mended("ein <g1>Hund", "a <g1>dog</g1>")
-    ('ein <g1>Hund</g1>', ('<g1> has no end; it now ends where what it stands in ends',))
+    ('ein <g1>Hund</g1>', ('<g1> has no end; it now ends where the text around it ends',))
     >>> mended("Drücke jetzt.", "Press <x1/> now.")
-    ('Drücke <x1/> jetzt.', ('<x1/> is missing; it now stands where it stood in the source, by length',))
+    ('Drücke <x1/> jetzt.', ('<x1/> is missing; it is now where it was in the source, by length',))
     """
     places = _places(source)
     repairs: list[str] = []
@@ -159,12 +159,12 @@ def _nested(parts: list[str | Tag], repairs: list[str]) -> list[str | Tag]:
             is_open.remove(part.number)
             kept.append(part)
         elif part.number not in ended:
-            repairs.append(f"{part} has no beginning; it now begins where what it stands in begins")
+            repairs.append(f"{part} has no beginning; it now begins where the text around it begins")
             before[stack[-1][1] if stack else 0].append(Tag("open", part.number))
             kept.append(part)
     while stack:
         number = stack.pop()[0]
-        repairs.append(f"<g{number}> has no end; it now ends where what it stands in ends")
+        repairs.append(f"<g{number}> has no end; it now ends where the text around it ends")
         kept.append(Tag("close", number))
     whole: list[str | Tag] = []
     for index, part in enumerate(kept):
@@ -176,7 +176,7 @@ def _with_missing_alone(parts: list[str | Tag], missing: list[_Place], repairs: 
     words = "".join(part for part in parts if isinstance(part, str))
     inserted: defaultdict[int, str] = defaultdict(str)
     for place in missing:
-        repairs.append(f"{place.tag} is missing; it now stands where it stood in the source, by length")
+        repairs.append(f"{place.tag} is missing; it is now where it was in the source, by length")
         at = _word_edge(words, round(place.position * len(words)))
         is_before, is_behind = place.spaces
         if is_before and words[at : at + 1].isspace():
@@ -226,7 +226,7 @@ def _with_missing_pairs(
     around: dict[int, int] = {0: 0}
     for place in missing:  # in source order, so that a pair precedes the pairs within it
         number = place.tag.number
-        repairs.append(f"{place.tag} is missing; it now stands around all that it could")
+        repairs.append(f"{place.tag} is missing; it now encloses all that it could")
         around[number] = around[place.parent] if place.parent in absent else place.parent
         within[around[number]].append(number)
     whole: list[str | Tag] = [Tag("open", number) for number in within[0]]

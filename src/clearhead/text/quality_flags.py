@@ -26,7 +26,7 @@ KINDS = {
     "copied": "the translation is mostly a copy of its source",
     "unusual_case": "the source is in capitals or in small letters, as hardly any training source is, and was so read",
     "unseen_script": "the source is in a script that no training source has",
-    "unseen_characters": "a character stands in no training text of its side",
+    "unseen_characters": "the model has never seen one of its characters",
     "numbers": "a number of the source is not in the translation",
     "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, or it has others",
     "placed_markup": "markup that the model did not keep was put where the words it stood at went",

@@ -66,7 +66,7 @@ def launch(arguments: Sequence[str], count: int) -> None:
         rank, failure = killed[0]  # the killed worker, not one that lost contact and reported nothing
         name = signal.Signals(-failure.exitcode).name
         raise TrainingError(
-            f"worker {rank} was ended by {name}; the others were stopped, and the same command goes on from the last "
+            f"worker {rank} was ended by {name}; the others were stopped, and the same command continues from the last "
             f"checkpoint"
         ) from None
     except SignalException as error:

@@ -211,7 +211,7 @@ def lost_workers(ranks: list[int]) -> str:
     """Return a message that names the lost workers and what to do."""
     who = f"worker {', '.join(map(str, ranks))}" if ranks else "another worker"
     return (
-        f"{who} ended or does not answer any more, so the training stopped; the same command goes on from the last "
+        f"{who} ended or does not answer any more, so the training stopped; the same command continues from the last "
         f"checkpoint"
     )
 
@@ -221,8 +221,8 @@ def _stuck_workers(ranks: list[int], work: str, seconds: float) -> str:
     names = ", ".join(map(str, ranks))
     who = f"worker {names} hangs" if len(ranks) == 1 else f"workers {names} hang" if ranks else "the workers hang"
     return (
-        f"{who} in {work}: nothing went on for {seconds:.0f} s, so the training stopped; the same command goes on from "
-        f"the last checkpoint"
+        f"{who} in {work}: there was no progress for {seconds:.0f} s, so the training stopped; the same command "
+        f"continues from the last checkpoint"
     )
 
 

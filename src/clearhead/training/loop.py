@@ -132,17 +132,17 @@ class Loop:
             )
         if state.device != now.device:
             self.display.say(
-                f"the run was on {state.device} and now is on {now.device}: it goes on, but not bit for bit"
+                f"the run was on {state.device} and now is on {now.device}: it continues, but not bit for bit"
             )
         if not state.precision:
             self.display.say(
                 f"an older clearhead wrote {path.name} and did not say what its matrix products were in; now they are "
-                f"in {now.precision}: the run goes on, but perhaps not bit for bit"
+                f"in {now.precision}: the run continues, but perhaps not bit for bit"
             )
         elif state.precision != now.precision:
             self.display.say(
                 f"the run's matrix products were in {state.precision} and now are in {now.precision}: "
-                f"it goes on, but not bit for bit"
+                f"it continues, but not bit for bit"
             )
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self.start -= state.elapsed
@@ -194,7 +194,7 @@ class Loop:
             if best or is_due or is_regular or self.state.ended_by(train) or self._is_to_stop:
                 self._save(best)
             if self._is_to_stop:
-                self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
+                self.display.say(f"stopped after step {self.state.step:,}; the same command continues from there")
                 self.workers.wait()  # the first worker may be publishing, and would miss one that has left
                 self.stop.received = self.stop.received or signal.SIGTERM  # it may have reached another worker
                 self.stop.end()

@@ -230,7 +230,7 @@ def average_run(
     earlier = {directory: published for directory, published in found.items() if published is not None}
     if output in earlier and not force:
         raise ModelError(
-            f"a model stands at {output} ({earlier[output].words}); give -o another name, or --force to put the "
+            f"there is a model at {output} ({earlier[output].words}); give -o another name, or --force to put the "
             f"average there"
         )
     config = Config.load(run / "config.toml")

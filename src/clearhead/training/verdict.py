@@ -157,7 +157,7 @@ def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
         return f"general text has chrF {now:.1f}, and had {before:.1f} before"
     return (
         f"general text got worse: chrF {before:.1f} before and {now:.1f} now, which is more than the margin of "
-        f"{margin:g} (train.general_margin); the model as it was stands at {run / OLDER_MODEL}; more general text "
+        f"{margin:g} (train.general_margin); the model as it was is at {run / OLDER_MODEL}; more general text "
         f"mixed in helps (data.general_share), a lower rate, or fewer steps"
     )
 

@@ -69,7 +69,7 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
     asked = values.get("from_sha256")
     if asked is not None and asked != bundle.model_sha256:
         raise ConfigError(
-            f"from_sha256 = {asked!r:.200} is not what stands at {named}: the SHA-256 of its weights is "
+            f"from_sha256 = {asked!r:.200} is not the model at {named}: the SHA-256 of its weights is "
             f"{bundle.model_sha256}; name the other model, or leave from_sha256 out to start from this one"
         )
     owned = {"model": bundle.model.config.model_dump(), "tokenizer": bundle.tokenizer.settings}
@@ -100,7 +100,7 @@ def starting_model(config: Config, bundle: Bundle | None) -> Bundle:
     assert config.from_model is not None, "a run that starts from random weights has no such model"
     try:
         bundle = bundle or load_bundle(config.from_model)
-        trouble = None if bundle.model_sha256 == config.from_sha256 else f"another one stands at {config.from_model}"
+        trouble = None if bundle.model_sha256 == config.from_sha256 else f"another model is at {config.from_model}"
     except ModelError as error:
         trouble = str(error)
     if bundle is None or trouble:

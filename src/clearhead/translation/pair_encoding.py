@@ -139,7 +139,7 @@ def require_continuations(
     for number, (source, target, text) in enumerate(zip(sources, targets, texts, strict=True), start=1):
         where = f"{name}{', ' if name else ''}pair {number}"
         if text and not source:
-            raise DataError(f"{where} has no source, and this model, a decoder alone, goes on with a text")
+            raise DataError(f"{where} has no source, and this model, a decoder alone, continues a text")
         if most is not None and len(source) + len(target) > most:
             raise DataError(
                 f"{where} has {len(source) + len(target):,} tokens, and this model has positions for {most:,}"

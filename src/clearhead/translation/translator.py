@@ -384,7 +384,7 @@ class Translator:
             "samples (sampling, mbr), which are drawn": options.sampling is not None,
             "diverse search": options.diversity > 0,
             "a shortlist, which may lack their tokens": options.config.shortlist,
-            "a decoder alone, which goes on with a text": self.model.config.is_decoder_alone,
+            "a decoder alone, which continues a text": self.model.config.is_decoder_alone,
         }
         if found := next((what for what, is_so in idle.items() if is_so), None):
             raise ConfigError(

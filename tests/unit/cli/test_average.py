@@ -53,7 +53,9 @@ def test_a_model_is_replaced_only_if_that_is_asked_for(run, tmp_path, capsys):
     capsys.readouterr()
     assert clearhead(*average, "--last", 3) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"clearhead: a model stands at {output} (average of step-00000003, step-00000004, validation")
+    assert err.startswith(
+        f"clearhead: there is a model at {output} (average of step-00000003, step-00000004, validation"
+    )
     assert err.endswith("--force to put the average there\n")
     assert load_bundle(output).info["weights"].count("step-") == 2
 

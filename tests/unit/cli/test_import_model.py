@@ -139,7 +139,7 @@ def test_a_model_that_stands_there_is_replaced_only_when_forced(directory, tmp_p
     output = tmp_path / "ours"
     run_command(import_model, directory, "-o", output)
     (output / "README.md").write_text("mine\n")
-    with pytest.raises(ModelError, match=r"a model stands at .*ours; give -o another name, or --force to replace it"):
+    with pytest.raises(ModelError, match=r"there is a model at .*ours; give -o another name, or --force to replace it"):
         run_command(import_model, directory, "-o", output)
     assert (output / "README.md").read_text() == "mine\n"
     run_command(import_model, directory, "-o", output, "--force")

@@ -229,7 +229,7 @@ def test_where_the_work_is_kept_is_said(files, model, shouting, monkeypatch, cap
     for name in ("a.json", "b.json"):
         with pytest.raises(RuntimeError, match="stopped"):
             main.run(["translate", str(model), name, "-o", f"new.{name}"])
-    kept = "clearhead: what is done is kept in .new.b.json.progress.jsonl; the same command goes on from there\n"
+    kept = "clearhead: what is done is kept in .new.b.json.progress.jsonl; the same command continues from there\n"
     assert capsys.readouterr().err == kept
 
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_costs_no_work(files, model, shouting, capsys):
         main.run(["translate", str(model), "a.po", "-o", "b.po"])
     said = capsys.readouterr().err
     assert "a.po, line 4: the translation holds U+0178" in said
-    assert "what is done is kept in .b.po.progress.jsonl; the same command goes on from there" in said
+    assert "what is done is kept in .b.po.progress.jsonl; the same command continues from there" in said
     Path("a.po").write_text(head.format("UTF-8") + 'msgid "\xff ja"\nmsgstr ""\n', encoding="utf-8")
     shouting.clear()
     with pytest.raises(SystemExit):

@@ -251,8 +251,8 @@ def test_after_a_worker_hung_all_end_and_the_command_goes_on(crew, alone, settin
     said = [line for log in logs for line in log.read_text(encoding="utf-8").splitlines() if "clearhead: " in line]
     assert len(said) == 1
     assert re.fullmatch(
-        rf"clearhead: worker {victim} hangs in a step: nothing went on for \d+ s, so the training stopped; the same "
-        rf"command goes on from the last checkpoint",
+        rf"clearhead: worker {victim} hangs in a step: there was no progress for \d+ s, so the training stopped; "
+        rf"the same command continues from the last checkpoint",
         said[0],
     )
     assert crew("run").codes() == [0, 0]
@@ -469,7 +469,7 @@ def test_workers_that_contradict_torchrun_are_refused(monkeypatch):
 
 
 LOST = (
-    "worker 0 ended or does not answer any more, so the training stopped; the same command goes on from the last "
+    "worker 0 ended or does not answer any more, so the training stopped; the same command continues from the last "
     "checkpoint\n"
 )
 
@@ -567,7 +567,7 @@ def test_where_no_worker_goes_on_who_does_not_wait_hangs(waiting, who):
     assert [one.stuck(45.0) for one in signs] == [None] * 3
     pass_seconds(signs, 3, going_on=False)
     for one in signs:
-        assert one.stuck(45.0).startswith(f"{who} in a step: nothing went on for 4")
+        assert one.stuck(45.0).startswith(f"{who} in a step: there was no progress for 4")
 
 
 def test_what_takes_long_may_take_ten_times_as_long_and_what_is_new_half_an_hour():

@@ -148,7 +148,7 @@ def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path,
         runs.log.unlink()
         assert finish(runs.start(name, partial(signal_after_first_record, number))) == code
         assert newest(tmp_path / name).name == "step-00000025"
-        assert "stopped after step 25; the same command goes on from there" in runs.log.read_text()
+        assert "stopped after step 25; the same command continues from there" in runs.log.read_text()
         runs.finish(name)
         assert "resuming after step 25" in runs.log.read_text()
 

@@ -191,6 +191,6 @@ def test_validation_lines_with_an_unknown_tag_do_not_stop_a_run(settings, monkey
 
 def test_an_average_does_not_replace_a_model_that_a_writer_put_aside(copied_run, tmp_path):
     aside = shutil.copytree(copied_run / "model", tmp_path / ".average.0123456789abcdef.old")
-    with pytest.raises(ModelError, match=r"a model stands at .*average .*or --force to put the average there"):
+    with pytest.raises(ModelError, match=r"there is a model at .*average .*or --force to put the average there"):
         average_run(copied_run, tmp_path / "average", last=2, device="cpu", force=False, notice=print)
     assert aside.is_dir()

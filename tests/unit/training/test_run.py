@@ -272,7 +272,7 @@ def test_a_run_that_goes_on_in_another_precision_says_so(settings, monkeypatch, 
         monkeypatch.setattr("clearhead.training.step.has_fast_bf16", lambda device, is_fast=is_fast: is_fast)
         run = train_from_values(settings(train={**QUICK, "max_steps": steps})).run
         assert load_bundle(run).info["training"]["precision"] == fast[is_fast]
-    assert "products were in fp32 and now are in bf16: it goes on, but not bit for bit" in capsys.readouterr().err
+    assert "products were in fp32 and now are in bf16: it continues, but not bit for bit" in capsys.readouterr().err
 
 
 def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(settings, monkeypatch, capsys):

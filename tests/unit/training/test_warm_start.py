@@ -95,7 +95,7 @@ def test_the_same_text_is_validated_before_the_first_step_as_at_the_end_of_the_f
         ({"tokenizer": {"split_digits": False}}, "tokenizer.split_digits = False, and the model has True"),
         ({"tokenizer": {"language_tags": ["de"]}}, r"tokenizer.language_tags = \['de'\], and the model has \(\)"),
         ({"preset": "small"}, "preset small has model.d_model = 256, and the model has 16"),
-        ({"from_sha256": "0" * 64}, "from_sha256 = '0{64}' is not what stands at .*SHA-256 of its weights is"),
+        ({"from_sha256": "0" * 64}, "from_sha256 = '0{64}' is not the model at .*SHA-256 of its weights is"),
     ],
 )
 def test_what_contradicts_the_model_is_refused_and_both_values_are_named(from_finished, changes, message):
@@ -199,7 +199,7 @@ def test_without_a_checkpoint_the_model_is_needed_and_that_is_said(
     with pytest.raises(CheckpointError, match=rf"needs the model .* no model at {source}.*SHA-256 {sha256}"):
         train_from_values(values)
     make_model_dir("source")
-    with pytest.raises(CheckpointError, match=f"another one stands at {source}; put back .*{sha256}"):
+    with pytest.raises(CheckpointError, match=f"another model is at {source}; put back .*{sha256}"):
         train_from_values(values)
     run = train_from_values(values | {"from_model": str(tmp_path / "moved")}).run
     records = [record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "valid"]

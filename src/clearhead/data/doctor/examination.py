@@ -221,7 +221,7 @@ def _examine(head: list[TextBatch], rest: Iterable[TextBatch], leakage: _Leakage
         far = abs(block.shift)
         findings["shifted"].add(
             block.first,
-            f"{block.rows:,} rows from here to {block.last_origin}: the target stands {far} row{'s' * (far > 1)} "
+            f"{block.rows:,} rows from here to {block.last_origin}: the target is {far} row{'s' * (far > 1)} "
             f"further {'down' if block.shift > 0 else 'up'}; this source fits better with: {block.fitting}",
             pairs=block.rows,
         )

@@ -38,7 +38,7 @@ KINDS = {
         "Files of unequal length",
         "serious",
         "two line-aligned files do not have the same number of lines; what follows the end of the shorter is not read",
-        "from the place where lines were lost or added, every line stands beside the wrong translation",
+        "from the place where lines were lost or added, every line is beside the wrong translation",
         "find the place (see also shifted rows), and mend the file that lost or gained lines",
     ),
     "shifted": FindingKind(
@@ -96,7 +96,7 @@ KINDS = {
     "placeholders": FindingKind(
         "Placeholders that differ",
         "moderate",
-        "a placeholder, tag, character reference or address stands on one side more often than on the other",
+        "a placeholder, tag, character reference or address is on one side more often than on the other",
         "a model that drops placeholders breaks the programs and pages that its translations go into",
         "mend the translation, or remove the pair",
     ),
@@ -125,7 +125,7 @@ KINDS = {
         "The same pair again",
         "moderate",
         "both sides are letter for letter those of an earlier pair",
-        "what stands there a hundred times is learned a hundred times, and fills validation text with what is known",
+        "what is there a hundred times is learned a hundred times, and fills validation text with what is known",
         "nothing: `train` keeps the first of them (data.drop_duplicates)",
     ),
     "control_characters": FindingKind(
@@ -153,7 +153,7 @@ KINDS = {
     "numbers": FindingKind(
         "Numbers that differ",
         "mild",
-        "a number of one side is not on the other; up to 31 only if another stands there instead, for it may be a word",
+        "a number of one side is not on the other; up to 31 only if there is another instead, for it may be a word",
         "one of the two is mistaken, or the pair is none; units and calendars differ rightly",
         "look at some; mend or remove what is wrong",
     ),

@@ -240,7 +240,7 @@ class CatalogueEntry:
         if line.text is None:
             problem = "neither a keyword with a string in quotation marks nor a comment"
         else:
-            problem = f"{line.keyword or 'a string without keyword'} stands where it does not belong"
+            problem = f"{line.keyword or 'a string without keyword'} is where it does not belong"
         where = "" if line.number == self.line else f" on line {line.number}"
         self.problem = self.problem or f"{problem}{where}: {line.words[:SHOWN_CHARACTERS]!r}"
 

@@ -58,9 +58,7 @@ def read_cues(lines: Iterable[str], name: str, *, is_webvtt: bool, refuse_stray:
             _require_mark(line, name)
         if times := _TIMES.fullmatch(line):
             if cue is None and stray and not (stray == num_lines - 1 and _NUMBER.fullmatch(before)) and refuse_stray:
-                raise DataError(
-                    f"{name}, line {num_lines}: text stands before these times, the first, and belongs to no cue"
-                )
+                raise DataError(f"{name}, line {num_lines}: the text before these times, the first, belongs to no cue")
             if cue is not None:
                 yield _without_number(cue, num_lines - 1)
             cue = Cue(num_lines, _milliseconds(times.groups()[:4]), _milliseconds(times.groups()[4:]))

@@ -112,5 +112,5 @@ def _in_words(error: str) -> str:
     if "expected after" in error:
         return "text follows a closing quotation mark"
     if "new-line" in error:
-        return "a carriage return stands outside quotation marks"
+        return "there is a carriage return outside quotation marks"
     return f"a quotation mark is not closed within {csv.field_size_limit():,} characters"

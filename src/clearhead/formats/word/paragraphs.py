@@ -99,7 +99,7 @@ def parse_xml(
         nonlocal depth
         depth += 1
         if depth > MAX_DEPTH:
-            raise DataError(f"{name}: more than {MAX_DEPTH} elements stand within each other")
+            raise DataError(f"{name}: more than {MAX_DEPTH} elements are nested in each other")
         start(short(long_name), {short(key): value for key, value in attributes.items()}, parser.CurrentByteIndex)
 
     def on_end(_: str) -> None:

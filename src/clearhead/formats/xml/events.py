@@ -217,13 +217,13 @@ class _Parser:
             )
         words = expat.ErrorString(error.code)
         if words == expat.errors.XML_ERROR_INVALID_TOKEN:
-            words = "this character must not stand here; in text, & is written &amp; and < is written &lt;"
+            words = "this character is not allowed here; in text, & is written &amp; and < is written &lt;"
         return DataError(f"{self._name}, line {error.lineno}, column {error.offset + 1}: the XML is broken: {words}")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._error(f"more than {MAX_DEPTH} elements stand within each other")
+            raise self._error(f"more than {MAX_DEPTH} elements are nested in each other")
         namespace, _, local = name.rpartition(" ")
         self._events.append(StartTag(local, namespace, attributes, self._expat.CurrentLineNumber))
         self.places.append(self._expat.CurrentByteIndex)

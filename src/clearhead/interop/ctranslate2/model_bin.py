@@ -159,7 +159,7 @@ class _Reader:
 
     def _bytes(self, count: int) -> bytearray:
         if count > self.left:
-            raise self.damaged(f"it ends where {count:,} bytes more should stand, and {self.left:,} do")
+            raise self.damaged(f"it ends where {count:,} bytes more should follow, and there are {self.left:,}")
         found = bytearray(self._file.read(count))
         self.left -= count
         if len(found) != count:  # the file was truncated after it was opened

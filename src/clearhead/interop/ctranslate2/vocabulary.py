@@ -119,7 +119,7 @@ def _source_frame(
         ends = pieces.adds_eos or "<blank>" not in pieces.source
         names = [*([pieces.bos] if pieces.adds_bos else []), None, *([pieces.eos] if ends else [])]
     if unknown := [name for name in names if name is not None and name not in pieces.source]:
-        raise ModelError(f"{directory}: beside a text stands {unknown[0]!r:.50}, which is no token of the model")
+        raise ModelError(f"{directory}: next to a text there is {unknown[0]!r:.50}, which is no token of the model")
     ids = [None if name is None else pieces.source.index(name) for name in names]
     frame: Frame = tuple(
         "text" if number is None else "source_lang" if number in told.values() else number for number in ids

@@ -52,7 +52,7 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> l
     if not kinds:
         notes.append(
             "transformers has no such model: config.json calls it marian, so that Optimum finds its ids and sizes; "
-            "what is computed stands in the ONNX files alone"
+            "only the ONNX files hold what is computed"
         )
     if {config.key_dim, config.value_dim} != {config.d_model / config.num_heads}:
         notes.append("Optimum makes room on a GPU for heads of d_model / num_heads: give it use_io_binding=False there")
@@ -65,5 +65,5 @@ def _tokenizer(bundle: Bundle, kinds: Sequence[str]) -> tuple[str, TheirTokenize
         kind, tokenizer = kind_and_tokenizer(bundle, kinds or FAMILIES)
     except ConfigError as error:
         files = TheirTokenizer(vocabulary_files(bundle.tokenizer), {})
-        return kinds[0] if kinds else "marian", files, [f"what spells text stands beside as it came: {error}"]
+        return kinds[0] if kinds else "marian", files, [f"the tokenizer is copied beside it unchanged: {error}"]
     return kind if kinds else "marian", tokenizer, []

@@ -265,7 +265,7 @@ def _dictionary(path: Path, embedding: Tensor | None, checkpoint: Path) -> list[
         if not word or not count.isdecimal():
             raise ModelError(f"{path}, line {number}: {line!r:.60} is no word with its count")
         if word in known and not overwrites:
-            raise ModelError(f"{path}, line {number}: the word {word!r:.60} stands in it twice")
+            raise ModelError(f"{path}, line {number}: the word {word!r:.60} is in it twice")
         words.append(word)
         known.add(word)
     if embedding is not None:

@@ -141,6 +141,6 @@ def text_notes(*sides: VocabularySide) -> list[str]:
         )
     if any(side.speller == "words" and not side.model for side in sides):
         notes.append(
-            "no file of codes stands with it: if it was trained on subwords, give it text that is split already"
+            "there is no file of codes beside it: if it was trained on subwords, give it text that is split already"
         )
     return notes

@@ -154,13 +154,13 @@ WRONG = {
     "no translation": ('msgid "abc"\n', r"4: there is no msgstr \(msgid begins 'abc'\)"),
     "two translations": (
         'msgid "a"\nmsgstr "b"\nmsgstr "c"\n',
-        "4: msgstr stands where it does not belong on line 6: ",
+        "4: msgstr is where it does not belong on line 6: ",
     ),
-    "no source": ('msgstr "b"\n', "4: msgstr stands where it does not belong: 'msgstr \"b\"'"),
+    "no source": ('msgstr "b"\n', "4: msgstr is where it does not belong: 'msgstr \"b\"'"),
     "a form without a plural": ('msgid "a"\nmsgstr[0] "b"\n', "4: msgstr stands .* on line 5: 'msgstr.0. \"b\"'"),
     "a plural without forms": ('msgid "a"\nmsgid_plural "b"\nmsgstr "c"\n', "4: msgstr stands .* on line 6: "),
     "a form twice": ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "c"\nmsgstr[01] "d"\n', "4: msgstr stands .* on line 7: "),
-    "a string alone": ('#\n"b"\n', "5: a string without keyword stands where it does not belong: '\"b\"'"),
+    "a string alone": ('#\n"b"\n', "5: a string without keyword is where it does not belong: '\"b\"'"),
     "a merge conflict": ("<<<<<<< ours\n", "4: neither .* nor a comment: '<<<<<<< ours'"),
     "text behind a string": ('msgid "a" b\nmsgstr "c"\n', "4: neither .* nor a comment: 'msgid \"a\" b'"),
 }

@@ -96,7 +96,7 @@ WRONG = {
         {2: "it has 3 columns and the others 2; a text with a comma in it must stand in quotation marks"},
     ),
     "a row that ends early": ("a,b\nalone\n\nc,d\n", {2: "there is no comma (the row begins 'alone')"}),
-    "a carriage return": ("a,b\nx\ry,z\n", {2: "a carriage return stands outside quotation marks"}),
+    "a carriage return": ("a,b\nx\ry,z\n", {2: "there is a carriage return outside quotation marks"}),
 }
 
 

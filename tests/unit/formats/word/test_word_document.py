@@ -275,7 +275,7 @@ XML = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2
         ),
         (
             lambda data: repacked(data, word__document_dot_xml=XML.format("<w:p>" * 300 + "</w:p>" * 300).encode()),
-            "more than 200 elements stand within each other",
+            "more than 200 elements are nested in each other",
         ),
         (lambda data: repacked(data, word__document_dot_xml="<a/>".encode("utf-16")), "not in UTF-8"),
         (lambda data: repacked(data, word__document_dot_xml="<a/>".encode("utf-16-le")), "not in UTF-8"),

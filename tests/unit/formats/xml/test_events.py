@@ -146,15 +146,15 @@ def test_standard_input_is_read(monkeypatch):
         (b"<a>\n<b attribute='", ", line 2: the XML is cut off"),
         (b"<a><![CDATA[x", ", line 1: the XML is cut off"),
         (b"<a>\n <b></a></b>", ", line 2, column 7: the XML is broken: mismatched tag"),
-        (b"<a>\nx & y</a>", ", line 2, column 4: the XML is broken: this character must not stand here"),
+        (b"<a>\nx & y</a>", ", line 2, column 4: the XML is broken: this character is not allowed here"),
         (b"<a/><b/>", ", line 1, column 5: the XML is broken: junk after document element"),
         (b"just text", ", line 1, column 1: the XML is broken: syntax error"),
         (b"<a>&nbsp;</a>", ", line 1, column 4: the XML is broken: undefined entity"),
         (b"<a><m:b/></a>", ", line 1, column 4: the XML is broken: unbound prefix"),
         (b"<a b='1' b='2'/>", ", line 1, column 10: the XML is broken: duplicate attribute"),
-        (b"<a>\nx\0y</a>", ", line 2, column 2: the XML is broken: this character must not stand here"),
-        (b"<a>\x01</a>", ", line 1, column 4: the XML is broken: this character must not stand here"),
-        (b"\x7fELF\x02\x01\x01\0\0\0", ", line 1, column 1: the XML is broken: this character must not stand here"),
+        (b"<a>\nx\0y</a>", ", line 2, column 2: the XML is broken: this character is not allowed here"),
+        (b"<a>\x01</a>", ", line 1, column 4: the XML is broken: this character is not allowed here"),
+        (b"\x7fELF\x02\x01\x01\0\0\0", ", line 1, column 1: the XML is broken: this character is not allowed here"),
         (b"<a>\nb\n\xe4</a>", ", line 3: the byte 0xe4 is not valid UTF-8, which is what the file was taken for; say"),
         (b"<a>\xc3", ", line 1: the byte 0xc3 is not valid UTF-8"),
         ("\ufeff<a>\n".encode("utf-16-be") + b"\xd8\x00\0<", ", line 2: the byte 0xd8 is not valid UTF-16"),
@@ -253,7 +253,7 @@ def test_depth_is_bounded(tmp_path):
     path = written(tmp_path / "a.xml", "<a>" * 200 + "</a>" * 200)
     assert sum(isinstance(event, EndTag) for event in read_events(path)) == 200
     message = refused(written(tmp_path / "a.xml", "\n".join(["<a>"] * 100_000)))
-    assert message == ", line 201: more than 200 elements stand within each other"
+    assert message == ", line 201: more than 200 elements are nested in each other"
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,11 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "BART has one matrix for embeddings and output")
-    their.require("normalize_before", False, "BART's norm stands after the sub-layer")
+    their.require("normalize_before", False, "BART's norm is after the sub-layer")
     their.require("normalize_embedding", True, "BART has a norm over the embedding")
     their.require("add_final_layer_norm", False, "BART has no norm after the last layer")
     their.require("static_position_embeddings", False, "BART's positions are learned")
-    their.require("extra_pos_embeddings", 2, "BART's positions stand behind two rows")
+    their.require("extra_pos_embeddings", 2, "BART's positions follow two other rows")
     return their.model_config(
         **read_shape(their),
         vocab_size=their["vocab_size"],

@@ -30,7 +30,7 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output")
-    their.require("normalize_before", True, "M2M100's norm stands before the sub-layer")
+    their.require("normalize_before", True, "M2M100's norm is before the sub-layer")
     their.require("normalize_embedding", False, "M2M100 has no norm over the embedding")
     shape = read_shape(their)
     if shape["pad_id"] == shape["bos_id"]:

@@ -30,7 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a MarianMTModel; its start token, usually the padding token, becomes `bos_id`."""
     their = TheirConfig(values, DEFAULTS)
-    their.require("normalize_before", False, "Marian's norm stands after the sub-layer")
+    their.require("normalize_before", False, "Marian's norm is after the sub-layer")
     their.require("normalize_embedding", False, "Marian has no norm over the embedding")
     their.require("add_final_layer_norm", False, "Marian has no norm after the last layer")
     their.require("static_position_embeddings", True, "Marian's positions are computed")

@@ -18,7 +18,7 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """
     their = TheirConfig(values, bart.DEFAULTS)
     their.require("tie_word_embeddings", True, "mBART has one matrix for embeddings and output")
-    their.require("normalize_before", True, "mBART's norm stands before the sub-layer")
+    their.require("normalize_before", True, "mBART's norm is before the sub-layer")
     their.require("normalize_embedding", True, "mBART has a norm over the embedding")
     their.require("add_final_layer_norm", True, "mBART has a norm after the last layer")
     their.require("static_position_embeddings", False, "mBART's positions are learned")

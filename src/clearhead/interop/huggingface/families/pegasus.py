@@ -26,7 +26,7 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a PegasusForConditionalGeneration."""
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "Pegasus has one matrix for embeddings and output")
-    their.require("normalize_before", True, "Pegasus' norm stands before the sub-layer")
+    their.require("normalize_before", True, "Pegasus' norm is before the sub-layer")
     their.require("normalize_embedding", False, "Pegasus has no norm over the embedding")
     their.require("add_final_layer_norm", True, "Pegasus has a norm after the last layer")
     their.require("static_position_embeddings", True, "Pegasus' positions are computed")
