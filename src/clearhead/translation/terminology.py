@@ -203,7 +203,7 @@ def _kind(character: str) -> str:
 def term_words(text: str) -> list[TermWord]:
     """Return the words, punctuation marks and symbols of a text; a placeholder is one word.
 
-    >>> [word.text for word in words_of("Don't open %s.")]
+    >>> [word.text for word in term_words("Don't open %s.")]
     ['Don', "'", 't', 'open', '%s', '.']
     """
     found: list[TermWord] = []

@@ -256,7 +256,7 @@ def test_the_weight_of_a_directory_is_that_of_its_files(folder):
 def test_a_file_with_two_weights_is_refused(folder):
     pairs = [str(folder / "all"), str(folder / "all" / "a.tsv")]
     assert open_inputs(Config.from_dict({"data": {"pairs": pairs, "weights": [3, 3]}})).weights[pairs[1]] == 3
-    with pytest.raises(ConfigError, match=r"all/a\.tsv stands in data\.pairs more than once, with the weights 3 and 1"):
+    with pytest.raises(ConfigError, match=r"all/a\.tsv is in data\.pairs more than once, with the weights 3 and 1"):
         open_inputs(Config.from_dict({"data": {"pairs": pairs, "weights": [3, 1]}}))
 
 

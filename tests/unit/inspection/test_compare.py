@@ -9,8 +9,9 @@ import pytest
 
 from clearhead.errors import ConfigError
 from clearhead.inspection.compare import compare
-from clearhead.inspection.explain import Candidate, Step, explain
+from clearhead.inspection.explain import Step, explain
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.token_steps import Candidate
 
 
 def explanation(source, target, cross, probabilities, **changes):

@@ -16,9 +16,10 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import ConfigError, DataError
-from clearhead.inspection.explain import Candidate, explain
+from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.summary import summary_lines
+from clearhead.inspection.token_steps import Candidate
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.alignment import save_head

@@ -18,8 +18,9 @@ from unpacking import unpacked
 from clearhead.errors import DataError
 from clearhead.inspection import explanation as module
 from clearhead.inspection.compare import compare
-from clearhead.inspection.explain import Candidate, Step, explain
+from clearhead.inspection.explain import Step, explain
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.token_steps import Candidate
 
 VOID = {"meta", "input"}
 HOSTILE = "<script>alert('x')</script><!-- & \"$title ${data}\" -->"

@@ -82,7 +82,7 @@ class TagNumbers:
         matched by name and order. A start without its end, or an end without its start, becomes a standalone tag.
 
         >>> bold = InlineElement("bpt", "begin", key="x=7", pair="1"), InlineElement("ept", "end", key="", pair="1")
-        >>> TagNumbers().text(Segment(["to\nthe ", bold[0], "end", bold[1]]))
+        >>> TagNumbers().text(InlineSegment(["to\nthe ", bold[0], "end", bold[1]]))
         'to the <g1>end</g1>'
         """
         ends = _ends(segment.parts)

@@ -139,7 +139,7 @@ def test_files_without_blank_lines_without_numbers_and_with_blank_lines_within_a
         ("1\n00:00:01,000 00:00:02,000\nx\n", "line 2: .* is meant as"),
         ("1\n00:01:02 --> 00:01:03\nx\n", "line 2: .* is meant as"),
         ("1\n00:00:03,000 --> 00:00:02,000\nx\n", "line 2: the cue ends before it begins"),
-        ("Film\n\n1\n00:00:01,000 --> 00:00:02,000\nx\n", "line 4: text stands before these times, the first"),
+        ("Film\n\n1\n00:00:01,000 --> 00:00:02,000\nx\n", "line 4: the text before these times, the first"),
         ("just\ntext\n", "has 2 lines, and none with times, such as 00:00:01,500 --> 00:00:04,000"),
     ],
 )
