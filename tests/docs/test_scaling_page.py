@@ -16,7 +16,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="u
 
 
 def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    every = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [text for its_kind, text in every if its_kind == kind]
 
 
 def torchrun_commands() -> list[list[str]]:
