@@ -1,9 +1,9 @@
-"""Every setting of every part, each with its one default, unit and source.
+"""All settings, each with its default, unit and source.
 
-The sections are frozen pydantic models. Where a default is `None`, the words beside it say what that means. `preset`,
-`tokenizer.vocab_size`, `train.learning_rate` and `train.max_steps` are then chosen when a run starts, and the run's
-`config.toml` says what was chosen; `auto` stays there as it is, so that a run may go on where another device is. This
-module imports no torch, so that reading a configuration is instant.
+The sections are frozen pydantic models. If a default is `None`, the docstring of the setting explains its meaning.
+`preset`, `tokenizer.vocab_size`, `train.learning_rate` and `train.max_steps` are then chosen when a run starts, and
+written to the run's `config.toml`; `auto` is kept there as `auto`, so that the run can be resumed on another device.
+This module does not import torch, so that reading a configuration is fast.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ __all__ = [
 NO_GOLDEN = "none"
 
 MOST_TOML_CHARACTERS = 8 * 2**20
-"""Longest configuration that is read."""
+"""Maximum length of a configuration file."""
 
 
 class Config(Settings):
     """All sections of one run."""
 
     preset: str | None = None
-    """Named starting point for the other sections, such as `paper-base`; chosen from the corpus size if not set."""
+    """Named preset that the other sections start from, such as `paper-base`; chosen from the corpus size if not set."""
     out: str | None = None
-    """Run directory; running again with the same one resumes."""
+    """Run directory. Running `clearhead train` again with the same directory resumes the run."""
     from_model: str | None = None
-    """Model directory or run directory whose model training starts from instead of random weights (`--from`). Its
-    shape and its tokenizer are the run's."""
+    """Model directory or run directory of the model to start from, instead of random weights (`--from`). The run uses
+    the model's shape and tokenizer."""
     from_sha256: str | None = None
-    """SHA-256 of that model's weights, which is found when the run starts; where it is set, another model is
-    refused."""
+    """SHA-256 of the weights of `from_model`. The run determines it when it starts; if it is set already, a model with
+    other weights is rejected."""
     golden: str | None = None
-    """Sentences that are kept in the model directory with their translations, so that `clearhead verify` can tell
-    whether it still translates as it did: a file with one a line, or `none`. If not set they are made of words of the
-    vocabulary, and no sentence of yours is there."""
+    """Golden sentences, which are stored in the model directory with their translations, so that `clearhead verify` can
+    check that the model's translations have not changed: a file with one sentence a line, or `none`. If not set,
+    sentences are made of words of the vocabulary, so that none of your text is stored."""
     device: str = "auto"
-    """`auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:1`."""
+    """`auto` (the first GPU, or the CPU if there is none), `cpu`, `cuda` or `cuda:1`."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
@@ -107,7 +107,7 @@ class Config(Settings):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a TOML file, or the text of a pipe.
+        """Read a TOML file or a pipe.
 
         Raises:
             ConfigError: If the file is missing, is not TOML, or breaks a rule.
@@ -115,7 +115,7 @@ class Config(Settings):
         return cls.from_dict(read_toml(path), origin=str(path))
 
     def to_toml(self) -> str:
-        """Return every setting as TOML; unset ones are left out, for TOML has no null."""
+        """Return all settings as TOML; unset ones are left out because TOML has no null."""
         return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
 
 

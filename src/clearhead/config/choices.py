@@ -1,7 +1,7 @@
-"""Every choice by name, spelled once: for the settings, for the parts that are chosen among, and for the commands.
+"""Names of all choices, defined once for the settings, the code that implements them, and the commands.
 
-What each name means stands with its setting in `config/`. This file needs nothing, so that a command line can offer the
-names before anything else is imported.
+The meaning of each name is documented with its setting in `config/`. This file imports nothing else of the package, so
+that the command line can list the names without slow imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`[decode]`: how the model writes (paper section 6.1), and how tokens are drawn where none is searched for."""
+"""`[decode]`: settings of beam search (paper section 6.1) and of sampling."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from clearhead.config.choices import AlignBy, DecodePrecision, PenaltyForm, Spli
 from clearhead.config.settings import Seed, Settings, Tokens
 
 MOST_SAMPLES = 10_000
-"""Most translations of one line that can be asked for."""
+"""Maximum number of translations of one line."""
 MOST_MBR_SAMPLES = 1_000
-"""Most samples of one line that are compared with each other."""
+"""Maximum number of samples of one line for minimum Bayes risk decoding, which compares each with all others."""
 
 _LANGUAGE = r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*"
 
 
 def is_language(name: str) -> bool:
-    """Tell whether a name can be the code of a language.
+    """Return whether a name has the form of a language code.
 
     >>> is_language("pt-BR"), is_language("deu_Latn"), is_language("German")
     (True, True, False)
@@ -29,59 +29,66 @@ def is_language(name: str) -> bool:
 
 
 class DecodeConfig(Settings):
-    """`[decode]`: how the model writes its translations."""
+    """`[decode]`: how translations are decoded."""
 
     model_config = ConfigDict(strict=True)  # in Python these are arguments as well, where "4" is no number
 
     beam_size: Annotated[PositiveInt, Field(le=1_000)] = 4
     """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
     length_penalty: Annotated[NonNegativeFloat, Field(le=10.0)] = 0.6
-    """Exponent alpha of the length penalty, which divides a hypothesis' log-probability (paper section 6.1: 0.6).
-    `clearhead train` gives models of other presets than the paper's 1."""
+    """Exponent alpha of the length penalty; a hypothesis' log-probability is divided by the penalty (paper section 6.1:
+    0.6). `clearhead train` sets 1 unless the preset is one of the paper's."""
     length_penalty_form: PenaltyForm = "gnmt"
-    """`gnmt`: ((5 + length) / 6) ** alpha, the paper's; `power`: length ** alpha, as in Hugging Face and fairseq."""
+    """Formula of the length penalty. `gnmt`: ((5 + length) / 6) ** alpha, as in the paper; `power`: length ** alpha, as
+    in Hugging Face and fairseq."""
     extra_length: Annotated[PositiveInt, Field(le=10_000)] = 50
-    """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50); a translation that is ended
-    there is flagged as truncated (`output_truncated`)."""
+    """Maximum number of target tokens beyond the number of source tokens (paper section 6.1: 50). A translation that
+    reaches this limit is flagged as truncated (`output_truncated`)."""
     end_loops: bool = True
-    """End a translation that says the same again and again, in more than 20 tokens and more than three times as often
-    as anything stands in a row in the source, so four times at least; it is flagged as truncated
-    (`output_truncated`)."""
+    """End a translation that is caught in a repetition loop: it ends in the same tokens repeated, over more than 20
+    tokens, and more than three times as often as any tokens are repeated in the source (so at least four times). Such a
+    translation is flagged as truncated (`output_truncated`)."""
     batch_tokens: Tokens = 4_096
-    """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
+    """Source tokens translated at once, padding and beams included. With the compiled core the limit applies to each
+    thread."""
     precision: DecodePrecision = "fp32"
-    """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
-    nothing changes but near ties; `bf16`, for GPUs and CPUs with AMX or AVX-512 BF16; `int8`, for CPUs with AMX or
-    VNNI. The last two round: a few translations differ. Scores are the model's own in every precision: what it finds
-    is scored in float32."""
+    """Precision of the matrix products. `fp32`: the model's own. `bf16x3`: for CPUs with AMX; every number is the sum
+    of two bfloat16 numbers, and only near ties can be decided differently. `bf16`: for GPUs and for CPUs with AMX or
+    AVX-512 BF16. `int8`: for CPUs with AMX or VNNI. `bf16` and `int8` round, so a few translations differ. In every
+    precision the score of a finished translation is computed in float32."""
     shortlist: bool = False
-    """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
-    faster, and a few translations differ. Their scores are the model's own, over the whole vocabulary."""
+    """Restrict the output tokens of a sentence to those that the model's shortlist allows for its source; `clearhead
+    optimize` creates the shortlist. Decoding is faster, and a few translations differ. Scores are still computed over
+    the whole vocabulary."""
     max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
-    """Longer source lines, or sentences of a line that is split, are cut here and flagged as truncated
-    (`source_truncated`)."""
+    """Maximum source tokens of a line, or of each sentence if the line is split. Longer input is cut here and flagged
+    as truncated (`source_truncated`)."""
     split: Split = "auto"
-    """Whether a line of several sentences is translated sentence by sentence: `always`, `never`, or `auto`, if it has
-    more sentences or tokens than the lines that the model was trained on (docs/translation.md)."""
+    """Whether a line of several sentences is translated sentence by sentence: `always`, `never`, or `auto`. With `auto`
+    a line is split if it has more sentences or more tokens than the lines that the model was trained on
+    (docs/translation.md)."""
     familiar: bool = True
-    """Bring a line to the form of the training text before it is translated: one in capitals or in small letters, where
-    such lines are rare there, gets the case that its words have in the vocabulary, and stray white space goes. The
-    translation of a line in capitals is put in capitals (docs/translation.md)."""
+    """Normalize a line to the form of the training text before translation. A line in all capitals or all small letters
+    gets the case that its words have in the vocabulary, if such lines are rare in the training text; superfluous white
+    space is removed. The translation of a line in all capitals is written in capitals (docs/translation.md)."""
     place_markup: bool = True
-    """Where a model has no tokens for placeholders, and its translation lacks some of a line's, translate the line
-    without them, and put them where the words they stood at went (docs/placeholders.md)."""
+    """For models without placeholder tokens: if a translation lacks some of the line's placeholders, translate the line
+    without them and insert them by word alignment (docs/placeholders.md)."""
     protect_numbers: bool = False
-    """Copy the numbers of a line to the letter, as placeholders are, where the model has tokens for these. In the
-    settings of a training it is learned so from pairs whose sides write a number alike (docs/placeholders.md)."""
+    """Copy the numbers of a line exactly, in the same way as placeholders; the model needs placeholder tokens. Set it
+    for training as well: the model then learns the copying from pairs in which both sides write a number alike
+    (docs/placeholders.md)."""
     align_by: AlignBy = "attention"
-    """What links the words of a line with those of its translation, where that is asked for: `attention`, of the heads
-    that `clearhead optimize` or the training has chosen; `occlusion`, what each word of the translation loses when a
-    word of the source is hidden: better links, in as many passes as the source has tokens (docs/alignment.md)."""
+    """Method of word alignment. `attention`: cross-attention of the heads selected by training or by `clearhead
+    optimize`. `occlusion`: the log-probability that each target word loses when a source word is hidden; more accurate,
+    but needs as many passes as the source has tokens (docs/alignment.md)."""
     source_lang: str | None = None
-    """Language of the source text, such as `de`: its rules, and abbreviations such as `z. B.`, say where sentences end.
-    If not set, training takes it from the names of the source files (`train.de.gz`); without it the script decides."""
+    """Language of the source text, such as `de`. Its rules and abbreviations, such as `z. B.`, are used to split text
+    into sentences. If not set, training takes the language from the names of the source files (`train.de.gz`); if those
+    name none, it is guessed from the script."""
     target_lang: str | None = None
-    """Language tag put before every source line that brings none of its own; if not set, such lines are refused."""
+    """Language tag put before every source line that has no tag of its own. If not set, lines without a tag are
+    rejected."""
 
     @field_validator("source_lang")
     @classmethod
@@ -102,7 +109,7 @@ class DecodeConfig(Settings):
 
 
 class DecodeChanges(TypedDict, total=False):
-    """Fields of `DecodeConfig` other than the model's own, as keyword arguments; one that is None stays the model's."""
+    """Overrides of the model's `DecodeConfig` as keyword arguments; None keeps the model's value."""
 
     beam_size: int | None
     length_penalty: float | None
@@ -129,17 +136,18 @@ class _Alone(Settings):
 class Sampling(Settings):
     """How tokens are drawn at random."""
 
-    model_config = ConfigDict(strict=True)  # as there
+    model_config = ConfigDict(strict=True)  # as in `DecodeConfig`
 
     epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
-    """Never draw a token that the model itself finds less probable than this, but for the most probable one (Hewitt et
-    al. 2022); 0 draws from all of the model's own distribution."""
+    """Never draw a token to which the model gives less probability than this, except for the most probable token
+    (Hewitt et al. 2022). 0 draws from the model's whole distribution."""
 
     temperature: PositiveFloat = 1.0
     """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""
     top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Draw among this many most probable tokens only; 0 is all."""
+    """Draw only from this many most probable tokens; 0 draws from all."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Draw among the fewest most probable tokens that hold this much probability (Holtzman et al. 2020)."""
+    """Draw only from the smallest set of most probable tokens that together have this probability (Holtzman et al.
+    2020)."""
     seed: Seed = 1
-    """Equal seed and source give equal samples, whatever else is in the batch."""
+    """Random seed. The same seed and source give the same samples, whatever else is in the batch."""

@@ -24,10 +24,10 @@ class ModelConfig(Settings):
     """`[model]`: the shape of the Transformer; the defaults are the paper's base model (Table 3)."""
 
     vocab_size: Pieces = 37_000
-    """Rows of the shared embedding; set from the tokenizer when training (paper section 5.1: about 37,000)."""
+    """Rows of the shared embedding; training sets it from the tokenizer (paper section 5.1: about 37,000)."""
     source_vocab_size: Pieces | None = None
-    """Rows of the source embedding where source and target have vocabularies of their own; for models built in Python,
-    as `clearhead train` makes one joint vocabulary."""
+    """Rows of the source embedding if source and target have separate vocabularies. Only for models built in Python:
+    `clearhead train` learns one joint vocabulary."""
     d_model: Width = 512
     """Width of the model (paper section 3.1)."""
     d_ff: Width = 2048
@@ -39,84 +39,92 @@ class ModelConfig(Settings):
     d_v: Width | None = None
     """Width of a value in each head; `d_model / num_heads` if not set (paper section 3.2.2)."""
     num_encoder_layers: Layers = 6
-    """Encoder layers, N in the paper (section 3.1); 0 makes a decoder alone, as in GPT."""
+    """Encoder layers, N in the paper (section 3.1); 0 makes a decoder-only model, such as GPT."""
     num_decoder_layers: Layers = 6
-    """Decoder layers, N in the paper (section 3.1); 0 makes an encoder alone, as in BERT."""
+    """Decoder layers, N in the paper (section 3.1); 0 makes an encoder-only model, such as BERT."""
     dropout: Probability = 0.1
-    """Dropout on every sub-layer's output and on embedding plus position (paper section 5.4)."""
+    """Dropout on the output of every sub-layer and on the sum of embedding and position (paper section 5.4)."""
     attention_dropout: Probability = 0.0
-    """Dropout on attention weights. Section 5.4 has none there; section 6.3, of parsing, speaks of "attention and
-    residual" dropout without a rate; the reference implementation came to have 0.1."""
+    """Dropout on attention weights. Section 5.4 of the paper mentions none; section 6.3 (parsing) mentions "attention
+    and residual" dropout without a rate; later versions of the reference implementation use 0.1."""
     feed_forward_dropout: Probability = 0.0
-    """Dropout inside the feed-forward network, likewise."""
+    """Dropout inside the feed-forward network, which section 5.4 does not mention either; later versions of the
+    reference implementation use 0.1."""
     norm: NormOrder = "post"
-    """`post`: LayerNorm(x + Sublayer(x)), as the paper prints it; `pre`: x + Sublayer(LayerNorm(x)) and one more norm
-    after the last layer, which trains stably at higher rates (tensor2tensor's later default)."""
+    """Position of the norms. `post`: LayerNorm(x + Sublayer(x)), as in the paper. `pre`: x + Sublayer(LayerNorm(x)),
+    with one more norm after the last layer; trains stably at higher learning rates (tensor2tensor's later default)."""
     norm_kind: NormKind = "layer"
-    """LayerNorm (paper section 3.1), or RMSNorm without mean and bias (Zhang and Sennrich 2019)."""
+    """`layer`: LayerNorm (paper section 3.1). `rms`: RMSNorm, which has no mean and no bias (Zhang and Sennrich
+    2019)."""
     norm_eps: SmallNumber = 1e-5
-    """Added to the variance inside a norm."""
+    """Constant added to the variance inside a norm."""
     final_norm: bool | None = None
-    """Whether one more norm ends encoder and decoder; if not set, only with `norm = "pre"`. `torch.nn.Transformer` has
-    it always, the paper never."""
+    """Whether encoder and decoder end with one more norm; if not set, only with `norm = "pre"`. `torch.nn.Transformer`
+    always has it, the paper never."""
     activation: Activation = "relu"
-    """Of the feed-forward network: ReLU (paper equation 2), GELU (BERT), its tanh form (GPT-2), SiLU."""
+    """Activation function of the feed-forward network: ReLU (paper equation 2), GELU (BERT), the tanh form of GELU
+    (GPT-2), or SiLU."""
     gated: bool = False
-    """Gate the feed-forward network with a third projection (Shazeer 2020); SwiGLU is `silu` with this."""
+    """Gate the feed-forward network with a third projection (Shazeer 2020); with the `silu` activation this is
+    SwiGLU."""
     attention_scale: bool = True
-    """Divide scores by sqrt(d_k) (paper equation 1); T5 does not, and draws smaller queries instead."""
+    """Divide attention scores by sqrt(d_k) (paper equation 1). T5 does not; it initialises its queries smaller
+    instead."""
     attention_bias: bool = False
-    """Biases in the projections of attention; the paper's equation and parameter counts have none."""
+    """Biases in the attention projections. The paper's equation and its parameter counts have none."""
     feed_forward_bias: bool = True
     """Biases in the feed-forward network (paper equation 2)."""
     output_bias: bool = False
-    """A bias in the linear map before the softmax."""
+    """Bias in the linear layer before the softmax."""
     output_transform: bool = False
-    """A layer between the last states and the linear map before the softmax: projection, activation, norm (BERT)."""
+    """Add a layer of projection, activation and norm between the last hidden states and the linear layer before the
+    softmax (BERT)."""
     output_scale: bool = False
-    """Divide the decoder's states by sqrt(d_model) before that map, as T5 does where it is one matrix with embeddings
-    that are not scaled themselves."""
+    """Divide the decoder's states by sqrt(d_model) before the linear layer before the softmax. T5 does this if that
+    layer is tied to embeddings that are not scaled themselves."""
     positions: PositionKind = "sinusoidal"
-    """`sinusoidal`, interleaved as in section 3.5; `sinusoidal_halves`, sines and then cosines (Marian);
-    `sinusoidal_t2t`, these with the wavelengths of tensor2tensor and fairseq; `learned` (Table 3, row E); `rotary`
-    inside self-attention (Su et al. 2021); `relative`, a learned number for each distance and head, added to the scores
-    of self-attention, with one table for all layers of a stack (T5, Raffel et al. 2020); `none`."""
+    """Kind of position encoding. `sinusoidal`: sines and cosines interleaved (paper section 3.5). `sinusoidal_halves`:
+    all sines, then all cosines (Marian). `sinusoidal_t2t`: all sines, then all cosines, with the wavelengths of
+    tensor2tensor and fairseq. `learned`: Table 3, row E. `rotary`: inside self-attention (Su et al. 2021). `relative`:
+    a learned number for each distance and head is added to the scores of self-attention; all layers of a stack share
+    one table (T5, Raffel et al. 2020). `none`: no positions."""
     max_positions: Pieces = 1_024
-    """Rows of learned positions: no sequence may be longer."""
+    """Rows of the table of learned positions; no sequence may be longer."""
     relative_attention_num_buckets: Buckets = 32
-    """Rows of the tables of relative positions: half of them for single distances, the others for ranges that grow with
-    the distance. In an encoder one half is for keys before the query and one for those behind it."""
+    """Rows of the tables of relative positions. Half of the rows hold one distance each; the other half hold ranges
+    that grow with the distance. In an encoder one half of all rows is for keys before the query, the other for keys
+    after it."""
     relative_attention_max_distance: Distance = 128
-    """Distance from which on all share one of these rows."""
+    """Distance from which on all keys share one row of those tables."""
     first_position: Position = 0
-    """Position of the first token, for sinusoids; models made with fairseq count from 2."""
+    """Position number of the first token for sinusoids; models made with fairseq count from 2."""
     num_segments: Segments = 0
-    """Kinds of source segments with a vector of their own (BERT: 2)."""
+    """Number of source segment types, each with its own embedding (BERT: 2)."""
     num_target_segments: Segments = 0
-    """Kinds of target segments, of which every token has the first (a BERT that became a decoder: 2)."""
+    """Number of target segment types; every target token has the first type (a decoder initialised from BERT: 2)."""
     tying: Tying = "three-way"
-    """Which matrices are one: source embedding, target embedding and output (paper section 3.4); `decoder`, target
-    embedding and output; `embeddings`, source and target embedding; `none`."""
+    """Which weight matrices are shared. `three-way`: source embedding, target embedding and output (paper section 3.4).
+    `decoder`: target embedding and output. `embeddings`: source and target embedding. `none`: no sharing."""
     embedding_scale: bool = True
     """Multiply embeddings by sqrt(d_model) (paper section 3.4)."""
     embedding_norm: bool = False
-    """A norm over embedding plus position (BERT, BART)."""
+    """Apply a norm to the sum of embedding and position (BERT, BART)."""
     num_placeholders: Placeholders = 0
-    """Tokens that stand for the placeholders of a text, the last of the vocabulary, none or 32: sixteen that stand
-    alone, eight that open something, and the eight that close it. A translation has each as often as its source. Set
-    from the tokenizer when training."""
+    """Number of placeholder tokens, 0 or 32; they are the last tokens of the vocabulary. Sixteen are for single
+    placeholders, eight for opening and eight for closing ones. A translation contains each of them as often as its
+    source. Training sets it from the tokenizer."""
     pad_id: TokenId = 0
-    """Id of the padding token. This and the next two are set from the tokenizer when training; they are free for models
-    built in Python."""
+    """Id of the padding token. Training sets `pad_id`, `bos_id` and `eos_id` from the tokenizer; models built in Python
+    may use any ids."""
     bos_id: TokenId = 1
-    """Id that starts every target (the outputs "shifted right" of figure 1); published models start with their padding
-    token (Marian) or their end token (BART, NLLB, GPT-2)."""
+    """Id of the token that starts every target (the "shifted right" outputs of figure 1). Published models start with
+    their padding token (Marian) or their end token (BART, NLLB, GPT-2)."""
     eos_id: TokenId = 2
-    """Id that ends every source and every target."""
+    """Id of the token that ends every source and every target."""
 
     @property
     def first_placeholder(self) -> int:
-        """Id of the first token that stands for a placeholder; where there are none, the size of the vocabulary."""
+        """Id of the first placeholder token; the size of the vocabulary if there are none."""
         return self.vocab_size - self.num_placeholders
 
     @property
@@ -131,12 +139,12 @@ class ModelConfig(Settings):
 
     @property
     def is_encoder_decoder(self) -> bool:
-        """Whether it has both sides, as translation needs them."""
+        """Whether the model has both an encoder and a decoder, as translation requires."""
         return self.num_encoder_layers > 0 and self.num_decoder_layers > 0
 
     @property
     def is_decoder_alone(self) -> bool:
-        """Whether it goes on with a text, as GPT does, where others read one and write another."""
+        """Whether the model is decoder-only and continues a text, like GPT."""
         return self.num_encoder_layers == 0
 
     @property
@@ -146,12 +154,12 @@ class ModelConfig(Settings):
 
     @property
     def learns_positions(self) -> bool:
-        """Whether positions have weights."""
+        """Whether the positions have learned weights."""
         return self.positions in ("learned", "relative")
 
     @property
     def max_length(self) -> int | None:
-        """Most tokens of a sequence, where the positions have an end."""
+        """Maximum number of tokens of a sequence; None if positions are unlimited."""
         return self.max_positions if self.positions == "learned" else None
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Named models and the training recipe that goes with each: plain functions that return a `ModelConfig`."""
+"""Presets: functions that return a `ModelConfig`, and the training settings for each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SHALLOW: Mapping[str, Any] = {"num_heads": 4, "num_encoder_layers": 4, "num_dec
 
 
 def tiny(*, vocab_size: int = 8_000) -> ModelConfig:
-    """Return a model that learns ten thousand pairs in minutes on a laptop (pre-norm)."""
+    """Return a model that trains on ten thousand pairs in minutes on a laptop (pre-norm)."""
     return ModelConfig(vocab_size=vocab_size, d_model=128, d_ff=512, **_SHALLOW)
 
 
 def small(*, vocab_size: int = 16_000) -> ModelConfig:
-    """Return a model for hundreds of thousands of pairs (pre-norm)."""
+    """Return a model for corpora of hundreds of thousands of pairs (pre-norm)."""
     return ModelConfig(vocab_size=vocab_size, d_model=256, d_ff=1024, **_SHALLOW)
 
 
@@ -48,9 +48,9 @@ TABLE3: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "train": {"max_steps": 300_000},
     },
 }
-"""Every row of Table 3, in its order: the preset's name and what it changes of the base model and its training.
+"""All rows of Table 3 in order: the preset's name, and its changes to the base model and to its training.
 
-A head's width follows d_model / num_heads, but for rows B, where only queries and keys are narrower.
+The width of a head is d_model / num_heads, except in rows B, where only queries and keys are narrower.
 """
 
 
@@ -60,7 +60,7 @@ def table3_row(name: str, *, vocab_size: int = 37_000) -> ModelConfig:
 
 
 def paper_base(*, vocab_size: int = 37_000) -> ModelConfig:
-    """Return the base model exactly as the paper prints it (Table 3, row "base")."""
+    """Return the base model exactly as in the paper (Table 3, row "base")."""
     return table3_row("paper-base", vocab_size=vocab_size)
 
 
@@ -121,13 +121,13 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     "paper-base": {"clip_norm": 0.0, "average_last": 5},
     "paper-big": {"clip_norm": 0.0, "average_last": 20, "keep_checkpoints": 20, **TABLE3["paper-big"]["train"]},
 }
-"""Settings of `[train]` that go with a preset, where they differ from the defaults. What a run does beyond the paper,
-such as `patience` and the cleaning of text, they leave as it is. Encoders alone have none: they cannot be trained on
-pairs of text. Those of the paper learn from text as it is (`data.augment`)."""
+"""Settings of `[train]` for each preset that differ from the defaults. Additions to the paper, such as `patience` and
+the cleaning of text, keep their defaults. Encoder-only presets are missing: they cannot be trained on pairs of text.
+The presets of the paper train without augmented text (`data.augment`)."""
 
 
 AUTOMATIC_PRESETS = {"tiny": 100_000, "small": 1_000_000, "paper-base": math.inf}
-"""What is chosen for a corpus, by the sentence pairs that are too many for it."""
+"""Presets chosen by corpus size; each is used for corpora with fewer sentence pairs than its number."""
 
 
 def choose_preset(num_pairs: int) -> str:
@@ -136,7 +136,7 @@ def choose_preset(num_pairs: int) -> str:
 
 
 def recipe(name: str) -> dict[str, Any]:
-    """Return a preset as nested settings, ready to be laid under the user's own.
+    """Return a preset as nested settings, which the user's own settings override.
 
     Raises:
         ConfigError: If there is no such preset, or it has no decoder.

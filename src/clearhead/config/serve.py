@@ -1,4 +1,4 @@
-"""What `clearhead serve` allows: the bounds of a request, of its time, and of what is done at once."""
+"""Limits of `clearhead serve`: request sizes, timeouts and concurrency."""
 
 from __future__ import annotations
 
@@ -13,56 +13,61 @@ Seconds = Annotated[PositiveFloat, Field(le=86_400.0)]
 
 
 class ServeConfig(Settings):
-    """Limits of the server; each is on unless it is raised."""
+    """Limits of the server: request sizes, timeouts and concurrency; all of them are active by default."""
 
     max_body_bytes: Count = 1_048_576
-    """Bytes of a request's body (413 beyond)."""
+    """Maximum bytes of a request body (larger: status 413)."""
     max_file_bytes: Count = 10_485_760
-    """Bytes of the body of `/translate_file` (413 beyond)."""
+    """Maximum bytes of the request body of `/translate_file` (larger: status 413)."""
     max_held_bytes: Annotated[PositiveInt, Field(le=1_000_000_000_000)] = 268_435_456
-    """Bytes of the bodies of all requests that are read or worked on (503 with `Retry-After` beyond)."""
+    """Maximum total bytes of the bodies of all requests that are being received or processed (more: status 503 with
+    `Retry-After`)."""
     max_texts: Count = 128
-    """Texts of one request (400 beyond)."""
+    """Maximum number of texts in a request (more: status 400)."""
     max_characters: Count = 20_000
-    """Characters of all texts of one request (400 beyond)."""
+    """Maximum total characters of the texts of a request (more: status 400)."""
     max_file_characters: Count = 200_000
-    """Characters that are translated of a file (400 beyond)."""
+    """Maximum number of characters to translate in a file (more: status 400)."""
     max_alternatives: Annotated[int, Field(ge=0, le=100)] = 10
-    """Alternatives beside the best translation (400 beyond); the beam grows with them."""
+    """Maximum number of alternatives beside the best translation (more: status 400). The beam size grows with the
+    number of alternatives."""
     max_terms: Count = 100
-    """Terms that a request brings along, each form of their translations counted (400 beyond)."""
+    """Maximum number of terms in a request; each form of a term's translation counts (more: status 400)."""
     max_term_characters: Count = 200
-    """Characters of such a term, and of each form (400 beyond)."""
+    """Maximum characters of a term in a request, and of each form of its translation (more: status 400)."""
     max_request_tokens: Count = 50_000
-    """Tokens of one request: those it reads, and the most it may write (413 beyond); of a file ten times as many."""
+    """Maximum tokens of a request: its input tokens plus the maximum number of its output tokens (more: status 413).
+    For a file the limit is ten times as high."""
     max_explain_tokens: Count = 150
-    """Tokens of either side of what `/v1/explain` shows (400 beyond)."""
+    """Maximum tokens of the source, and of the target, of a `/v1/explain` request (more: status 400)."""
     max_requests: Annotated[PositiveInt, Field(le=10_000)] = 64
-    """Requests that are worked on at once or wait for it (503 with `Retry-After` beyond, and for 20 seconds from
-    then on beyond half as many)."""
+    """Maximum number of requests that are being processed or waiting (more: status 503 with `Retry-After`). When the
+    limit is hit, half of it applies for the next 20 seconds."""
     max_requests_per_client: Annotated[PositiveInt, Field(le=10_000)] = 48
-    """Of them those of one API key, or of one address where there is no key (429 with `Retry-After` beyond)."""
+    """Maximum number of concurrent requests of one API key, or of one address if the client has no key (more: status
+    429 with `Retry-After`)."""
     max_connections: Annotated[PositiveInt, Field(le=100_000)] = 1_000
-    """Connections that are open at once; beyond, the one that has asked for nothing for longest is closed, or if all
-    are asking, the new one (503)."""
+    """Maximum number of open connections. Beyond that, the connection that has been idle for longest is closed; if none
+    is idle, the new one is rejected (status 503)."""
     max_batch: Annotated[PositiveInt, Field(le=10_000)] = 64
-    """Sentences that a thread translates at once, of all clients; `decode.batch_tokens` bounds them too."""
+    """Maximum number of sentences that a thread translates at once, over all clients; `decode.batch_tokens` limits them
+    too."""
     max_searches: Annotated[PositiveInt, Field(le=1_000)] = 8
-    """Batches at once, beside one of each model: requests that ask for alternatives or another number of beams have
-    batches of their own (503 beyond)."""
+    """Maximum number of concurrent batches in addition to one batch for each model. Requests that ask for alternatives
+    or for another beam size need batches of their own (more: status 503)."""
     request_seconds: Seconds = 30.0
-    """Until a request must be answered (504 beyond)."""
+    """Timeout of a request, in seconds (longer: status 504)."""
     file_seconds: Seconds = 300.0
-    """Until a file must be translated (504 beyond)."""
+    """Timeout of the translation of a file, in seconds (longer: status 504)."""
     header_seconds: Seconds = 10.0
-    """Until the headers of a request must be there, or the connection is closed."""
+    """Timeout for receiving the headers of a request, in seconds; then the connection is closed."""
     body_seconds: Seconds = 20.0
-    """Until the body must be there (408 beyond)."""
+    """Timeout for receiving the body of a request, in seconds (longer: status 408)."""
     answer_seconds: Seconds = 30.0
-    """That a client may leave what was sent to it untaken, or the connection is closed."""
+    """Seconds that a client may leave a response unread; then the connection is closed."""
     idle_seconds: Seconds = 30.0
-    """That a connection stays open between two requests."""
+    """Keep-alive time: seconds that a connection stays open between two requests."""
     grace_seconds: Seconds = 20.0
-    """That requests have to end in after SIGTERM; then they are refused (503)."""
+    """Seconds that running requests have to finish after SIGTERM; then they are aborted (status 503)."""
     keep_file_seconds: Seconds = 600.0
-    """That a translated file can be fetched."""
+    """Seconds for which a translated file can be downloaded."""

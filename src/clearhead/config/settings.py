@@ -1,4 +1,4 @@
-"""What every section is made of: frozen settings, the bounds of their numbers, and how a wrong one is reported."""
+"""Base class of all sections: frozen settings, bounds of numbers, and error messages for invalid values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _is_within: ContextVar[bool] = ContextVar("is_within", default=False)
 
 
 class Settings(BaseModel):
-    """A frozen section; unknown keys and values that cannot be read as their type are refused.
+    """A frozen section; unknown keys and values of the wrong type are rejected.
 
     Raises:
         ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.

@@ -1,4 +1,4 @@
-"""`[data]` and `[tokenizer]`: the parallel text, and the vocabulary that spells it."""
+"""`[data]` and `[tokenizer]`: settings of the parallel text and of the subword vocabulary."""
 
 from __future__ import annotations
 
@@ -17,68 +17,70 @@ MOST_COLUMNS = 10_000
 
 
 class DataConfig(Settings):
-    """`[data]`: the parallel text and what is kept of it."""
+    """`[data]`: files of parallel text, and the filtering of their pairs."""
 
     source: tuple[str, ...] = ()
-    """Files with one source segment a line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
+    """Files of source text, one segment a line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
     target: tuple[str, ...] = ()
-    """Files with the translations, line by line beside `source`."""
+    """Files of translations, aligned line by line with `source`."""
     alignments: tuple[str, ...] = ()
-    """Files with links of words, line by line beside `source`, such as `0-0 1-2`: a word of the source and one of the
-    target. One head learns to look along them (docs/alignment.md); other text has none."""
+    """Files of word alignments, aligned line by line with `source`. A link such as `0-0` joins a source word and a
+    target word; a line has several, such as `0-0 1-2`. One attention head is trained to follow them
+    (docs/alignment.md). They apply only to `source` and `target`."""
     alignment_base: Literal[0, 1] = 0
-    """Number of the first word in them."""
+    """Number of the first word of a line in `alignments`, 0 or 1."""
     alignment_words: AlignmentWords = "spaced"
-    """What counts as a word in them: what white space parts, or with `characters` also every character in scripts
-    without spaces, as in the links that clearhead writes."""
+    """What counts as a word in `alignments`. `spaced`: text between white space. `characters`: the same, but each
+    character in scripts without spaces, as in the alignments that clearhead writes."""
     pairs: tuple[str, ...] = ()
-    """Files that hold both sides, such as `.tsv`, `.po` or `.parquet` (docs/formats.md); also directories, for all such
-    files in them, and patterns such as `locale/**/*.po`."""
+    """Files that contain both sides, such as `.tsv`, `.po` or `.parquet` (docs/formats.md). Directories stand for all
+    such files in them; patterns such as `locale/**/*.po` are expanded."""
     weights: tuple[Times, ...] = ()
-    """How often an epoch has the pairs of each entry of `pairs`, in their order, such as `[3, 1]`; once if not set, and
-    so are those of `source` and `target`."""
+    """How many times an epoch contains the pairs of each entry of `pairs`, in the same order, such as `[3, 1]`; once if
+    not set. The pairs of `source` and `target` are always used once."""
     columns: tuple[int | str, int | str] | None = None
-    """Columns that hold source and target in all files of pairs: numbers counted from 1, or names from a header line,
-    such as `[2, 1]` or `["english", "german"]`; told by each file if not set (docs/formats.md)."""
+    """Columns of source and target in all files of pairs: numbers counted from 1, or names from a header line, such as
+    `[2, 1]` or `["english", "german"]`. If not set, each file determines its columns (docs/formats.md)."""
     from_lang: str | None = None
-    """Language of the source, such as `en` or `de-AT`, in files of pairs that name languages."""
+    """Source language, such as `en` or `de-AT`, to read from files of pairs with named languages."""
     to_lang: str | None = None
-    """Language of the target in them."""
+    """Target language to read from files of pairs with named languages."""
     swap: bool = False
-    """The other direction: source and target change places in all text."""
+    """Train the opposite direction: exchange source and target in all text."""
     valid_source: tuple[str, ...] = ()
-    """Validation source files; without any, `valid_size` pairs are held out of the training text."""
+    """Files of validation source text; if there is no validation text, `valid_size` pairs of the training text are held
+    out."""
     valid_target: tuple[str, ...] = ()
-    """Validation target files, line by line beside `valid_source`."""
+    """Files of validation translations, aligned line by line with `valid_source`."""
     valid_pairs: tuple[str, ...] = ()
-    """Validation files that hold both sides, named as `pairs` are."""
+    """Validation files that contain both sides, in the same formats as `pairs`."""
     general_source: tuple[str, ...] = ()
-    """General text, which a run that starts from a model (`--from`) must not unlearn: files with one source segment a
-    line. `valid_size` pairs of it are held out, and their translations are watched (`train.general_margin`)."""
+    """Files of general source text, one segment a line: text on which a model that is fine-tuned (`--from`) must not
+    get worse. `valid_size` pairs are held out to monitor translation quality (`train.general_margin`)."""
     general_target: tuple[str, ...] = ()
-    """Its translations, line by line beside `general_source`."""
+    """Files of translations of the general text, aligned line by line with `general_source`."""
     general_pairs: tuple[str, ...] = ()
-    """Files of general text that hold both sides, named as `pairs` are."""
+    """Files of general text that contain both sides, in the same formats as `pairs`."""
     general_share: Probability = 0.5
-    """Share of the training pairs, altered copies aside, that are drawn from the rest of the general text, as far as
-    that goes; 0 mixes none in."""
+    """Share of the training pairs, not counting augmented copies, that is drawn from the rest of the general text; less
+    if there is not enough of it. 0 mixes in none."""
     exclude: tuple[str, ...] = ()
-    """Files, one segment a line or of pairs (test sets, say), named as `pairs` are: training pairs with a side in them
-    are dropped as leakage."""
+    """Files such as test sets, with one segment a line or in the same formats as `pairs`. Training pairs with a side
+    that occurs in them are dropped, to prevent leakage."""
     valid_size: Items = 1_000
-    """Pairs held out for validation when none are given; at most a tenth of the corpus."""
+    """Pairs held out for validation if no validation text is given; at most a tenth of the corpus."""
     max_characters: Items = 3_000
-    """Pairs with a longer side, in characters, are dropped before anything else reads them."""
+    """Maximum characters of either side; longer pairs are dropped before all other processing."""
     max_length: Tokens = 256
-    """Pairs with a longer side, in tokens, are dropped."""
+    """Maximum tokens of either side; longer pairs are dropped."""
     max_ratio: Rate = 6.0
-    """Pairs whose longer side has more than this many times the characters of the shorter are dropped; sides under
-    20 characters count as 20, so that short segments are not judged."""
+    """Maximum ratio of the lengths of the two sides, in characters; pairs above it are dropped. A side of fewer than 20
+    characters counts as 20, so short segments are kept."""
     drop_duplicates: bool = True
-    """Drop pairs that stand in the corpus already, letter for letter."""
+    """Drop exact duplicates of earlier pairs."""
     augment: bool = True
-    """Add altered copies of a few training sentences, as users' text comes: several joined, without their end mark, or
-    with another number. The presets of the paper have it off."""
+    """Add altered copies of a few training sentences that resemble users' input: several sentences joined, without end
+    punctuation, or with another number. The presets of the paper switch it off."""
 
     @model_validator(mode="after")
     def _a_weight_for_every_file(self) -> Self:
@@ -92,7 +94,7 @@ class DataConfig(Settings):
     @field_validator("weights", mode="before")
     @classmethod
     def _whole_numbers(cls, value: Any) -> Any:
-        """Read `N,N` as it is typed."""
+        """Parse `N,N` from the command line."""
         if not isinstance(value, str):
             return value
         numbers = [number.strip() for number in value.split(",")]
@@ -103,7 +105,7 @@ class DataConfig(Settings):
     @field_validator("columns", mode="before")
     @classmethod
     def _two_columns(cls, value: Any) -> Any:
-        """Read `A,B` as it is typed, where digits are a number and quotation marks hold a name with a comma."""
+        """Parse `A,B` from the command line: digits are a column number, quotes enclose a name with a comma."""
         typed = value
         if isinstance(value, str):
             try:
@@ -129,19 +131,20 @@ class TokenizerConfig(Settings):
     """`[tokenizer]`: the joint subword vocabulary."""
 
     kind: TokenizerKind = "bpe"
-    """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR). A unigram vocabulary is learned a
-    little differently each time, so the same command gives another model. `imported` is the vocabulary of an imported
-    model, which a run has from `--from` and cannot learn."""
+    """Type of subword vocabulary. `bpe`: byte-pair encoding (paper section 5.1, EN-DE). `wordpiece`: word-piece
+    (EN-FR). `unigram`: differs slightly each time it is learned, so the same command gives another model. `imported`:
+    the vocabulary of an imported model; a run takes it over with `--from`, and cannot learn one."""
     vocab_size: Pieces | None = None
-    """Pieces in the vocabulary, special tokens included; chosen from the corpus size if not set (paper: 37,000)."""
+    """Pieces in the vocabulary, special tokens included (paper: 37,000); chosen from the corpus size if not set."""
     split_digits: bool = True
-    """Keep every digit a piece of its own, so that numbers are copied rather than memorised."""
+    """Make every digit a piece of its own, so that the model learns to copy numbers instead of memorising them."""
     language_tags: tuple[str, ...] = ()
-    """Languages whose tag, such as `<2de>`, may head a source line to name the language it is translated into."""
+    """Target languages of the model. A tag such as `<2de>` at the start of a source line selects one of them."""
 
     placeholders: bool | None = None
-    """Tokens for placeholders, markup and addresses, which are then copied and never spelled (docs/placeholders.md); if
-    not set, where one of a hundred training pairs has the same ones on both sides."""
+    """Add tokens for placeholders, markup and addresses, which are then copied instead of being split into pieces
+    (docs/placeholders.md). If not set, they are added if at least one in a hundred training pairs has the same ones on
+    both sides."""
 
     @model_validator(mode="after")
     def _tags_can_be_told_apart(self) -> Self:

@@ -10,7 +10,7 @@ from clearhead.config.choices import Optimizer, Schedule, TrainPrecision
 from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
 MOST_STEPS = 1_000_000_000
-"""Most optimiser steps of a run."""
+"""Maximum number of optimiser steps of a run."""
 
 Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
 Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
@@ -20,88 +20,96 @@ NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
 
 
 class TrainConfig(Settings):
-    """`[train]`: optimisation, how long it runs and what it keeps."""
+    """`[train]`: optimisation, length of training, validation and checkpoints."""
 
     batch_tokens: Tokens = 25_000
-    """Target tokens per optimiser step (paper section 5.1: about as many, and 25,000 source tokens)."""
+    """Target tokens per optimiser step (paper section 5.1: about 25,000 target tokens and as many source tokens)."""
     micro_batch_tokens: Tokens = 8_192
-    """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
-    is the same, and on a CPU the dropout as well."""
+    """Target tokens computed at once, padding included. A larger step is computed in several parts by gradient
+    accumulation. The gradient is the same, and on a CPU so is the dropout."""
     accumulate: Items = 1
-    """Parts at least that every step is cut into, however few tokens it has. As many workers compute the same parts;
-    two of them make the same steps bit for bit, more add in another order."""
+    """Minimum number of parts into which every step is cut, even if it has few tokens. Set it to the number of workers,
+    and one worker computes the same parts as they do. One worker and two workers then make bit-identical steps; more
+    workers add the parts in another order."""
     shard: bool = False
-    """With several workers, keep a share of the weights, gradients and moments in each (FSDP2), for models that one
-    device cannot hold with them; layers come together while they are computed, and all weights for validation."""
+    """With several workers, split weights, gradients and moments among them (FSDP2), for models that do not fit on one
+    device. The weights of a layer are gathered while the layer is computed; all weights are gathered for validation."""
     max_steps: Steps | None = None
-    """Optimiser steps after which training ends; if neither this nor `max_minutes` is set, those of 30 passes over the
-    corpus, 100,000 at most."""
+    """Maximum number of optimiser steps. If neither this nor `max_minutes` is set, training runs for 30 passes over the
+    corpus, at most 100,000 steps."""
     max_minutes: Minutes | None = None
-    """Minutes after which training ends, counted over all resumed parts and with data preparation; no limit if not
+    """Maximum training time in minutes, including data preparation and the time before each resumption; no limit if not
     set."""
     optimizer: Optimizer = "adam"
-    """Adam as in section 5.3; with decoupled weight decay; or Muon for the matrices inside layers (Jordan et al. 2024)
-    and Adam for the rest. Muon's own products are in bfloat16 where the device has them, unless `precision` is fp32."""
+    """`adam`: Adam as in section 5.3 of the paper. `adamw`: Adam with decoupled weight decay. `muon`: Muon for the
+    matrices inside layers (Jordan et al. 2024), Adam for all other weights. Muon multiplies its matrices in bfloat16 if
+    the device supports it and `precision` is not fp32."""
     adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
-    """Decay of the two moment estimates (paper section 5.3)."""
+    """Decay rates of the two moment estimates (paper section 5.3)."""
     adam_eps: SmallNumber = 1e-9
-    """Keeps the division stable (paper section 5.3)."""
+    """Constant that keeps the division in Adam numerically stable (paper section 5.3)."""
     weight_decay: NonNegativeRate = 0.0
-    """Decoupled weight decay per unit of learning rate, of matrices only; `adam` has none."""
+    """Decoupled weight decay per unit of learning rate, applied to matrices only; not used by `adam`."""
     learning_rate: Rate | None = None
-    """Peak rate; if not set, what the schedule of section 5.3 peaks at: (d_model * warmup_steps) ** -0.5."""
+    """Peak learning rate; if not set, the peak of the schedule in section 5.3: (d_model * warmup_steps) ** -0.5."""
     warmup_steps: Steps = 4_000
     """Optimiser steps of linear warm-up (paper section 5.3)."""
     schedule: Schedule = "noam"
-    """After warm-up: `noam` falls with the inverse square root of the step (equation 3), `linear` and `cosine` fall
-    to zero at the end given by max_steps or max_minutes, of both the nearer one; `constant` stays."""
+    """Learning rate after warm-up. `noam`: falls with the inverse square root of the step (equation 3). `linear`,
+    `cosine`: fall to zero at the end of training, as set by `max_steps` or `max_minutes`, whichever is reached first.
+    `constant`: stays at the peak."""
     label_smoothing: Probability = 0.1
     """Probability mass spread over the vocabulary (paper section 5.4)."""
     guided_alignment_weight: Rate = 0.05
-    """Weight of the cross-entropy between the links of `data.alignments` and the attention of the head that learns
-    them, beside that of the translation (Garg et al. 2019: 0.05; docs/alignment.md)."""
+    """Weight of the guided-alignment loss, which is added to the translation loss: the cross-entropy between
+    `data.alignments` and the attention of the guided head (Garg et al. 2019: 0.05; docs/alignment.md)."""
     guided_alignment_layer: Rank | None = None
-    """Decoder layer, counted from 0, whose first head that is; the last but one if not set, as there."""
+    """Decoder layer of the guided head, counted from 0; the first head of the layer is used. If not set, the last layer
+    but one (Garg et al. 2019)."""
     clip_norm: NonNegativeRate = 1.0
-    """Largest norm of the gradient of one step; 0 leaves it as it is."""
+    """Maximum norm of the gradient of a step; 0 disables clipping."""
     precision: TrainPrecision = "auto"
-    """Precision of the model's matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX or
-    AVX-512 BF16), fp32 elsewhere. All else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. A CPU
-    without these instructions computes in fp32 where bf16 is asked for."""
+    """Precision of the model's matrix products. `auto` is bf16 if the hardware supports it (GPUs; CPUs with AMX or
+    AVX-512 BF16), otherwise fp32. All other operations are fp32 on a CPU, and follow torch.autocast on a GPU. A CPU
+    without bf16 instructions computes in fp32 even if bf16 is set."""
     compile: bool = False
-    """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
+    """Compile the model with torch.compile: the first steps take minutes, later steps are faster."""
     validate_every: Steps = 500
-    """Optimiser steps between validations (loss of all pairs, BLEU and chrF of greedy translations)."""
+    """Optimiser steps between validations. A validation computes the loss of all validation pairs, and BLEU and chrF of
+    greedy translations."""
     validate_sentences: Items = 1_000
-    """Validation pairs translated for BLEU and chrF, from the start of the set."""
+    """Validation pairs to translate for BLEU and chrF, from the start of the validation set."""
     checkpoint_every: Steps = 500
     """Optimiser steps between checkpoints."""
     checkpoint_minutes: Minutes = 10.0
-    """Minutes after which a checkpoint is written even where `checkpoint_every` asks for none."""
+    """Maximum minutes between checkpoints, even if `checkpoint_every` steps have not been made."""
     keep_checkpoints: Items = 5
-    """Newest checkpoints kept, at least as many as `average_last`; the best by validation is kept as well."""
+    """Number of newest checkpoints to keep, at least `average_last`. The checkpoint with the best validation result is
+    kept as well."""
     average_last: Items = 5
-    """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
+    """Number of checkpoints to average at the end (paper section 6.1: 5 for base, 20 for big). The average is used only
+    if its validation result is better."""
     patience: Steps = 10
-    """Validations in a row that better neither chrF nor likelihood, after which training ends."""
+    """Early stopping: training ends after this many validations in a row in which neither chrF nor likelihood
+    improved."""
     general_margin: Points = 1.0
-    """Points of chrF that general text (`data.general_pairs`) may lose beside the model that the run started from; a
-    run whose model lost more says so. The older model stays beside it in any case."""
+    """Points of chrF on general text (`data.general_pairs`) that the model may lose in comparison with the model that
+    the run started from. If it loses more, the run reports it. The original model is kept in any case."""
     freeze: tuple[str, ...] = ()
-    """Parts whose weights stay as they are: `embeddings`, `encoder`, `decoder`, or a layer, such as
-    `encoder.layers.0`; for a run that starts from a model. A matrix that embeddings and output share is of the
-    embeddings."""
+    """Parts whose weights are not trained: `embeddings`, `encoder`, `decoder`, or a layer such as `encoder.layers.0`.
+    Requires `--from`. A matrix shared by embeddings and output counts as `embeddings`."""
     lora_rank: Rank = 0
-    """Rank of the adapters that move in the place of the matrices inside layers, all else being frozen (LoRA, Hu et al.
-    2021): each matrix changes by the product of two thin ones, merged into it at every step. 0 is none; for a run that
-    starts from a model. Adam moves them."""
+    """Rank of LoRA adapters (Hu et al. 2021); 0 is none. The matrices inside layers are trained through the adapters,
+    and all other weights are frozen. The change of each matrix is the product of two thin matrices, which is merged
+    into it at every step. Requires `--from` and the optimizer `adam`."""
     lora_alpha: Rate = 16.0
-    """The adapters' product is multiplied by this over `lora_rank`."""
+    """Scale of the LoRA adapters: their product is multiplied by `lora_alpha / lora_rank`."""
     seed: Seed = 1
-    """Seed of initialisation, batch order and dropout."""
+    """Random seed of initialisation, batch order and dropout."""
     planned: tuple[str, ...] = ()
-    """Settings that were chosen when the run began, such as `model.dropout`, not set by anybody: a run that goes on
-    keeps them, and one that starts over chooses anew. It is found, whatever is written here."""
+    """Settings that the run chose itself when it started, such as `model.dropout`, because the user did not set them. A
+    resumed run keeps them; a run that starts over chooses them again. The run writes this list; a value given here is
+    ignored."""
 
     @model_validator(mode="after")
     def _adam_moves_adapters(self) -> Self:
