@@ -1,4 +1,4 @@
-"""`clearhead average`: one model from the last checkpoints of a run (paper section 6.1)."""
+"""`clearhead average`: average the last checkpoints of a run (paper section 6.1)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ def average(
     last: Annotated[
         int | None,
         typer.Option(
-            min=1, max=100_000_000, help="Newest checkpoints to average; the run's train.average_last if not set."
+            min=1,
+            max=100_000_000,
+            help="Number of newest checkpoints to average; the run's train.average_last if not set.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that stands at the output.")] = False,
-    device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda or cuda:N.")] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model in the output directory.")] = False,
+    device: Annotated[
+        str, typer.Option(help="Device on which to validate the result: auto, cpu, cuda or cuda:N.")
+    ] = "auto",
     threads: Threads = None,
 ) -> None:
-    """Average the last checkpoints of a run into a model, and say how good it is beside the run's own.
+    """Average the last checkpoints of a run into a model, and compare it with the run's own model.
 
-    It is validated on the text that the run is validated on; what the run has published is on record. A model that
-    stands at the output is replaced only with --force, and then beside the average too.
+    Both are compared on the run's validation text; the result of the run's model is taken from its records. An existing
+    model in the output directory is replaced only with --force; the average is then compared with that model too.
     """
     from clearhead.training.publish import average_run
 

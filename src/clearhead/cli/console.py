@@ -1,4 +1,4 @@
-"""What the commands say beside their output: notices and progress, on stderr; and standard streams that are closed."""
+"""Notices and progress bars on stderr, and the handling of closed standard streams."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from clearhead.errors import CompiledCoreWarning
 
 
 def open_missing_streams() -> None:
-    """Open the null device in the place of standard streams that were closed before the program started.
+    """Replace standard streams that were closed before the program started by the null device.
 
-    Otherwise the next file that is opened would get the number of one, and what is printed would go into it. Reading
-    such an input and writing such an output fail, as they should; what is said on stderr is lost.
+    Otherwise the next file that is opened would get the number of a closed stream, and printed text would be written
+    to that file. Reading a closed input and writing a closed output fail as they should; text on stderr is lost.
     """
     for number, name, flags in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         try:
@@ -29,13 +29,13 @@ def open_missing_streams() -> None:
 
 
 def notice(text: str) -> None:
-    """Say something on stderr; what cannot be said there is lost, and the work goes on."""
+    """Print a message on stderr; if that fails, the message is lost and the command continues."""
     with suppress(OSError):
         print(f"clearhead: {text}", file=sys.stderr, flush=True)
 
 
 def show_warnings_as_notices() -> None:
-    """Show warnings of our own as notices; others stay as they are."""
+    """Show our own warnings as notices; leave all others unchanged."""
     show = warnings.showwarning
 
     def show_warning(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
@@ -49,11 +49,11 @@ def show_warnings_as_notices() -> None:
 
 @contextmanager
 def progress(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr while the block runs, if that is a terminal; yields what advances it.
+    """Show a progress bar while the block runs if stderr is a terminal; yield a function that advances it.
 
     Args:
         description: What is being done.
-        total: Steps until it is done; None if that is not known.
+        total: Number of steps; None if unknown.
     """
     if not sys.stderr.isatty():
         yield lambda steps: None

@@ -1,4 +1,4 @@
-"""`clearhead corpus`: what a corpus is like, what is wrong with it, and the same pairs in another format."""
+"""`clearhead corpus`: statistics of a corpus, quality checks, and conversion to other formats."""
 
 from __future__ import annotations
 
@@ -20,21 +20,28 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="Files with both sides, in any format that `train --pairs` reads; - is TSV."),
+    typer.Argument(
+        metavar="FILE",
+        help="Files that contain both sides, in any format of `train --pairs`; - is TSV from standard input.",
+    ),
 ]
 Sources = Annotated[
     list[str] | None,
-    typer.Option("--source", metavar="FILE", help="Text of one side, a segment a line; once for each file."),
+    typer.Option("--source", metavar="FILE", help="Source text, one segment per line; may be repeated."),
 ]
 Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", metavar="FILE", help="Its translations, line by line; once for each file."),
+    typer.Option(
+        "--target",
+        metavar="FILE",
+        help="Translations of the source text, aligned line by line; once for each --source.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (docs/data-doctor.md).")]
 
 
 def _other(flag: str, words: str) -> typer.models.OptionInfo:
-    return typer.Option(flag, metavar="FILE", help=f"{words}, in which pairs of the corpus should not be found.")
+    return typer.Option(flag, metavar="FILE", help=f"{words}, to check for pairs that the corpus also contains.")
 
 
 def stats(
@@ -47,7 +54,7 @@ def stats(
     swap: Swap = False,
     as_json: Json = False,
 ) -> None:
-    """Count the rows of a corpus, and measure its texts."""
+    """Print statistics of a corpus: numbers of rows, and sizes of the texts."""
     corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
     rows = corpus.opened(files, source, target)
 
@@ -68,26 +75,30 @@ def check(
     files: Files = None,
     source: Sources = None,
     target: Targets = None,
-    valid_pairs: Annotated[list[str] | None, _other("--valid-pairs", "Validation files with both sides")] = None,
+    valid_pairs: Annotated[
+        list[str] | None, _other("--valid-pairs", "Validation files that contain both sides")
+    ] = None,
     valid_source: Annotated[list[str] | None, _other("--valid-source", "Validation source text")] = None,
-    valid_target: Annotated[list[str] | None, _other("--valid-target", "Its translations")] = None,
-    test_pairs: Annotated[list[str] | None, _other("--test-pairs", "Test files with both sides")] = None,
+    valid_target: Annotated[
+        list[str] | None, _other("--valid-target", "Translations of the validation source text")
+    ] = None,
+    test_pairs: Annotated[list[str] | None, _other("--test-pairs", "Test files that contain both sides")] = None,
     test_source: Annotated[list[str] | None, _other("--test-source", "Test source text")] = None,
-    test_target: Annotated[list[str] | None, _other("--test-target", "Its translations")] = None,
+    test_target: Annotated[list[str] | None, _other("--test-target", "Translations of the test source text")] = None,
     columns: Columns = None,
     from_lang: FromLang = None,
     to_lang: ToLang = None,
     swap: Swap = False,
     as_json: Json = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="PAGE.html", help="Write the report as a page as well.")
+        str | None, typer.Option("--output", "-o", metavar="PAGE.html", help="Also write the report as an HTML page.")
     ] = None,
 ) -> None:
-    """Look for what is wrong with a corpus, and say what to do about it.
+    """Find problems in a corpus, and suggest remedies.
 
-    Rows that are shifted against each other, leakage between splits, garbled characters, the wrong language or script,
-    duplicates, copies, placeholders that differ, and more, each with examples; docs/data-doctor.md says when a pair has
-    which. The exit status is 0 whatever is found.
+    Among the problems are misaligned rows, leakage between splits, garbled characters, wrong language or script,
+    duplicates, copies and differing placeholders; each is reported with examples. docs/data-doctor.md defines them. The
+    exit status is 0 even if problems are found.
     """
     if output is not None:
         refuse_other_than_page("--output", output)
@@ -120,7 +131,10 @@ def check(
 def convert(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="IN.. OUT", help="Files with both sides, and last the file to write, by its extension."),
+        typer.Argument(
+            metavar="IN.. OUT",
+            help="Files that contain both sides; the last one is the output file, whose extension sets the format.",
+        ),
     ],
     source: Sources = None,
     target: Targets = None,
@@ -129,11 +143,12 @@ def convert(
     to_lang: ToLang = None,
     swap: Swap = False,
 ) -> None:
-    """Write the pairs of files in another format, all of them and in order.
+    """Convert files of pairs to another format, with all pairs in their original order.
 
-    Entries that a file itself marks as untranslated, unfinished or the like are left out and counted; a row that is no
-    pair is an error. The languages that the new file names are --from-lang and --to-lang (after --swap), those that the
-    first file names, what the names of line-aligned files end in, or `source` and `target`.
+    Entries that a file marks as untranslated, unfinished or similar are omitted and counted; a row that is not a pair
+    is an error. The languages named in the new file are those of --from-lang and --to-lang (after --swap); if these are
+    not given, those of the first file; if it names none, the extensions of line-aligned files; otherwise `source` and
+    `target`.
     """
     *inputs, output = files
     corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
@@ -160,16 +175,16 @@ def convert(
 
 
 class _Corpus:
-    """The files that a command is given, opened in one way.
+    """The input files of a command, all read with the same options.
 
     Args:
         columns: Of source and target in files of pairs, as typed.
         from_lang: Language of the source in files that name languages.
         to_lang: Language of the target in them.
-        swap: Read the other direction.
+        swap: Exchange source and target.
 
     Raises:
-        ConfigError: If the columns are not two.
+        ConfigError: If there are not exactly two columns.
     """
 
     def __init__(self, columns: str | None, from_lang: str | None, to_lang: str | None, *, swap: bool) -> None:
@@ -183,9 +198,9 @@ class _Corpus:
         self._named: list[str] = []
         self._sides: tuple[str | None, str | None] = (None, None)
         self.read_as: list[str] = []
-        """What each file was taken for, a line each; of a pipe from when it is read."""
+        """A line for each file with its detected format; for a pipe, available once it is read."""
         self.unequal: list[tuple[str, str]] = []
-        """Of line-aligned files with different numbers of lines: where the shorter ends, and what is wrong."""
+        """For line-aligned files with different numbers of lines: where the shorter one ends, and the problem."""
 
     def opened(
         self,
@@ -201,11 +216,11 @@ class _Corpus:
             pairs: Files with both sides.
             source: Files with one source a line.
             target: Files with their translations.
-            tolerated: Share of the rows of a file that may be no pairs. With 0 unequal files are an error as well.
+            tolerated: Maximum share of the rows of a file that are not pairs. With 0, unequal files are an error too.
 
         Raises:
-            ConfigError: If there is none, or there are columns for none.
-            DataError: If one is missing, or its format is not known.
+            ConfigError: If there is no file, or there are columns but no file of pairs.
+            DataError: If a file is missing, or its format is unknown.
         """
         from itertools import chain
 
@@ -248,16 +263,16 @@ class _Corpus:
         return chain(lines, rows)
 
     def refuse_overwriting(self, output: str | None) -> None:
-        """Make sure that what is written is none of the files.
+        """Make sure that the output is not one of the input files.
 
         Raises:
-            DataError: If it is.
+            DataError: If it is one of them.
         """
         refuse_overwriting(output, self._named)
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The languages of source and target, as far as they are known."""
+        """The languages of source and target; `source` and `target` if they are unknown."""
         asked, sides = (self._wanted.from_lang, self._wanted.to_lang), self._sides
         asked = asked[::-1] if self._swap else asked
         return asked[0] or sides[0] or "source", asked[1] or sides[1] or "target"

@@ -1,4 +1,4 @@
-"""`clearhead demo`: the whole job on the built-in corpus, in a few minutes."""
+"""`clearhead demo`: generate a corpus, train a model and translate with it, in a few minutes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SHOWN = 12
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Run directory.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Minutes of training.")] = 2.5,
+    out: Annotated[Path, typer.Option(help="Run directory to create.")] = Path("runs/demo"),
+    minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Training time in minutes.")] = 2.5,
     threads: Threads = None,
 ) -> None:
-    """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
+    """Generate a corpus of dates, amounts and lists in twelve languages, train a model on it, and translate."""
     from clearhead.data.demo_corpus import generate
     from clearhead.evaluation.metrics import exact_match
     from clearhead.formats.languages import LOCALES
@@ -82,7 +82,7 @@ def demo(
 
 
 def _write_once(path: Path, pairs: list[SentencePair]) -> None:
-    """Write a part of the corpus; what an earlier demo wrote is left, what somebody else did is refused."""
+    """Write a part of the corpus; keep the file of an earlier demo, and reject any other existing file."""
     from clearhead.errors import DataError
     from clearhead.formats import read_pairs, write_tsv
 

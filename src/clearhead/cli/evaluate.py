@@ -1,4 +1,4 @@
-"""`clearhead evaluate`: translate a test set, or take translations made elsewhere, and compare with the references."""
+"""`clearhead evaluate`: compute metrics of a model, or of existing translations, on a test set."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TITLES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "c
 
 
 class Measure(StrEnum):
-    """`MetricName`, of which typer takes no lists."""
+    """`MetricName` as an enumeration, because typer does not accept lists of literals."""
 
     bleu = "bleu"
     chrf = "chrf"
@@ -58,14 +58,18 @@ class Measure(StrEnum):
 def evaluate(
     model: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model); not with --hypothesis."),
+        typer.Argument(
+            metavar="MODEL", help="Model directory, or run directory that contains a model; not with --hypothesis."
+        ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")
+        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source."),
+        typer.Option(
+            "--reference", metavar="FILE", help="Reference translations, aligned line by line with the source."
+        ),
     ] = None,
     pairs: PairsFile = None,
     columns: Columns = None,
@@ -73,21 +77,22 @@ def evaluate(
     to_lang: ToLang = None,
     swap: Swap = False,
     hypothesis: Annotated[
-        str | None, typer.Option("--hypothesis", metavar="FILE", help="Judge these translations, whoever made them.")
+        str | None,
+        typer.Option("--hypothesis", metavar="FILE", help="Evaluate these existing translations instead of a model."),
     ] = None,
     metric: Annotated[
         list[Measure] | None,
-        typer.Option("--metric", help="What to measure; give it once for each.", show_default="bleu and chrf"),
+        typer.Option("--metric", help="Metric to compute; may be repeated.", show_default="bleu and chrf"),
     ] = None,
     tokenize: Annotated[
         Tokenization | None,
         typer.Option(
             "--tokenize",
-            help="How BLEU cuts text into words; sacreBLEU explains each.",
-            show_default="what suits the references' script",
+            help="Tokenization for BLEU, as in sacreBLEU.",
+            show_default="chosen by the script of the references",
         ),
     ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Let case count for nothing in the metrics.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case in the metrics.")] = False,
     beam: Beam = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compare: Annotated[
@@ -95,20 +100,21 @@ def evaluate(
         typer.Option(
             "--compare",
             metavar="MODEL2",
-            help="A second model, the baseline: is the difference to it more than chance? (paired bootstrap)",
+            help="Baseline model: test whether the difference to it is significant (paired bootstrap).",
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write MODEL's translations here as well.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Also write the translations of MODEL to this file."),
     ] = None,
     gold_alignments: Annotated[
         str | None,
         typer.Option(
             "--gold-alignments",
             metavar="FILE",
-            help="Links of words set by hand: a line a sentence, 3-5 for a sure link and 3?5 for a possible one, or "
-            "NAACL's form. MODEL's own between source and reference are judged by them: precision, recall, AER "
-            "(docs/alignment.md).",
+            help="Manual word alignments: one line per sentence, 3-5 for a sure link and 3?5 for a possible one; or "
+            "the NAACL format. MODEL's alignments of source and reference are compared with them: precision, "
+            "recall, AER (docs/alignment.md).",
             show_default=False,
         ),
     ] = None,
@@ -118,8 +124,8 @@ def evaluate(
             "--gold-base",
             min=0,
             max=1,
-            help="Number of a sentence's first word in them.",
-            show_default="0; in NAACL's form 1",
+            help="Number of a sentence's first word in --gold-alignments.",
+            show_default="0; 1 for the NAACL format",
         ),
     ] = None,
     align_by: AlignBy = None,
@@ -135,7 +141,7 @@ def evaluate(
     threads: Threads = None,
     workers: Workers = 1,
 ) -> None:
-    """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
+    """Print BLEU and chrF (with sacreBLEU signatures), exact match and speed on a test set."""
     settings = decode_settings(
         beam=beam,
         split=split,
@@ -257,7 +263,7 @@ def evaluate(
 def _refuse_misnamed(
     model: Path | None, source: str | None, reference: str | None, pairs: str | None, hypothesis: str | None
 ) -> None:
-    """Make sure that translations and references are named, each once."""
+    """Make sure that translations and references are each given exactly once."""
     if (model is None) == (hypothesis is None):
         raise ConfigError(
             "name a MODEL to evaluate, or translations made elsewhere with --hypothesis FILE; one of both"

@@ -1,4 +1,4 @@
-"""`clearhead explain`: what a model did on one sentence, as a page, as JSON, as a picture or in words."""
+"""`clearhead explain`: inspect the translation of a sentence, as a page, JSON, a picture or text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 MOST_PRODUCTS = 3e12
-"""Of numbers, to attribute a translation unasked: a minute or three of one core, for thirty tokens of the paper's base
-model or a hundred and fifty of the preset tiny."""
+"""Maximum multiplications for attribution by default: one to three minutes on one core, for thirty tokens of the
+paper's base model or a hundred and fifty of the preset tiny."""
 
 
 class Form(StrEnum):
-    """What is written."""
+    """Output formats."""
 
     html = "html"
     json = "json"
@@ -44,22 +44,26 @@ class Form(StrEnum):
 
 def explain(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; read whole and as it is.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence, which is neither split nor normalized.")],
     target: Annotated[
         str | None,
         typer.Option(
-            "--target", metavar="TEXT", help="A translation to explain.", show_default="the model's own, searched"
+            "--target",
+            metavar="TEXT",
+            help="The translation to explain.",
+            show_default="the model's own, found by beam search",
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.", show_default="standard output")
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Output file.", show_default="standard output")
     ] = None,
     form: Annotated[
         Form | None,
         typer.Option(
             "--format",
-            help="A page, the numbers as JSON (docs/explanation-json.md), a picture, or a summary for a terminal.",
-            show_default="what FILE's name says, else text",
+            help="Output format: an HTML page, JSON (docs/explanation-json.md), a PNG or SVG picture, or a text "
+            "summary for a terminal.",
+            show_default="by the extension of FILE, otherwise text",
         ),
     ] = None,
     picture: Annotated[
@@ -67,8 +71,8 @@ def explain(
         typer.Option(
             "--picture",
             metavar="NAME",
-            help="What png and svg show: heads, alignment, tree (the beam search), ablation, or one head such as "
-            "cross.2.1 (layer and head counted from 1).",
+            help="Content of png and svg: heads, alignment, tree (the beam search), ablation, or a single head such "
+            "as cross.2.1 (layer and head counted from 1).",
             show_default="heads, or ablation with --ablate",
         ),
     ] = None,
@@ -76,28 +80,33 @@ def explain(
         bool | None,
         typer.Option(
             "--attribution/--no-attribution",
-            help="Compute what each source word did for each target word (html and json).",
-            show_default="where it takes a minute or three at most",
+            help="Compute source attribution: the contribution of each source word to each target word (html and "
+            "json).",
+            show_default="only if it takes at most a few minutes",
         ),
     ] = None,
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="Switch every head off in turn, and rank them by what is lost.")
+        bool, typer.Option("--ablate", help="Switch off each head in turn, and rank the heads by the loss.")
     ] = False,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="FILE", help="With --ablate: a test set, on which every head is judged."),
+        typer.Option(
+            "--source", metavar="FILE", help="With --ablate: source text of a test set on which the heads are ranked."
+        ),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source."),
+        typer.Option(
+            "--reference", metavar="FILE", help="Reference translations, aligned line by line with the source."
+        ),
     ] = None,
     compare: Annotated[
         Path | None,
-        typer.Option("--compare", metavar="MODEL2", help="Another model: what it does otherwise with the sentence."),
+        typer.Option("--compare", metavar="MODEL2", help="Compare with another model on the same sentence."),
     ] = None,
     compare_text: Annotated[
         str | None,
-        typer.Option("--compare-text", metavar="TEXT", help="Another sentence: what becomes of it instead."),
+        typer.Option("--compare-text", metavar="TEXT", help="Compare with another sentence."),
     ] = None,
     beam: Beam = None,
     source_lang: ToldSourceLang = None,
@@ -105,9 +114,9 @@ def explain(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Show what the model did on a sentence: every head, every decoding step, the search, and what each word did.
+    """Explain the translation of a sentence: attention heads, decoding steps, beam search and source attribution.
 
-    The translation is the model's own, found by its beam search, or the one that is given.
+    The translation is the model's own, found by beam search, or the one given with --target.
     """
     chosen = _form_of(form, output)
     comparing = compare is not None or compare_text is not None
@@ -163,10 +172,10 @@ def explain(
 
 
 def _form_of(form: Form | None, output: str | None) -> Form:
-    """Return what to write.
+    """Return the output format.
 
     Raises:
-        ConfigError: If neither an option nor the name of the file says.
+        ConfigError: If neither an option nor the extension of the file determines it.
     """
     if form is not None:
         return form
@@ -200,10 +209,10 @@ def _refuse_idle(
 
 
 def _refuse_terminal(form: Form, output: str | None) -> None:
-    """Refuse to write a picture into a terminal.
+    """Refuse to write a picture to a terminal.
 
     Raises:
-        ConfigError: If that is where it would go.
+        ConfigError: If the output is a terminal.
     """
     if form is Form.png and is_standard_output(output) and sys.stdout.isatty():
         raise ConfigError("a picture is nothing for a terminal; name a file with -o")
@@ -212,10 +221,10 @@ def _refuse_terminal(form: Form, output: str | None) -> None:
 def _explained(
     translator: Translator, text: str, target: str | None, settings: dict[str, Any], *, attribution: bool | None
 ) -> Explanation:
-    """Explain a sentence, and attribute its translation to its words; None does that where it does not take long.
+    """Explain a sentence and attribute its translation to its words; None attributes only if that is fast.
 
     Raises:
-        ConfigError: If it is asked for where there is nothing to attribute to.
+        ConfigError: If attribution is requested for a model without cross-attention.
     """
     from clearhead.inspection.attribution import num_products
     from clearhead.inspection.explain import explain as explain_text
@@ -236,7 +245,7 @@ def _explained(
 
 
 def _told_apart(both: tuple[Explanation, Explanation], models: Sequence[Path]) -> tuple[Explanation, Explanation]:
-    """Name two models whose directories are called alike by so much of the paths as tells them apart."""
+    """Name two models whose directories have the same name by the shortest part of their paths that differs."""
     first, second = both
     paths = [path.absolute().parts for path in models]
     if first.model["name"] != second.model["name"] or len({*paths}) < 2:

@@ -1,4 +1,4 @@
-"""`clearhead export`: a model directory of ours as one of another library, and a proof that it is the same."""
+"""`clearhead export`: convert a model directory for another library, and verify the result."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from clearhead.cli.options import Model, Threads
 from clearhead.config.choices import ExportLibrary, ExportPrecision
 
 NUM_COMPARED = 8
-"""Sentences, made of words of the vocabulary."""
+"""Number of sentences compared, made of words of the vocabulary."""
 
 
 def export(
     model: Model,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The directory to write.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Output directory.", show_default=False)],
     to: Annotated[
         ExportLibrary,
-        typer.Option("--to", help="hf (Hugging Face transformers), ctranslate2 or onnx.", show_default=False),
+        typer.Option(
+            "--to", help="Target library: hf (Hugging Face transformers), ctranslate2 or onnx.", show_default=False
+        ),
     ],
     precision: Annotated[
         ExportPrecision,
         typer.Option(
-            "--precision", help="Of the weights: any with ctranslate2, float32 or int8 with onnx, float32 with hf."
+            "--precision",
+            help="Precision of the weights: any with ctranslate2, float32 or int8 with onnx, only float32 with hf.",
         ),
     ] = "float32",
     threads: Threads = None,
 ) -> None:
-    """Write a model for another library, and compare with it where it is installed."""
+    """Export a model to the format of another library, and compare results with that library if it is installed."""
     from clearhead.bundle import load_bundle
     from clearhead.interop.export_model import export_directory
     from clearhead.translation.golden import vocabulary_sources

@@ -1,4 +1,4 @@
-"""`clearhead import`: a model of another library becomes a model directory of ours, and proves that it is the same."""
+"""`clearhead import`: convert a model of another library to a model directory, and verify the result."""
 
 from __future__ import annotations
 
@@ -12,25 +12,30 @@ from clearhead.cli.options import Threads
 
 
 def import_model(
-    path: Annotated[Path, typer.Argument(help="Directory or file of the other library.", show_default=False)],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The model directory to write.", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="Model directory or file of the other library.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Model directory to write.", show_default=False)],
     kind: Annotated[
-        str | None, typer.Option("--kind", help="What it is, if its config.json does not say.", show_default=False)
+        str | None,
+        typer.Option(
+            "--kind", help="Kind of model, if its config.json does not name it (docs/models.md).", show_default=False
+        ),
     ] = None,
     source_lang: Annotated[
         str | None,
-        typer.Option("--source-lang", help="Language of the sources, for a model that is told so.", show_default=False),
+        typer.Option(
+            "--source-lang", help="Source language, for models with source-language tokens.", show_default=False
+        ),
     ] = None,
     target_lang: Annotated[
         str | None,
-        typer.Option("--target-lang", help="Language to write if nothing else is asked for.", show_default=False),
+        typer.Option("--target-lang", help="Default target language.", show_default=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that stands at the output.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model in the output directory.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Make a model directory of a model of another library; nothing in it is run.
+    """Convert a model of another library to a model directory, without running any code from its files.
 
-    A model that stands at the output is replaced only with --force.
+    An existing model in the output directory is replaced only with --force.
     """
     from clearhead.bundle import refuse_foreign, refuse_model, save_bundle
     from clearhead.interop.import_model import import_path

@@ -1,4 +1,4 @@
-"""`clearhead info`: what a model or a run is, how it was made and how good it is; or what clearhead runs on here."""
+"""`clearhead info`: describe a model, a run, or this installation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 LAST_RECORDS = 3
-"""Records of a run's log that are shown."""
+"""Number of records of a run's log that are shown."""
 
 Row = tuple[int, str, str]
 """Depth, name and value of a line of output."""
@@ -31,14 +31,16 @@ Row = tuple[int, str, str]
 def info(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL|RUN", help="Model directory or run directory; this installation if not named."),
+        typer.Argument(
+            metavar="MODEL|RUN", help="Model directory or run directory; if not given, show this installation."
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show every fact and setting.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show all details and settings.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all details as one JSON object.")] = False,
 ) -> None:
-    """Show shape, vocabulary, data, training and quality of a model and what translates it here, or how far a run is.
+    """Show a model's shape, vocabulary, data, training, quality and translation engine, or the progress of a run.
 
-    Without either: the versions in use, and what translates.
+    Without an argument: show the installed versions and the translation engine.
     """
     facts = _installation_facts() if path is None else _facts(path)
     if as_json:
@@ -104,7 +106,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
 
 
 def _engine_facts(bundle: Bundle) -> dict[str, str]:
-    """Return what `clearhead translate` would compute with here, and why."""
+    """Return the engine and device that `clearhead translate` would use here, and the reason."""
     from clearhead.decoding import NativeEngine
     from clearhead.kernels.library import describe
     from clearhead.runtime.device import resolve_device

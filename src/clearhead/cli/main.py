@@ -1,4 +1,4 @@
-"""The `clearhead` command: one file a subcommand, and the one place where errors become exit codes."""
+"""The `clearhead` command: registers the subcommands, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from clearhead.runtime.cpus import prepare_openmp
 from clearhead.runtime.version import __version__
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
-"""Where standard output goes is full, closed or broken."""
+"""Errors of standard output: full, closed or broken."""
 
 
 class Commands(TyperGroup):
-    """All commands; what is said of a wrong value is said without the name of a Python exception before it."""
+    """All commands; messages about invalid values omit the name of the Python exception."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Run the command that was asked for."""
+        """Run the selected command."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -56,7 +56,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="clearhead",
     cls=Commands,
-    help='The Transformer of "Attention Is All You Need": from pairs of text to a translator.',
+    help='The Transformer of "Attention Is All You Need": train translation models and use them.',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -64,7 +64,7 @@ app = typer.Typer(
 
 
 def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
-    """End a command quietly where its reader, such as `head`, has closed the pipe, and on Ctrl-C."""
+    """End a command without a traceback on Ctrl-C, or if the reader of its output, such as `head`, closes the pipe."""
 
     @wraps(command)
     def run_command(*args: Any, **kwargs: Any) -> None:
@@ -87,9 +87,7 @@ for command in (
     app.command()(ending_quietly(command))
 app.command("import")(ending_quietly(import_model))
 app.command("api-key")(ending_quietly(api_key))
-corpus = typer.Typer(
-    help="What a corpus is like, what is wrong with it, and the same in another format.", no_args_is_help=True
-)
+corpus = typer.Typer(help="Print statistics of a corpus, check its quality, or convert it.", no_args_is_help=True)
 for of_corpus in (stats, check, convert):
     corpus.command()(ending_quietly(of_corpus))
 app.add_typer(corpus, name="corpus")
@@ -97,14 +95,14 @@ app.add_typer(corpus, name="corpus")
 
 @app.callback(invoke_without_command=True)
 def options(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
-    """Take the options that stand before the command."""
+    """Handle the options given before the command."""
     if version:
         typer.echo(f"clearhead {__version__}")
         raise typer.Exit
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 the user's mistake, 2 usage, 130 interrupted, 143 terminated."""
+    """Run the command line and exit: 0 success, 1 user error, 2 usage error, 130 interrupted, 143 terminated."""
     open_missing_streams()
     prepare_openmp()
     show_warnings_as_notices()
@@ -172,7 +170,7 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 
 def _is_unread_help(ended: SystemExit) -> bool:
-    """Tell whether the program ends because nobody reads its help or version: Rich and typer end it with status 1."""
+    """Return whether the output of --help or --version was not read: Rich and typer then exit with status 1."""
     cause = ended.__context__
     # With a context of its own, it hides a usage error, which stays one whether its message was read or not.
     return isinstance(cause, BrokenPipeError) and cause.__context__ is None
@@ -187,7 +185,7 @@ MULTIPLE = (
     *("--source", "--target", "--alignments", "--pairs", "--valid-source", "--valid-target", "--valid-pairs"),
     *("--general-source", "--general-target", "--general-pairs", "--set"),
 )
-"""Options of `train` that take any number of values, so that a shell pattern works: `--pairs data/*.tsv`."""
+"""Options of `train` that accept several values, so that shell patterns work: `--pairs data/*.tsv`."""
 
 
 def spread_values(arguments: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`clearhead optimize`: learn the model's shortlist, with which it translates faster, and which head aligns words."""
+"""`clearhead optimize`: learn a shortlist for faster decoding, and select the attention head for word alignment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_LOOKED_AT = 1_000
-"""Pairs among which there must be some that are short enough to choose a head by."""
+"""Number of pairs searched for short ones, by which the alignment head is selected."""
 
 
 def optimize(
@@ -40,7 +40,7 @@ def optimize(
             metavar="N",
             min=1,
             max=100_000,
-            help="Most target tokens that a source token allows.",
+            help="Maximum number of target tokens that a source token allows.",
             show_default="20",
         ),
     ] = None,
@@ -51,7 +51,7 @@ def optimize(
             metavar="N",
             min=1,
             max=10_000_000,
-            help="Most frequent target tokens, which are always allowed.",
+            help="Number of most frequent target tokens, which are always allowed.",
             show_default="1000",
         ),
     ] = None,
@@ -61,11 +61,12 @@ def optimize(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Learn from parallel text, best the training data, which tokens may translate which, for --shortlist.
+    """Learn a shortlist for --shortlist, and select the attention head for --alignments, from parallel text.
 
-    The model's cross-attention says which source token a target token stands for. The head that says it best, for
-    --alignments, is chosen by the first short pairs, unless one was trained for that (docs/alignment.md). What is
-    learned is written into the model directory; what was learned there before is replaced, and nothing else changes.
+    Use the training data if possible. The shortlist contains the target tokens that each source token may translate to;
+    it is learned from the model's cross-attention. The alignment head is selected on the first short pairs, unless the
+    model has a head trained for alignment (docs/alignment.md). The results are written to the model directory and
+    replace those of an earlier run of this command; nothing else in the directory changes.
     """
     refuse_missing([source, target])
 
@@ -128,7 +129,7 @@ def optimize(
 def _usable(
     translator: Translator, parts: list[tuple[str | None, str]], targets: list[str], config: DecodeConfig
 ) -> tuple[list[int], list[tuple[list[int], list[int]]], int, int]:
-    """Return the pairs to learn from: rows, and ids; how many have a blank side, and how many are too long."""
+    """Return the usable pairs as rows and as ids, and the numbers of pairs with a blank side and of too long pairs."""
     rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
     source_ids, target_ids = translator.speller.spell(
         [parts[row] for row in rows], [targets[row] for row in rows], config

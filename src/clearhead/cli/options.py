@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, so that they are named and explained alike."""
+"""Arguments and options shared by several commands, with the same names and help texts."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ def _use_threads(count: int | None) -> int | None:
     return count
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")]
-SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory that contains a model.")
+]
+SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")]
 TargetFile = Annotated[
-    str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
+    str, typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line.")
 ]
 PairsFile = Annotated[
     str | None,
     typer.Option(
         "--pairs",
         metavar="FILE",
-        help="Both sides in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV. A row that is no "
-        "pair is an error.",
+        help="File that contains both sides, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV from "
+        "standard input. A row that is not a pair is an error.",
     ),
 ]
 Columns = Annotated[
@@ -39,21 +41,19 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="A,B",
-        help="Columns of source and target in files of pairs: numbers counted from 1, or names from a header line.",
-        show_default="what the file itself says, else the first two",
+        help="Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.",
+        show_default="as defined by the file, otherwise the first two",
     ),
 ]
 FromLang = Annotated[
     str | None,
-    typer.Option("--from-lang", metavar="L", help="Language of the source in files of pairs that name languages."),
+    typer.Option("--from-lang", metavar="L", help="Source language to read from files of pairs with named languages."),
 ]
 ToLang = Annotated[
     str | None,
-    typer.Option("--to-lang", metavar="L", help="Language of the target in files of pairs that name languages."),
+    typer.Option("--to-lang", metavar="L", help="Target language to read from files of pairs with named languages."),
 ]
-Swap = Annotated[
-    bool, typer.Option("--swap", help="The other direction: what would be the source is the target, and vice versa.")
-]
+Swap = Annotated[bool, typer.Option("--swap", help="Exchange source and target.")]
 Beam = Annotated[
     int | None, typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's")
 ]
@@ -62,28 +62,29 @@ TargetLang = Annotated[
     typer.Option(
         "--target-lang",
         metavar="L",
-        help="Language of the translations, for a model with language tags; a line's own tag goes before.",
+        help="Target language, for models with language tags; a tag at the start of a line takes precedence.",
     ),
 ]
 BatchTokens = Annotated[
     int | None,
-    typer.Option("--batch-tokens", metavar="N", help="Source tokens computed at once.", show_default="the model's"),
+    typer.Option("--batch-tokens", metavar="N", help="Source tokens processed at once.", show_default="the model's"),
 ]
 Split = Annotated[
     SplitChoice | None,
     typer.Option(
         "--split",
-        help="Translate a line of several sentences sentence by sentence: always, never, or auto, if it is longer than "
-        "the lines the model was trained on.",
-        show_default="the model's, which is auto",
+        help="Whether to translate a line of several sentences sentence by sentence: always, never, or auto (if "
+        "the line is longer than the lines that the model was trained on).",
+        show_default="the model's, usually auto",
     ),
 ]
 AlignBy = Annotated[
     AlignByChoice | None,
     typer.Option(
         "--align-by",
-        help="What links words: attention, of the heads chosen for it, or occlusion, what a word loses when one of the "
-        "source is hidden; better, in as many passes as the source has tokens (docs/alignment.md).",
+        help="Method of word alignment: attention, which uses selected attention heads, or occlusion, which "
+        "measures how much a word's log-probability falls when a source word is hidden. Occlusion is more "
+        "accurate, but needs as many passes as the source has tokens (docs/alignment.md).",
         show_default="the model's",
     ),
 ]
@@ -91,8 +92,8 @@ AsIs = Annotated[
     bool,
     typer.Option(
         "--as-is",
-        help="Read lines in capitals, in small letters or with stray white space as they are, not in the form that the "
-        "training text has.",
+        help="Translate lines as they are: do not normalize all-capital or all-lowercase lines and superfluous "
+        "white space to the form of the training text.",
     ),
 ]
 SourceLang = Annotated[
@@ -100,8 +101,8 @@ SourceLang = Annotated[
     typer.Option(
         "--source-lang",
         metavar="L",
-        help="Language of the source text, such as de: its abbreviations and marks say where sentences end.",
-        show_default="the model's, or what the script makes likely",
+        help="Source language, such as de; its abbreviations and punctuation are used to split sentences.",
+        show_default="the model's, otherwise guessed from the script",
     ),
 ]
 ToldSourceLang = Annotated[
@@ -109,7 +110,7 @@ ToldSourceLang = Annotated[
     typer.Option(
         "--source-lang",
         metavar="L",
-        help="Language of the source text, for a model that is told it.",
+        help="Source language, for models with source-language tokens.",
         show_default="the model's",
     ),
 ]
@@ -118,19 +119,19 @@ Ensemble = Annotated[
     typer.Option(
         "--ensemble",
         metavar="MODEL2",
-        help="Another model of the same vocabulary: the mean of both models' probabilities counts. Give it once for "
-        "each; how to translate is MODEL's.",
+        help="Another model with the same vocabulary, to translate with the mean of all models' probabilities; "
+        "may be repeated. The decoding settings are MODEL's.",
         show_default=False,
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Device = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[
     DecodePrecision | None,
     typer.Option(
         "--precision",
-        help="fp32 gives the model's own numbers. bf16x3 is faster on CPUs with AMX and changes nothing but near ties. "
-        "bf16 is faster on GPUs and CPUs with AMX or AVX-512 BF16, int8 on CPUs with AMX or VNNI; both round, so a few "
-        "translations differ.",
+        help="Precision of matrix products. fp32 is the model's own precision. bf16x3 is faster on CPUs with AMX, and "
+        "only near ties can be decided differently. bf16 is faster on GPUs and on CPUs with AMX or AVX-512 BF16; "
+        "int8 is faster on CPUs with AMX or VNNI. bf16 and int8 round, so a few translations differ.",
         show_default="the model's",
     ),
 ]
@@ -138,8 +139,8 @@ Shortlist = Annotated[
     bool,
     typer.Option(
         "--shortlist",
-        help="Write only what the model's shortlist allows (clearhead optimize learns it): faster, and a few "
-        "translations differ.",
+        help="Restrict output tokens to the model's shortlist, which clearhead optimize creates: faster, and a "
+        "few translations differ.",
     ),
 ]
 Threads = Annotated[
@@ -149,20 +150,21 @@ Threads = Annotated[
         metavar="N",
         min=1,
         max=1_024,
-        help="CPU threads.",
+        help="Number of CPU threads.",
         show_default="all cores",
         callback=_use_threads,
         expose_value=False,
     ),
 ]
-"""Takes effect by itself."""
+"""Applied by its callback; commands do not use the value."""
 Workers = Annotated[
     int,
     typer.Option(
         "--workers",
         metavar="N",
         min=1,
-        help="Processes that share the lines, each with the model, and with a GPU of its own where there are GPUs.",
+        help="Number of processes that share the lines. Each loads the model, and uses a GPU of its own if there "
+        "are GPUs.",
     ),
 ]
 
@@ -178,7 +180,7 @@ def decode_settings(
     precision: str | None,
     shortlist: bool = False,
 ) -> dict[str, Any]:
-    """Return the options that say how a model translates as settings of `[decode]`; None leaves the model's own."""
+    """Return decoding options as settings of `[decode]`; None keeps the model's value."""
     return {
         "beam_size": beam,
         "split": split,

@@ -1,4 +1,4 @@
-"""`clearhead paper`: the equations, tables and figures of the paper, computed by our code."""
+"""`clearhead paper`: compute the equations, tables and figures of the paper with our code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PartName(StrEnum):
-    """What may be asked for; named here, for the parts themselves are slow to import."""
+    """Names of the parts; defined here because the parts themselves are slow to import."""
 
     FORMULAS = "formulas"
     TABLE1 = "table1"
@@ -31,15 +31,17 @@ class PartName(StrEnum):
 
 
 def paper(
-    part: Annotated[PartName | None, typer.Argument(help="What to compute; all of it if not named.")] = None,
+    part: Annotated[PartName | None, typer.Argument(help="Part to compute; all parts if not given.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write the text, and figures as PNG, into this directory."),
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Write the text, and the figures as PNG, to this directory."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Print the paper's equations, tables and figures, computed and checked; exit with status 1 if a check fails."""
+    """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails."""
     if output is not None:
         _prepare(output)
     from clearhead.paper.contents import PARTS
@@ -64,8 +66,8 @@ def paper(
 
 
 def _prepare(directory: Path) -> None:
-    """Make the directory before anything is computed."""
-    from clearhead.inspection.canvas import require_plots
+    """Create the directory before the computation."""
+    from clearhead.inspection.plots import require_plots
 
     require_plots()
     try:

@@ -1,4 +1,4 @@
-"""`clearhead score`: how probable the model finds given translations."""
+"""`clearhead score`: log-probabilities of given translations."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from clearhead.files import is_standard_output
 def score(
     model: Model,
     source: Annotated[
-        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")
+        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source."),
+        typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line."),
     ] = None,
     pairs: PairsFile = None,
     columns: Columns = None,
@@ -49,8 +49,8 @@ def score(
         typer.Option(
             "--alignments",
             metavar="FILE",
-            help="Write which words of each source became which words of its translation: a line for each, with pairs "
-            "such as 3-5, both counted from 0 (Pharaoh form, docs/alignment.md).",
+            help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
+            "counted from 0 (Pharaoh format, docs/alignment.md).",
             show_default=False,
         ),
     ] = None,
@@ -60,11 +60,11 @@ def score(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Print the model's own log-probability of each translation given its source, in nats, one a line.
+    """Print the model's log-probability of each translation given its source, in nats, one per line.
 
-    It is the sum over the tokens of the translation and its end; an empty translation scores its end alone, and that of
-    a blank line is certain (0). A line is scored whole and as it is, also where `translate` splits it, or reads it in
-    another form, and reports the sum over the sentences that it read.
+    The score is the sum over the tokens of the translation and its end token. An empty translation has the score of its
+    end token alone; for a blank source line this score is 0. A line is always scored whole and as it is. `translate`
+    may split or normalize a line; the score that it reports is then the sum over the sentences that it translated.
     """
     if pairs is not None and (source or target):
         raise ConfigError("--pairs holds both sides; leave out --source and --target")

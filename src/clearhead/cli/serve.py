@@ -1,4 +1,4 @@
-"""`clearhead serve`: models over HTTP; and `clearhead api-key`, which makes a key for it."""
+"""`clearhead serve`: serve models over HTTP; `clearhead api-key`: create an API key for the server."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="MODEL",
-            help="Model directories or run directories. NAME=PATH names one; a name such as de-en tells its languages, "
-            "where the model does not know them.",
+            help="Model directories or run directories. NAME=PATH gives a model a name; a name such as de-en also "
+            "sets its languages, if the model does not define them.",
             show_default=False,
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 or :: lets other machines ask.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 or :: accepts requests from other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any free one.")] = 5_000,
-    demo: Annotated[bool, typer.Option("--demo", help=f"Serve {DEMO}, which `clearhead demo` trained.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")] = 5_000,
+    demo: Annotated[bool, typer.Option("--demo", help=f"Serve {DEMO}, the model of `clearhead demo`.")] = False,
     keys: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="API keys that may ask, as `clearhead api-key` writes them; without it everybody may.",
+            help="File of API keys, as written by `clearhead api-key`; requests need one of them. Without this "
+            "option no key is needed.",
             show_default=False,
         ),
     ] = None,
@@ -40,8 +41,9 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="FILE.tsv",
-            help="Terminology that translations must use (docs/terms.md). NAME=FILE is for the model or the languages "
-            "of that name, such as de-en, or with another name for requests that ask for it; several may be given.",
+            help="Terminology that translations must use (docs/terms.md); may be repeated. NAME=FILE applies to the "
+            "model or language pair of that name, such as de-en; with any other name it applies to requests "
+            "that name it.",
             show_default=False,
         ),
     ] = None,
@@ -49,8 +51,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Translation memory whose translations of equal lines are reused, a .tmx or any other file of pairs; "
-            "NAME=FILE is for the model or the languages of that name.",
+            help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
+            "pairs. NAME=FILE applies to the model or language pair of that name.",
             show_default=False,
         ),
     ] = None,
@@ -58,7 +60,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="Let pages of this origin ask, such as https://example.org; once for each. * is all.",
+            help="Allow cross-origin requests from web pages of this origin, such as https://example.org; * allows "
+            "all. May be repeated.",
             show_default="none",
         ),
     ] = None,
@@ -66,7 +69,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Take who asks from X-Forwarded-For, where this address asks; once for each.",
+            help="Address of a trusted proxy: for its requests the client address is taken from X-Forwarded-For. May "
+            "be repeated.",
             show_default="none",
         ),
     ] = None,
@@ -75,18 +79,19 @@ def serve(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A limit (docs/settings.md), such as max_requests=200.",
+            help="Change a limit (docs/settings.md), such as max_requests=200.",
             show_default=False,
         ),
     ] = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Serve models over HTTP: translations, scores, explanations, files; LibreTranslate's clients can ask too.
+    """Serve models over HTTP: translation, scoring, explanations and files; compatible with LibreTranslate clients.
 
-    Requests of all clients share a batch, and each gets what `clearhead translate` gives. It is ready when every model
-    is loaded and has translated its golden sentences as it did when it was made. SIGTERM ends it when its requests are
-    done; SIGHUP reads models and keys anew, as happens by itself when they are replaced.
+    Requests of all clients are batched together, and the results are those of `clearhead translate`. The server is
+    ready when every model is loaded and its translations of its golden sentences are unchanged. After SIGTERM it
+    finishes the running requests and exits. SIGHUP reloads models and keys; they are also reloaded automatically when
+    their files are replaced.
     """
     from clearhead.config import ServeConfig
     from clearhead.serving.models import model_sources
@@ -126,13 +131,13 @@ def serve(
 
 
 def api_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is: letters, digits, _, . and -.")],
-    keys: Annotated[Path, typer.Option(metavar="FILE", help="File of keys that it is added to.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner: letters, digits, _, . and -.")],
+    keys: Annotated[Path, typer.Option(metavar="FILE", help="File of keys to which the new key is added.")],
     requests_per_minute: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="How many requests it may ask for, on average and at once.")
+        int, typer.Option(min=1, max=1_000_000, help="Maximum requests per minute on average, and the maximum burst.")
     ] = 600,
 ) -> None:
-    """Make an API key for `clearhead serve --keys`, and print it: the file has its hash alone."""
+    """Create an API key for `clearhead serve --keys` and print it; the file stores only its hash."""
     from clearhead.serving.keys import add_key
 
     typer.echo(add_key(keys, name, requests_per_minute))

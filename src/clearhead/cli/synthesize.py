@@ -1,4 +1,4 @@
-"""`clearhead backtranslate` and `clearhead distill`: training pairs of text in one language."""
+"""`clearhead backtranslate` and `clearhead distill`: create training pairs from monolingual text."""
 
 from __future__ import annotations
 
@@ -30,27 +30,35 @@ if TYPE_CHECKING:
 
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE.tsv", help="Where the pairs go, source and target.")
+    str, typer.Option("--output", "-o", metavar="FILE.tsv", help="Output file of pairs, source and target.")
 ]
 Tag = Annotated[
     str | None,
-    typer.Option("--tag", metavar="L", help="Head each source with the tag <2L>, for a model with language tags."),
+    typer.Option("--tag", metavar="L", help="Put the tag <2L> before each source line, for models with language tags."),
 ]
 
 
 def backtranslate(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model that translates from your target language into the source's.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="Model that translates from the target language into the source language."
+        ),
     ],
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Text in the target language, one segment a line; - is stdin.")
+        list[str],
+        typer.Argument(metavar="FILE", help="Text in the target language, one segment per line; - is standard input."),
     ],
     output: Output,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw translations at random; for much text better than searching.")
+        bool,
+        typer.Option(
+            "--sample", help="Draw translations at random; for large amounts of text better than beam search."
+        ),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
+        int | None,
+        typer.Option("--seed", help="Random seed of sampling; the same seed gives the same samples.", show_default="1"),
     ] = None,
     tag: Tag = None,
     beam: Beam = None,
@@ -63,7 +71,7 @@ def backtranslate(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Make training pairs of target text alone: MODEL writes their source side (back-translation)."""
+    """Create training pairs from monolingual target text by back-translation: MODEL generates the source side."""
     from clearhead.decoding import Sampling
 
     drawn = given(seed=seed)
@@ -84,8 +92,12 @@ def backtranslate(
 
 
 def distill(
-    model: Annotated[Path, typer.Argument(metavar="TEACHER", help="Model whose translations are to be learned.")],
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Source text, one segment a line; - is stdin.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="TEACHER", help="Model whose translations the new model is trained on.")
+    ],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Source text, one segment per line; - is standard input.")
+    ],
     output: Output,
     tag: Tag = None,
     beam: Beam = None,
@@ -98,7 +110,7 @@ def distill(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Make training pairs for a smaller model: TEACHER writes their target side (distillation)."""
+    """Create training pairs for a smaller model by distillation: TEACHER generates the target side."""
     settings = decode_settings(
         beam=beam,
         split=split,

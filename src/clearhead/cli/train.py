@@ -1,4 +1,4 @@
-"""`clearhead train`: from files of parallel text to a model."""
+"""`clearhead train`: train a model on files of parallel text."""
 
 from __future__ import annotations
 
@@ -19,22 +19,32 @@ def train(
     config: Annotated[
         Path | None,
         typer.Argument(
-            metavar="CONFIG|RUN", help="Settings in TOML, where every option is also a key; or a run to go on with."
+            metavar="CONFIG|RUN",
+            help="TOML file of settings, in which every option is also a key; or run directory of a run to resume.",
         ),
     ] = None,
-    source: Annotated[Files, typer.Option(help="Source text, one segment a line; several files may follow.")] = None,
-    target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
+    source: Annotated[
+        Files, typer.Option(help="Source text, one segment per line; several files may be given.")
+    ] = None,
+    target: Annotated[Files, typer.Option(help="Translation of this text, aligned line by line.")] = None,
     alignments: Annotated[
-        Files, typer.Option(help="Links of its words, line by line, such as 0-0 1-2, which one head learns.")
+        Files,
+        typer.Option(
+            help="Word alignments of source and target text, line by line, such as 0-0 1-2; one attention head is "
+            "trained to follow them."
+        ),
     ] = None,
     pairs: Annotated[
-        Files, typer.Option(help="Files with both sides, such as .tsv, .po or .parquet; also directories and patterns.")
+        Files,
+        typer.Option(
+            help="Files that contain both sides, such as .tsv, .po or .parquet; also directories and patterns."
+        ),
     ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
             metavar="N,N",
-            help="How often an epoch has the pairs of each file of --pairs, in their order.",
+            help="How many times an epoch contains the pairs of each file of --pairs, in the same order.",
             show_default="once",
         ),
     ] = None,
@@ -43,69 +53,76 @@ def train(
     to_lang: ToLang = None,
     swap: Swap = False,
     valid_source: Annotated[
-        Files, typer.Option(help="Validation source text; without it some pairs are held out.")
+        Files, typer.Option(help="Validation source text; without validation text, some training pairs are held out.")
     ] = None,
-    valid_target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
-    valid_pairs: Annotated[Files, typer.Option(help="Validation files with both sides.")] = None,
+    valid_target: Annotated[Files, typer.Option(help="Translation of this text, aligned line by line.")] = None,
+    valid_pairs: Annotated[Files, typer.Option(help="Validation files that contain both sides.")] = None,
     general_source: Annotated[
         Files,
         typer.Option(
-            help="With --from, text that the model must not unlearn: some of it is watched, some mixed in "
-            "(data.general_share)."
+            help="With --from: general source text on which the model must not get worse. Part of it is used for "
+            "validation, part is mixed into the training text (data.general_share)."
         ),
     ] = None,
-    general_target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
-    general_pairs: Annotated[Files, typer.Option(help="Files of such text with both sides.")] = None,
-    out: Annotated[str | None, typer.Option(help="Run directory; the same command again resumes.")] = None,
+    general_target: Annotated[Files, typer.Option(help="Translation of this text, aligned line by line.")] = None,
+    general_pairs: Annotated[Files, typer.Option(help="Files of general text that contain both sides.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Run directory; running the same command again resumes the run.")
+    ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Such as tiny, small, paper-base, table3-b-dk-16; by the corpus size if not set.")
+        str | None,
+        typer.Option(
+            help="Preset, such as tiny, small, paper-base or table3-b-dk-16; chosen by corpus size if not set."
+        ),
     ] = None,
     from_model: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="MODEL",
-            help="Start from this model's weights, with its shape and tokenizer, and go on learning from the text "
-            "named here; a model directory, or a run directory (its model).",
+            help="Fine-tune this model: start from its weights, with its shape and tokenizer. Model directory, or "
+            "run directory that contains a model.",
             show_default="random weights",
         ),
     ] = None,
     settings: Annotated[
         Files,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, e.g. train.batch_tokens=4096."),
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, such as train.batch_tokens=4096."),
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Stop after this many optimiser steps.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Maximum number of optimiser steps.")] = None,
     max_minutes: Annotated[
-        float | None, typer.Option(help="Stop after this many minutes, preparation included.")
+        float | None, typer.Option(help="Maximum training time in minutes, including data preparation.")
     ] = None,
     golden: Annotated[
         str | None,
         typer.Option(
             metavar="none|FILE",
-            help="Sentences, one a line, whose translations the model directory keeps for `clearhead verify`.",
-            show_default="words of the vocabulary",
+            help="File of golden sentences, one per line, which the model directory stores with their translations "
+            "for `clearhead verify`; or none.",
+            show_default="sentences made of words of the vocabulary",
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = None,
     threads: Threads = None,
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Processes of this machine that share every step; for several machines see docs/scaling.md.",
-            show_default="one for each GPU",
+            help="Number of processes on this machine that share every step; for several machines see docs/scaling.md.",
+            show_default="one per GPU",
         ),
     ] = None,
     fresh: Annotated[
         bool,
         typer.Option(
             "--fresh",
-            help="Start over; an earlier run is moved aside. Without input files its settings are used again, the "
-            "vocabulary size and number of steps that it chose included; --set changes them.",
+            help="Start over, and move an existing run to another directory. Without input files, the settings of "
+            "that run are used again, including the vocabulary size and number of steps that it chose; --set "
+            "changes them.",
         ),
     ] = False,
 ) -> None:
-    """Train a model from pairs of text; the same command again resumes where it stopped."""
+    """Train a model on parallel text. Running the same command again resumes an interrupted run."""
     flags = {
         "out": out,
         "preset": preset,
@@ -151,7 +168,7 @@ def train(
 
 
 def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Mapping[str, Any]:
-    """Return all that the user set: in the file, by `--set`, by flags."""
+    """Return all settings of the user, from the file, from `--set` and from flags."""
     from clearhead.config import read_toml
     from clearhead.training.settings import merge, over_file, parse_override
 

@@ -1,4 +1,4 @@
-"""`clearhead translate`: lines of text in, one translation a line out; or documents in, the same translated out."""
+"""`clearhead translate`: translate text line by line, or documents."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 
 CHUNK_LINES = 2_000
-"""Lines read, translated and written at a time: enough to sort by length, few enough to bound the memory."""
+"""Lines read, translated and written at a time: enough to sort by length, few enough to limit memory use."""
 
 
 class OutputFormat(StrEnum):
-    """How translations are written."""
+    """Output format of translations."""
 
     text = "text"
     jsonl = "jsonl"
@@ -69,9 +69,10 @@ def translate(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Text files, one segment a line; .gz, .xz and .zst are decompressed, - is standard input (the "
-            "default). Several are translated one after the other. Or documents, told by their extension "
-            "(docs/documents.md): their text is translated, all else in them stays as it is.",
+            help="Text files, one segment per line; .gz, .xz and .zst are decompressed, - is standard input (the "
+            "default). Several files are translated one after the other. Documents, recognized by their "
+            "extension (docs/documents.md), are accepted as well: their text is translated, everything else in "
+            "them is kept.",
             show_default=False,
         ),
     ] = None,
@@ -81,15 +82,16 @@ def translate(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where the translations go; .gz, .xz and .zst are compressed. A document's translation has the same "
-            "extension; several go into a directory, each under its name.",
+            help="Output file; .gz, .xz and .zst are compressed. The translation of a document must have the "
+            "extension of the document. For several documents name a directory; each translation gets the name "
+            "of its document.",
         ),
     ] = None,
     beam: Beam = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            "--length-penalty", metavar="A", help="Exponent of the GNMT length penalty.", show_default="the model's"
+            "--length-penalty", metavar="A", help="Exponent of the length penalty.", show_default="the model's"
         ),
     ] = None,
     nbest: Annotated[
@@ -97,9 +99,10 @@ def translate(
         typer.Option(
             "--nbest",
             metavar="N",
-            help="Translations of each line, at most the beam size, or the samples of --mbr. Above 1, text output is "
-            "in Moses form, one a line, best first: `index ||| text ||| log-probability`; input lines are counted from "
-            "0. Fewer than N where the search finds fewer texts.",
+            help="Number of translations per line, at most the beam size, or the number of samples with --mbr. Above "
+            "1, text output is in the Moses format, one translation per line, best first: `index ||| text ||| "
+            "log-probability`; the index is the number of the input line, counted from 0. There are fewer than "
+            "N if the search finds fewer different texts.",
         ),
     ] = 1,
     diversity: Annotated[
@@ -107,8 +110,8 @@ def translate(
         typer.Option(
             "--diversity",
             metavar="X",
-            help="With --nbest: a token loses X nats for each hypothesis before that writes it at the same step, so "
-            "that the translations differ; 0.2 to 0.8 are usual (diverse beam search).",
+            help="With --nbest: diverse beam search, which makes the translations differ. A token is penalized by X "
+            "nats for each earlier hypothesis that has the same token at the same step; 0.2 to 0.8 are usual.",
             show_default="0",
         ),
     ] = None,
@@ -117,7 +120,7 @@ def translate(
         typer.Option(
             "--prefix",
             metavar="TEXT",
-            help="Begin every translation with this text, to the letter; a word at its end may be completed.",
+            help="Begin every translation with exactly this text; the model may complete a word at its end.",
             show_default=False,
         ),
     ] = "",
@@ -126,9 +129,9 @@ def translate(
         typer.Option(
             "--terms",
             metavar="FILE.tsv",
-            help="Terminology: a term of the source, a tab, its translation; further columns are other forms that do "
-            "as well. Translations have a form of every term of their line; how many do is said on stderr "
-            "(docs/terms.md).",
+            help="Terminology: source term, tab, translation; further columns are other accepted forms of the "
+            "translation. Translations use one of the forms for every term in their line; the number of terms "
+            "met is reported on stderr (docs/terms.md).",
             show_default=False,
         ),
     ] = None,
@@ -137,8 +140,8 @@ def translate(
         typer.Option(
             "--memory",
             metavar="FILE",
-            help="Translation memory, a .tmx or any other file of pairs; several may be given. Its translations of "
-            "equal lines are reused, those of similar ones are shown (docs/terms.md).",
+            help="Translation memory, a .tmx or any other file of pairs; may be repeated. Translations of identical "
+            "lines are reused, translations of similar lines are shown (docs/terms.md).",
             show_default=False,
         ),
     ] = None,
@@ -147,46 +150,52 @@ def translate(
         typer.Option(
             "--fuzzy",
             metavar="R",
-            help="Similarity from which on a line of --memory is shown, up to 1: the share of words that are alike.",
+            help="Minimum similarity, at most 1, of the lines of --memory that are shown: the share of words that "
+            "match.",
             show_default="0.75",
         ),
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random instead of searching.")] = False,
     mbr: Annotated[
         int | None,
         typer.Option(
             "--mbr",
             metavar="N",
-            help="Draw N samples of each line, and take the one that is most like all the others by chrF (minimum "
-            "Bayes risk decoding); with --nbest those that are.",
+            help="Minimum Bayes risk decoding: draw N samples per line, and output the one with the highest mean "
+            "chrF against the others; with --nbest the best ones.",
             show_default=False,
         ),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature", help="Below 1 sharpens what is drawn from, above 1 flattens it.", show_default="1"
+            "--temperature",
+            help="Sampling temperature: below 1 sharpens the distribution, above 1 flattens it.",
+            show_default="1",
         ),
     ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
             "--epsilon",
-            help="Never draw a token that the model finds less probable than this; 0 draws from all.",
+            help="Never draw a token that is less probable than this; 0 draws from all tokens.",
             show_default="0.02",
         ),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", help="Draw among this many most probable tokens.", show_default="all")
+        int | None, typer.Option("--top-k", help="Draw only from this many most probable tokens.", show_default="all")
     ] = None,
     top_p: Annotated[
         float | None,
         typer.Option(
-            "--top-p", help="Draw among the most probable tokens that hold this much probability.", show_default="1"
+            "--top-p",
+            help="Draw only from the most probable tokens that together have this probability.",
+            show_default="1",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
+        int | None,
+        typer.Option("--seed", help="Random seed of sampling; the same seed gives the same samples.", show_default="1"),
     ] = None,
     split: Split = None,
     as_is: AsIs = False,
@@ -194,7 +203,7 @@ def translate(
         bool,
         typer.Option(
             "--protect-numbers",
-            help="Copy numbers to the letter, as placeholders are, by a model that has tokens for these "
+            help="Copy numbers exactly, in the same way as placeholders; the model needs placeholder tokens "
             "(docs/placeholders.md).",
         ),
     ] = False,
@@ -205,8 +214,8 @@ def translate(
         typer.Option(
             "--columns",
             metavar="A[,B]",
-            help="Column of a .csv or .tsv to translate in its place, or the one to translate and the one for the "
-            "translations: numbers counted from 1, or names from a header line.",
+            help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
+            "and the one for the translations. Numbers counted from 1, or names from the header line.",
             show_default="the only one",
         ),
     ] = None,
@@ -215,8 +224,9 @@ def translate(
         typer.Option(
             "--from-lang",
             metavar="L",
-            help="Language in a .tmx to translate from; of the sources in a --memory that names languages.",
-            show_default="the one that the file calls its source",
+            help="Language to translate from in a .tmx file; also the source language in a --memory with named "
+            "languages.",
+            show_default="the source language of the file",
         ),
     ] = None,
     to_lang: Annotated[
@@ -224,7 +234,8 @@ def translate(
         typer.Option(
             "--to-lang",
             metavar="L",
-            help="Language in a .tmx of the translations, which may be new there; of those in a --memory.",
+            help="Language to translate into in a .tmx file, which may be missing there so far; also the target "
+            "language in a --memory with named languages.",
             show_default="the other one of two",
         ),
     ] = None,
@@ -232,14 +243,15 @@ def translate(
         bool,
         typer.Option(
             "--paragraphs",
-            help="Plain text in paragraphs: lines up to a blank one are translated together, and wrapped as they were.",
+            help="Read plain text as paragraphs: lines up to a blank line are translated together, and wrapped like "
+            "the source.",
         ),
     ] = False,
     only_missing: Annotated[
         bool | None,
         typer.Option(
             "--only-missing/--retranslate",
-            help="Keep the finished translations that a document has, or replace them as well.",
+            help="Keep finished translations of a document, or translate them again.",
             show_default="--only-missing for .po, .xlf and .tmx",
         ),
     ] = None,
@@ -247,11 +259,12 @@ def translate(
         OutputFormat,
         typer.Option(
             "--format",
-            help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
-            "`clearhead score` says of them), utility (with --mbr: the mean chrF against the other samples), tokens, "
-            "alignment (with --alignments), alternatives, truncated, source_truncated, output_truncated, sentences (of "
-            "a line that was split or read in another form), warnings and warning_details, with --terms also terms and "
-            "with --memory also memory; of a document one a segment, with its line and more (docs/documents.md).",
+            help="text: one translation per line. jsonl: one JSON object per line, with source, text, score (as "
+            "computed by `clearhead score`), utility (with --mbr: the mean chrF against the other samples), "
+            "tokens, alignment (with --alignments), alternatives, truncated, source_truncated, "
+            "output_truncated, sentences (if the line was split or normalized), warnings, warning_details, "
+            "terms (with --terms) and memory (with --memory). For a document: one object per segment, with its "
+            "line number and more (docs/documents.md).",
         ),
     ] = OutputFormat.text,
     report: Annotated[
@@ -259,8 +272,8 @@ def translate(
         typer.Option(
             "--report",
             metavar="PAGE.html",
-            help="Write a page of the translations to read first as well: what looks wrong, worst first, with the "
-            "reasons, then what the model is least sure of.",
+            help="Also write an HTML page of the translations to review first: suspicious translations, worst first, "
+            "with the reasons, then those of which the model is least certain.",
             show_default=False,
         ),
     ] = None,
@@ -269,9 +282,9 @@ def translate(
         typer.Option(
             "--alignments",
             metavar="FILE",
-            help="Write which words of a line became which words of its translation: a line for each, with pairs such "
-            "as 3-5, both counted from 0 (Pharaoh form). With jsonl they are in the objects as well, and with - there "
-            "alone (docs/alignment.md).",
+            help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
+            "counted from 0 (Pharaoh format). With jsonl the objects contain them as well; - writes them to the "
+            "objects only (docs/alignment.md).",
             show_default=False,
         ),
     ] = None,
@@ -284,10 +297,12 @@ def translate(
     threads: Threads = None,
     workers: Workers = 1,
 ) -> None:
-    """Translate text: one line in is one line out, in order; or documents, whose text alone changes.
+    """Translate text line by line, or documents.
 
-    A line that is longer than the model was trained on is translated sentence by sentence. What looks wrong is counted
-    on stderr, and flagged in jsonl (docs/translation.md). Documents that are broken off go on where they were.
+    Text has one line of output per line of input, in the same order. In documents only the text changes. A line that
+    is longer than the lines that the model was trained on is translated sentence by sentence. Suspicious translations
+    are counted on stderr, and flagged in jsonl (docs/translation.md). If the translation of a document is interrupted,
+    running the same command again resumes it.
     """
     paths = files or ["-"]
     drawn = given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
@@ -413,7 +428,7 @@ def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | N
 
 
 def _chunks(path: str, workers: int = 1) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of a file, some at a time, with the number of the first of them."""
+    """Yield the lines of a file in chunks, with the line number of the first line of each."""
     from clearhead.files import read_lines
 
     # Whoever types a line wants to see its translation before typing the next.

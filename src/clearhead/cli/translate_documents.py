@@ -1,4 +1,4 @@
-"""The part of `clearhead translate` that takes documents: the same files out, translated, and what became of them."""
+"""The part of `clearhead translate` for documents: translate files, keep their format, and report the results."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 
 LONGEST_NUMBER = 6
-"""Digits of a column's number."""
+"""Maximum digits of a column number."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions:
-    """What is asked for that concerns documents alone."""
+    """Options that apply only to documents."""
 
     columns: str | None
-    """Of a table, as typed."""
+    """Columns of a table, as typed."""
     paragraphs: bool
     only_missing: bool | None
-    """None leaves it to the document, see `Document.keeps_finished`."""
+    """None uses the default of the document's format, see `Document.keeps_finished`."""
     is_jsonl: bool
-    """Print what is said of each segment in the place of the document."""
+    """Write a JSON object for each segment instead of the document."""
     from_lang: str | None = None
-    """Language of the source in a file that has several, like the next."""
+    """Source language in a file of several languages; `to_lang` is the target language."""
     to_lang: str | None = None
     recall: Recall = field(default_factory=Recall)
-    """What a translation memory has for segments."""
+    """Translation memory for the segments."""
 
     def are_for(self, paths: Sequence[str]) -> bool:
-        """Tell whether files are documents; otherwise they are lines of text.
+        """Return whether files are documents; otherwise they are lines of text.
 
         Raises:
-            ConfigError: If some are and some are not, or none is and something is asked for that has no meaning then.
+            ConfigError: If only some files are documents, or none is and an option for documents is given.
         """
         from clearhead.formats.document_files import is_document
 
@@ -76,7 +76,7 @@ class DocumentOptions:
         return False
 
     def typed_columns(self) -> list[int | str] | None:
-        """Return the columns as numbers or names; quotation marks hold a name with a comma.
+        """Return the columns as numbers or names; quotation marks enclose a name with a comma.
 
         Raises:
             ConfigError: If they cannot be read.
@@ -100,19 +100,19 @@ def translate_documents(
     *,
     workers: int,
 ) -> None:
-    """Translate documents one after the other; each appears under its name when it is complete.
+    """Translate documents one after the other; each output file appears when it is complete.
 
     Args:
-        load: Returns what has the translator; called when all documents are read.
+        load: Returns a context manager with the translator; called after all documents are read.
         paths: The documents.
         output: Where the translation goes, or the directory for several.
-        report: The page of what to read first, if one is asked for.
-        options: What is asked for.
-        settings: How to translate, as of `translate_document`.
+        report: Path of the review page; None writes none.
+        options: Options for documents.
+        settings: Decoding settings, as in `translate_document`.
         workers: Processes that share the lines.
 
     Raises:
-        ConfigError: If an output has another extension than its document, or an option no meaning.
+        ConfigError: If an output has another extension than its document, or an option does not apply.
         DataError: If a document cannot be read, or an output cannot be written or is an input.
     """
     from clearhead.files import display_name, some_names
@@ -180,7 +180,7 @@ def _translate(
 
 @contextmanager
 def _going_on_later(journal: TranslationJournal | None) -> Iterator[None]:
-    """Say where the work is kept, if it is broken off and some is done."""
+    """Report where partial results are kept if the translation is interrupted."""
     try:
         yield
     except BaseException:
@@ -190,11 +190,12 @@ def _going_on_later(journal: TranslationJournal | None) -> Iterator[None]:
 
 
 def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> list[str | None]:
-    """Return where the translation of each document goes.
+    """Return the output path of each document.
 
     Raises:
-        ConfigError: If several have no directory or the same name, or one has another extension than its document.
-        DataError: If the directory is not there.
+        ConfigError: If several documents have no directory or the same name, or an output another extension than its
+            document.
+        DataError: If the directory does not exist.
     """
     if output is not None and not is_standard_output(output) and (os.path.isdir(output) or output.endswith(os.sep)):
         if not os.path.isdir(output):
@@ -225,12 +226,12 @@ def _refuse_other_format(path: str, output: str) -> None:
 
 
 def _is_lasting(output: str) -> bool:
-    """Tell whether an output is, or will be, a file."""
+    """Return whether an output is, or will be, a regular file."""
     return not is_standard_output(output) and (os.path.isfile(output) or not os.path.exists(output))
 
 
 def _object(one: TranslatedSegment) -> dict[str, Any]:
-    """Return what is said of a segment, whether it was translated or not."""
+    """Return the JSON object of a segment, translated or not."""
     place = {"line": one.segment.line, "status": one.status}
     if one.translation is None:
         text = one.segment.translation if one.status == "kept" else one.segment.text
@@ -247,7 +248,7 @@ def _object(one: TranslatedSegment) -> dict[str, Any]:
 def _tell(
     name: str, translated: Sequence[TranslatedSegment], translator: Translator, report: TranslationReport | None
 ) -> None:
-    """Say on stderr, and in a report, how many segments became what, and which look wrong."""
+    """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
     done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
     numbers, translations = [line for line, _ in done], [translation for _, translation in done]
     counts = Counter(one.status for one in translated)

@@ -1,4 +1,4 @@
-"""`clearhead verify`: whether a model directory is whole, and still translates as it did when it was made."""
+"""`clearhead verify`: check that a model directory is intact and that its translations have not changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clearhead.errors import ModelError
 
 
 def verify(model: Model, device: Device = "auto", threads: Threads = None) -> None:
-    """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
+    """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if a check fails."""
     from clearhead.bundle import model_directory
     from clearhead.translation.golden import check_golden
     from clearhead.translation.translator import Translator
