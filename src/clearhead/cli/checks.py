@@ -1,4 +1,4 @@
-"""What the commands check before the work starts, and their warnings about single lines."""
+"""Checks before the work of a command starts, and warnings about single lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES_NAMED = 10
-"""Lines that a notice names; how many more there are, it says."""
+"""Maximum line numbers in a notice; of the rest only the count is given."""
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -29,12 +29,12 @@ def refuse_idle_options(drawing: str | None, idle: Iterable[str], *, ways: str) 
     """Refuse options of sampling in a search, and options of the search in sampling.
 
     Args:
-        drawing: The option that asks for samples; None for a search.
-        idle: Names of those that have no meaning with it, or without one.
-        ways: The options that would ask for samples, for the message.
+        drawing: The option that selects sampling; None for a search.
+        idle: Names of the given options that do not apply to it.
+        ways: The options that would select sampling, for the message.
 
     Raises:
-        ConfigError: If there are any.
+        ConfigError: If `idle` is not empty.
     """
     flags = ["--" + name.replace("_", "-") for name in idle]
     if not flags:
@@ -46,11 +46,11 @@ def refuse_idle_options(drawing: str | None, idle: Iterable[str], *, ways: str) 
 
 
 def refuse_report(report: str | None, inputs: Iterable[str], outputs: Iterable[str | None]) -> None:
-    """Make sure that a report can be written, and takes nothing's place.
+    """Make sure that a report can be written and overwrites no input or output.
 
     Raises:
-        ConfigError: If it is no page, or an output as well.
-        DataError: As `refuse_overwriting`.
+        ConfigError: If its name does not end in `.html`, or it is an output as well.
+        DataError: As in `refuse_overwriting`.
     """
     if report is None:
         return
@@ -61,17 +61,17 @@ def refuse_report(report: str | None, inputs: Iterable[str], outputs: Iterable[s
 
 
 def refuse_untold_language(translator: Translator, source_lang: str | None) -> None:
-    """Refuse to be told the language of lines that are read whole, where the model is not told it either.
+    """Reject --source-lang for models without source-language tokens, if lines are not split.
 
     Raises:
-        ConfigError: If it is given and has no meaning.
+        ConfigError: If a language is given for such a model.
     """
     if source_lang is not None and not translator.bundle.tokenizer.tells_languages:
         raise ConfigError("--source-lang has no meaning here: this model is not told the language of its source")
 
 
 def refuse_missing(paths: Iterable[str]) -> None:
-    """Make sure that input files are there, without reading them: a pipe can be read only once.
+    """Make sure that input files exist, without reading them: a pipe can be read only once.
 
     Raises:
         DataError: If one is missing or is a directory, or standard input is named twice.
@@ -87,7 +87,7 @@ def refuse_missing(paths: Iterable[str]) -> None:
 
 
 def refuse_other_than_page(option: str, path: str) -> None:
-    """Make sure that a page is to be a file that browsers open.
+    """Make sure that the file of a page has an extension that browsers open.
 
     Raises:
         ConfigError: If its name does not end in `.html`.
@@ -97,10 +97,10 @@ def refuse_other_than_page(option: str, path: str) -> None:
 
 
 def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
-    """Make sure that the output file can be one, and is not one of the inputs.
+    """Make sure that the output file can be written, and is not one of the inputs.
 
     Raises:
-        DataError: If it is one of them, by whatever name, or cannot be written.
+        DataError: If it is one of the inputs, under any name, or cannot be written.
     """
     if output is None or is_standard_output(output):
         return
@@ -115,13 +115,13 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
 def warn_of_truncation(
     translations: Iterable[Translation], translator: Translator, *, name: str, numbers: Iterable[int]
 ) -> None:
-    """Say on stderr which lines were too long to be translated whole, and which translations were ended too early.
+    """Report on stderr which lines were truncated before translation, and which translations were truncated.
 
     Args:
         translations: The translations of lines.
-        translator: What translated them.
-        name: File the lines come from.
-        numbers: Of the lines in it; several segments may begin on one.
+        translator: The translator that made them.
+        name: File that contains the lines.
+        numbers: Line numbers in the file; several segments may begin on one line.
     """
     positions = translator.model.config.max_length
     found = list(zip(numbers, translations, strict=True))
@@ -142,10 +142,10 @@ def warn_of_truncation(
 
 
 class Flagged:
-    """Counts the translations of a file that look wrong, until it says so on stderr."""
+    """Counts the suspicious translations of a file, and reports them on stderr."""
 
     def __init__(self, name: str) -> None:
-        """Begin with the lines of a file."""
+        """Start counting for a file."""
         self._name = name
         self._counts: Counter[str] = Counter()
         self._first: defaultdict[str, list[int]] = defaultdict(list)
@@ -153,7 +153,7 @@ class Flagged:
         self._num_lines: Counter[str] = Counter()
 
     def add(self, translations: Iterable[Translation], *, numbers: Iterable[int]) -> None:
-        """Count the translations of lines, or of segments that begin on them; the numbers ascend."""
+        """Count the translations of lines, or of segments that begin on them; line numbers must ascend."""
         for number, translation in zip(numbers, translations, strict=True):
             for flag in translation.warnings:
                 self._counts[flag.kind] += 1
@@ -165,7 +165,7 @@ class Flagged:
                     self._first[flag.kind].append(number)
 
     def tell(self) -> None:
-        """Say for each kind how many lines have it, which are the first, and what it means; and begin anew."""
+        """Report for each kind its number of lines, the first line numbers and its meaning; then reset the counts."""
         from clearhead.text.quality_flags import KINDS
 
         for kind, meaning in KINDS.items():
@@ -179,7 +179,7 @@ class Flagged:
 
 
 def _lines(numbers: Sequence[int], count: int | None = None) -> str:
-    """Return the first few of some line numbers, `count` if not all are given, and how many more there are."""
+    """Return the first line numbers as text, and how many more there are of `count` (default: of those given)."""
     count = len(numbers) if count is None else count
     named = ", ".join(map(str, numbers[:MOST_LINES_NAMED]))
     more = count - MOST_LINES_NAMED

@@ -1,4 +1,4 @@
-"""What `--memory` has for lines, and what is said on stderr of terms and matches."""
+"""Matches of `--memory`, and the report on stderr of terms and matches."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 MOST_LINES_NAMED = 10
-"""Missed terms that a notice names."""
+"""Maximum number of missed terms in a notice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """A translation memory, if one is asked for, and which of its matches count."""
+    """A translation memory, if there is one, and the minimum similarity of its matches."""
 
     memory: TranslationMemory | None = None
     least: float = 1.0
 
     @classmethod
     def of(cls, paths: Sequence[str], least: float | None, from_lang: str | None, to_lang: str | None) -> Self:
-        """Read the files that were named, and say what is in them.
+        """Read the given files, and report the number of translations in them.
 
         Raises:
-            ConfigError: As `TranslationMemory.load`; or if `least` is no share.
-            DataError: As there.
+            ConfigError: As in `TranslationMemory.load`, or if `least` is not above 0 and at most 1.
+            DataError: As in `TranslationMemory.load`.
         """
         if not paths:
             return cls()
@@ -43,11 +43,11 @@ class Recall:
         return recall
 
     def match(self, text: str) -> MemoryMatch | None:
-        """Return what the memory has for a text."""
+        """Return the match of a text in the memory."""
         return None if self.memory is None else self.memory.match(text, self.least)
 
     def asked(self, lines: Sequence[str]) -> tuple[list[MemoryMatch | None], Sequence[str]]:
-        """Return what the memory has for lines, and what a model has to translate: blank lines for reused ones."""
+        """Return the matches of lines, and the lines to translate, in which reused ones are blank."""
         if self.memory is None:
             return [], lines
         from clearhead.translation.memory import left_to_translate
@@ -63,13 +63,13 @@ class Recall:
         *,
         one_line: bool,
     ) -> list[Translation]:
-        """Return the translations of lines: those of the memory, and the model's of what it does not have.
+        """Return the translations of lines: from the memory if it has them, otherwise from the model.
 
         Args:
             lines: Source lines.
-            matches: What `asked` returned of them.
-            translations: A model's of what it returned as well.
-            one_line: As of `Translator.translate`.
+            matches: Matches of the lines, as returned by `asked`.
+            translations: The model's translations of the lines that `asked` returned.
+            one_line: As in `Translator.translate`.
         """
         if self.memory is None:
             return translations
@@ -79,16 +79,16 @@ class Recall:
 
 
 class TermsAndMatches:
-    """Counts the terms that the translations of a file have, and what a memory had for its lines."""
+    """Counts the terms and the memory matches in the translations of a file."""
 
     def __init__(self, name: str) -> None:
-        """Begin with the lines of a file."""
+        """Start counting for a file."""
         self._name = name
         self._missed: list[tuple[int, TermUse]] = []
         self._terms = self._reused = self._shown = 0
 
     def add(self, translations: Iterable[Translation], *, numbers: Iterable[int]) -> None:
-        """Count those of lines, or of segments that begin on them."""
+        """Count the terms and matches of lines, or of segments that begin on them."""
         for number, translation in zip(numbers, translations, strict=True):
             for use in translation.terms or ():
                 self._terms += 1
@@ -99,7 +99,7 @@ class TermsAndMatches:
                 self._shown += not translation.memory.is_reused
 
     def tell(self) -> None:
-        """Say how many there were, and which terms are missed."""
+        """Report the counts, and the missed terms."""
         from clearhead.translation.result import TERM_REASONS
 
         if self._terms:

@@ -1,4 +1,4 @@
-"""The pairs that `score` and `evaluate` are given: two files, line by line, or one that holds both sides."""
+"""Input pairs of `score` and `evaluate`: two line-aligned files, or one file that contains both sides."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GivenPairs:
-    """Pairs to score or to evaluate on, all of those in the file but for what it says is none."""
+    """Pairs to score or to evaluate on: all in the file except entries that the file marks as unusable."""
 
     pairs: list[SentencePair]
     name: str
-    """What messages name beside the number of a line."""
+    """Name shown with line numbers in messages."""
 
     @property
     def sources(self) -> list[str]:
-        """Their first sides."""
+        """Source sides of the pairs."""
         return [pair.source for pair in self.pairs]
 
     @property
     def targets(self) -> list[str]:
-        """Their second sides."""
+        """Target sides of the pairs."""
         return [pair.target for pair in self.pairs]
 
 
@@ -42,19 +42,19 @@ def read_given(
     languages: tuple[str | None, str | None],
     swap: bool,
 ) -> GivenPairs:
-    """Read every pair, and say on stderr what a file of pairs was taken for, and what it says is no pair.
+    """Read all pairs, and report on stderr the detected format and the number of omitted entries.
 
     Args:
-        source: File with one source a line; None if `pairs` is given.
-        target: File with its translations.
-        pairs: File with both sides.
-        columns: Which of its columns hold them, as typed.
-        languages: Of source and target, in a file that names languages.
-        swap: Read the other direction.
+        source: File of source text, one segment per line; None if `pairs` is given.
+        target: File of translations, aligned line by line.
+        pairs: File that contains both sides.
+        columns: Columns of source and target in it, as typed.
+        languages: Source and target language, for a file with named languages.
+        swap: Exchange source and target.
 
     Raises:
-        ConfigError: If the columns are not two, or not in the file, or there is no file with columns or languages.
-        DataError: If a file cannot be read, or a row is no pair: one that was left out would shift all later results.
+        ConfigError: If there are not two columns, the file lacks them, or no file has columns or languages.
+        DataError: If a file cannot be read, or a row is not a pair: omitting it would shift all later results.
     """
     from clearhead.config import DataConfig
     from clearhead.files import display_name

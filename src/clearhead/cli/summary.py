@@ -1,4 +1,4 @@
-"""What matters of a model or a run, in lines that fit a screen: `clearhead info` without `--all`."""
+"""Summary of a model or a run on one screen: `clearhead info` without `--all`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _MOST_NAMED = 12
-"""Of a list, such as the languages of a model of two hundred; `--all` names them all."""
+"""Maximum items shown of a list, such as the languages of a multilingual model; `--all` shows all."""
 
 
 def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield names and values, in words, of what `clearhead info` knows.
+    """Yield names and readable values of the main facts.
 
     Args:
-        facts: Nested values. What a model says of its making may be anything, or missing; that is passed over.
+        facts: Nested values. Facts about training may be missing or malformed; such values are skipped.
     """
     model, made, run = ("model",), ("made",), ("run",)
     depths = [_at(facts, *model, f"num_{side}_layers") for side in ("encoder", "decoder")]
@@ -77,7 +77,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def plain(value: Any) -> str:
-    """Return a value on one line, as people write it."""
+    """Format a value for reading, on one line."""
     match value:
         case None:
             return "-"
@@ -96,7 +96,7 @@ def plain(value: Any) -> str:
 
 
 def _at(values: Any, *names: str) -> Any:
-    """Return what stands in nested values, None if there is no such place."""
+    """Return the nested value at a path; None if it does not exist."""
     for name in names:
         if not isinstance(values, Mapping):
             return None
@@ -105,7 +105,7 @@ def _at(values: Any, *names: str) -> Any:
 
 
 def _said(facts: Mapping[str, Any], phrase: str, *names: str) -> str | None:
-    """Return a phrase about a value that is there and says something."""
+    """Return a phrase with a value; None if the value is missing or empty."""
     value = _at(facts, *names)
     if value is None or isinstance(value, Mapping) or value in ("", [], ()):
         return None

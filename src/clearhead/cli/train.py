@@ -26,7 +26,7 @@ def train(
     source: Annotated[
         Files, typer.Option(help="Source text, one segment per line; several files may be given.")
     ] = None,
-    target: Annotated[Files, typer.Option(help="Translation of this text, aligned line by line.")] = None,
+    target: Annotated[Files, typer.Option(help="Translation of the source text, aligned line by line.")] = None,
     alignments: Annotated[
         Files,
         typer.Option(
@@ -55,7 +55,9 @@ def train(
     valid_source: Annotated[
         Files, typer.Option(help="Validation source text; without validation text, some training pairs are held out.")
     ] = None,
-    valid_target: Annotated[Files, typer.Option(help="Translation of this text, aligned line by line.")] = None,
+    valid_target: Annotated[
+        Files, typer.Option(help="Translation of the validation text, aligned line by line.")
+    ] = None,
     valid_pairs: Annotated[Files, typer.Option(help="Validation files that contain both sides.")] = None,
     general_source: Annotated[
         Files,
@@ -64,7 +66,9 @@ def train(
             "validation, part is mixed into the training text (data.general_share)."
         ),
     ] = None,
-    general_target: Annotated[Files, typer.Option(help="Translation of this text, aligned line by line.")] = None,
+    general_target: Annotated[
+        Files, typer.Option(help="Translation of the general text, aligned line by line.")
+    ] = None,
     general_pairs: Annotated[Files, typer.Option(help="Files of general text that contain both sides.")] = None,
     out: Annotated[
         str | None, typer.Option(help="Run directory; running the same command again resumes the run.")

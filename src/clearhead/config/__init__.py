@@ -64,7 +64,7 @@ class Config(Settings):
     other weights is rejected."""
     golden: str | None = None
     """Golden sentences, which are stored in the model directory with their translations, so that `clearhead verify` can
-    check that the model's translations have not changed: a file with one sentence a line, or `none`. If not set,
+    check that the model's translations have not changed: a file with one sentence per line, or `none`. If not set,
     sentences are made of words of the vocabulary, so that none of your text is stored."""
     device: str = "auto"
     """`auto` (the first GPU, or the CPU if there is none), `cpu`, `cuda` or `cuda:1`."""

@@ -20,7 +20,7 @@ class DataConfig(Settings):
     """`[data]`: files of parallel text, and the filtering of their pairs."""
 
     source: tuple[str, ...] = ()
-    """Files of source text, one segment a line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
+    """Files of source text, one segment per line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
     target: tuple[str, ...] = ()
     """Files of translations, aligned line by line with `source`."""
     alignments: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class DataConfig(Settings):
     valid_pairs: tuple[str, ...] = ()
     """Validation files that contain both sides, in the same formats as `pairs`."""
     general_source: tuple[str, ...] = ()
-    """Files of general source text, one segment a line: text on which a model that is fine-tuned (`--from`) must not
+    """Files of general source text, one segment per line: text on which a model that is fine-tuned (`--from`) must not
     get worse. `valid_size` pairs are held out to monitor translation quality (`train.general_margin`)."""
     general_target: tuple[str, ...] = ()
     """Files of translations of the general text, aligned line by line with `general_source`."""
@@ -65,7 +65,7 @@ class DataConfig(Settings):
     """Share of the training pairs, not counting augmented copies, that is drawn from the rest of the general text; less
     if there is not enough of it. 0 mixes in none."""
     exclude: tuple[str, ...] = ()
-    """Files such as test sets, with one segment a line or in the same formats as `pairs`. Training pairs with a side
+    """Files such as test sets, with one segment per line or in the same formats as `pairs`. Training pairs with a side
     that occurs in them are dropped, to prevent leakage."""
     valid_size: Items = 1_000
     """Pairs held out for validation if no validation text is given; at most a tenth of the corpus."""
