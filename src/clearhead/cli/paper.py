@@ -67,7 +67,7 @@ def paper(
 
 def _prepare(directory: Path) -> None:
     """Create the directory before the computation."""
-    from clearhead.inspection.plots import require_plots
+    from clearhead.inspection.canvas import require_plots
 
     require_plots()
     try:
