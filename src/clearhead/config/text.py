@@ -30,8 +30,8 @@ class DataConfig(Settings):
     alignment_base: Literal[0, 1] = 0
     """Number of the first word of a line in `alignments`, 0 or 1."""
     alignment_words: AlignmentWords = "spaced"
-    """What counts as a word in `alignments`. `spaced`: text between white space. `characters`: the same, but each
-    character in scripts without spaces, as in the alignments that clearhead writes."""
+    """What counts as a word in `alignments`. `spaced`: text between white space. `characters`: in scripts without
+    spaces each character is a word of its own, as in the alignments that clearhead writes; elsewhere as `spaced`."""
     pairs: tuple[str, ...] = ()
     """Files that contain both sides, such as `.tsv`, `.po` or `.parquet` (docs/formats.md). Directories stand for all
     such files in them; patterns such as `locale/**/*.po` are expanded."""
