@@ -228,8 +228,8 @@ def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, 
     assert (codes[victim], codes[1 - victim]) == (-signal.SIGKILL, 1)
     said = logs[1 - victim].read_text(encoding="utf-8").splitlines()
     assert [line for line in said if line.startswith("clearhead: ")] == [
-        f"clearhead: worker {victim} ended or does not answer any more, so the training stopped; the same command goes "
-        f"on from the last checkpoint"
+        f"clearhead: worker {victim} ended or does not answer any more, so the training stopped; the same command "
+        f"continues from the last checkpoint"
     ]
     if victim:
         train_from_values(settings(train=TRAIN))
