@@ -214,10 +214,10 @@ class _Memory(_Fields):
 
 class _Term(_Fields):
     source: str
-    """As it stands in the text."""
+    """As it is in the text."""
     target: str
     form: str
-    """As it stands in the translation; empty if it is not there."""
+    """As it is in the translation; empty if it is missing."""
     reason: Literal["unspellable", "unmet", "left"] | None = None
     """Why it is not there."""
 
