@@ -236,7 +236,7 @@ class Alone:
 def libretranslate_way(model: str, texts: Sequence[str], seconds: float) -> float | None:
     """Return how many texts a second CTranslate2 translates one by one, with the same weights and beam.
 
-    So LibreTranslate does it. Its own splitting and spelling are left out, as is HTTP. Of one thread and all of them
+    So LibreTranslate does it. Its own splitting and tokenizing are left out, as is HTTP. Of one thread and all of them
     the faster counts: threads that wait for each other busily are slower where CPUs are shared.
     """
     try:

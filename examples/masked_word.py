@@ -36,7 +36,7 @@ def main() -> None:
     ch.load_tensors(ours, tensors, origin="a BERT")
 
     for sentence in ("the [MASK] swims in the sea", "the bird [MASK] in the tree"):
-        ids = spelled(sentence)
+        ids = encoded(sentence)
         with torch.inference_mode():
             expected = theirs(ids, output_hidden_states=True)
             layers = ours.hidden_states(ids).encoder
@@ -55,7 +55,7 @@ def main() -> None:
         print(f"{sentence}: {word}")
 
 
-def spelled(sentence: str) -> torch.Tensor:
+def encoded(sentence: str) -> torch.Tensor:
     """Return the ids of a sentence, as BERT reads it."""
     return torch.tensor([[WORDS.index(word) for word in ("[CLS]", *sentence.split(), "[SEP]")]])
 
@@ -63,7 +63,7 @@ def spelled(sentence: str) -> torch.Tensor:
 def train(model: BertForMaskedLM) -> None:
     """Hide a word of every sentence, again and again, and let the model guess it."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    whole = torch.cat([spelled(sentence) for sentence in SENTENCES * 8])
+    whole = torch.cat([encoded(sentence) for sentence in SENTENCES * 8])
     for _ in range(100):
         hidden = torch.randint(1, whole.size(1) - 1, (len(whole), 1))
         masked = whole.scatter(1, hidden, MASK)

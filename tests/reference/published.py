@@ -155,7 +155,7 @@ def read_model(directory: Path) -> Any:
 
 
 def examples_of(tokenizer: Any, lines: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-    """Spell pairs with their tokenizer."""
+    """Encode pairs with their tokenizer."""
     sources, targets = zip(*lines, strict=True)
     labels = tokenizer(text_target=list(targets))["input_ids"]
     return list(zip(tokenizer(list(sources))["input_ids"], labels, strict=True))
@@ -311,8 +311,8 @@ def with_byte_level_file(directory: Path) -> None:
 
 def pegasus(directory: Path) -> Published:
     """Return a Pegasus with spiece.model alone."""
-    spelled = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    (directory / "spiece.model").write_bytes(spelled)
+    spiece = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (directory / "spiece.model").write_bytes(spiece)
     write_json(directory / "config.json", {"model_type": "pegasus"})
     tokenizer = read_tokenizer(directory)
     ids = {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}
@@ -332,8 +332,8 @@ def pegasus(directory: Path) -> Published:
 
 def write_t5(directory: Path, lines: Sequence[tuple[str, str]], **settings: Any) -> None:
     """Write all files of a T5 with spiece.model alone; as published, the last rows of the model have no piece."""
-    spelled = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    (directory / "spiece.model").write_bytes(spelled)
+    spiece = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (directory / "spiece.model").write_bytes(spiece)
     write_json(directory / "config.json", {"model_type": "t5"})
     tokenizer = read_tokenizer(directory)
     ids = {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}

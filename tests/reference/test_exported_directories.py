@@ -83,7 +83,7 @@ def learn(model, tokenizer, pairs):
         optimizer.step()
 
 
-def test_their_tokenizer_spells_and_reads_as_ours(exported):
+def test_their_tokenizer_encodes_and_decodes_as_ours(exported):
     translator, their_tokenizer, _, sources = exported
     ours = translator.bundle.tokenizer
     for text in [*sources, *STRANGE]:

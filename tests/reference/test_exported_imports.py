@@ -150,8 +150,8 @@ def test_transformers_writes_the_same(tuned, exported, name):
     assert ("a text begins with the token of the language to write" in said) == model.published.heads_source
     sources, ours = sources_of(case), case.ours.bundle
     for language in model.published.target_langs:
-        spelled = ours.tokenizer.encode_sources(TEXTS, language, model.published.source_lang)
-        assert case.their_sources(TEXTS, language) == spelled
+        encoded = ours.tokenizer.encode_sources(TEXTS, language, model.published.source_lang)
+        assert case.their_sources(TEXTS, language) == encoded
         theirs, found = generate(case, language, sources, 1), translate(case, language, sources, 1)
         ended = [row for row, ids in enumerate(theirs) if ids[-1] == case.end]
         given = case.given(language)
@@ -188,7 +188,7 @@ def test_transformers_writes_the_same_if_nothing_is_asked_for(tuned, exported, n
     assert all(same)
 
 
-def spelled_as_said(model: Tuned, directory: Path, text: str, language: Language) -> list[str]:
+def encoded_as_documented(model: Tuned, directory: Path, text: str, language: Language) -> list[str]:
     """Return the tokens that a user of CTranslate2 gives it: of the tokenizer beside it, and what the export said."""
     file = directory / "tokenizer.json"
     if is_whole := file.is_file():
@@ -229,7 +229,7 @@ def test_ctranslate2_writes_the_same(tuned, exported, name):
             model.published.heads_source or model.published.source_lang is not None
         )
         results = translator.translate_batch(
-            [spelled_as_said(model, directory, source, language) for source in sources],
+            [encoded_as_documented(model, directory, source, language) for source in sources],
             target_prefix=[begin] * len(sources),
             beam_size=1,
             max_decoding_length=LIMIT - 1,
@@ -431,8 +431,8 @@ def test_what_transformers_writes_again_is_the_same_model(tuned, exported, tmp_p
     tensors, back = model_tensors(expected.model), model_tensors(found.bundle.model)
     assert all(torch.equal(back[key], tensor) for key, tensor in tensors.items())
     for language in ("deu", "jpn"):
-        spelled = found.bundle.tokenizer.encode_sources(TEXTS, language)
-        assert spelled == expected.tokenizer.encode_sources(TEXTS, language)
+        encoded = found.bundle.tokenizer.encode_sources(TEXTS, language)
+        assert encoded == expected.tokenizer.encode_sources(TEXTS, language)
 
 
 def test_words_of_a_toolkit_go_where_a_list_of_words_is_enough(tmp_path):

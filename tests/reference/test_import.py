@@ -90,7 +90,7 @@ class Case:
     ours: Translator
 
     def their_sources(self, texts: list[str], language: Language) -> list[list[int]]:
-        """Spell texts as they do."""
+        """Encode texts as they do."""
         lang = self.published
         if lang.source_lang is not None:
             self.tokenizer.src_lang = lang.source_lang
@@ -152,7 +152,7 @@ def test_the_command_proves_the_model_and_writes_a_directory_that_verifies(case)
     assert "all 8 are translated as when the model was made" in run("verify", case.path)
 
 
-def test_texts_are_spelled_in_the_same_ids(case):
+def test_texts_are_encoded_in_the_same_ids(case):
     for language in case.published.target_langs:
         theirs = case.their_sources(TEXTS, language)
         ours = case.ours.bundle.tokenizer.encode_sources(TEXTS, language, case.published.source_lang)
@@ -160,20 +160,20 @@ def test_texts_are_spelled_in_the_same_ids(case):
             assert found == expected, text
 
 
-def test_odd_texts_are_spelled_as_by_the_library_that_the_model_learned_with(case):
+def test_odd_texts_are_encoded_as_by_the_library_that_the_model_learned_with(case):
     language, tokenizer = case.published.target_langs[0], case.ours.bundle.tokenizer
     if not case.published.is_converted:
         found = tokenizer.encode_sources(ODD_TEXTS, language, case.published.source_lang)
         assert found == case.their_sources(ODD_TEXTS, language)
         return
     [model] = case.published.directory.glob("*.model")
-    spelled = sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(ODD_TEXTS, out_type=str)
-    theirs = [case.tokenizer.convert_tokens_to_ids(pieces) for pieces in spelled]
+    encoded = sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(ODD_TEXTS, out_type=str)
+    theirs = [case.tokenizer.convert_tokens_to_ids(pieces) for pieces in encoded]
     assert tokenizer.encode_batch(ODD_TEXTS) == theirs
 
 
 @pytest.mark.parametrize("corpus", ["newstest-wmt", "tanaka-en-ja", "python-docs-en-fr"])
-def test_lines_of_real_text_are_spelled_in_the_same_ids(case, corpus, data_dir):
+def test_lines_of_real_text_are_encoded_in_the_same_ids(case, corpus, data_dir):
     language = case.published.target_langs[0]
     for path in sorted(data_dir(corpus).glob("*.gz")):
         if path.name.startswith("train"):
@@ -231,8 +231,8 @@ def translate(case: Case, language: Language, sources: list[str], beam_size: int
     how: Any = {"length_penalty": 1.0, "end_loops": False, "split": "never", "target_lang": language}
     if beam_size == 1:  # where what ends within a limit ends so within a later one
         return case.ours.translate(sources, beam_size=1, extra_length=LIMIT, **how)
-    spelled = case.ours.bundle.tokenizer.encode_sources(sources, language, case.published.source_lang)
-    return within_limit(case.ours, sources, list(map(len, spelled)), beam_size=beam_size, **how)
+    encoded = case.ours.bundle.tokenizer.encode_sources(sources, language, case.published.source_lang)
+    return within_limit(case.ours, sources, list(map(len, encoded)), beam_size=beam_size, **how)
 
 
 def within_limit(ours: Translator, sources: list[str], lengths: list[int], **how: Any) -> list[Translation]:
@@ -366,7 +366,7 @@ def test_weights_in_other_files_are_the_same_model(directories, form, tmp_path):
 
 
 def their_labels(case: Case, text: str) -> list[int]:
-    """Spell a target as they do for learning, from behind the start token to the end token."""
+    """Encode a target as they do for learning, from behind the start token to the end token."""
     tokenizer, start = case.tokenizer, case.model.config.decoder_start_token_id
     if case.published.source_lang is not None:
         tokenizer.tgt_lang = case.published.target_langs[0] or tokenizer.convert_ids_to_tokens(start)
@@ -391,7 +391,7 @@ def their_loss(case: Case, examples: list[tuple[str, str]]) -> float:
 
 
 def test_what_came_in_learns_from_pairs_as_it_did_before(case, tmp_path):
-    """The loss of the first validation is the one that their library finds, so texts are spelled as for learning."""
+    """The loss of the first validation is the one that their library finds, so texts are encoded as for training."""
     lines = pairs(*case.published.reads)
     files = {"train": lines[10:], "valid": lines[:10]}
     for name, some in files.items():

@@ -57,7 +57,7 @@ class Case:
         return json.loads((self.directory / "shared_vocabulary.json").read_text(encoding="utf-8"))
 
     def their_sources(self, sources: list[str], language: str | None) -> list[list[str]]:
-        """Spell texts in tokens as a user of CTranslate2 does, with the tokenizer of transformers."""
+        """Encode texts in tokens as a user of CTranslate2 does, with the tokenizer of transformers."""
         tokenizer, lang = self.tokenizer, self.published
         if lang.source_lang is not None:
             tokenizer.src_lang = lang.source_lang
@@ -122,7 +122,7 @@ def test_the_command_compares_with_ctranslate2_and_says_what_it_found(case):
     assert (decode.beam_size, decode.length_penalty, decode.length_penalty_form) == (2, 1.0, "power")
 
 
-def test_texts_are_spelled_in_the_same_tokens(case):
+def test_texts_are_encoded_in_the_same_tokens(case):
     for language in case.published.target_langs:
         theirs = case.their_sources(sources_of(case), language)
         found = case.ours.bundle.tokenizer.encode_sources(sources_of(case), language, case.published.source_lang)

@@ -305,7 +305,7 @@ def test_logits_are_those_of_transformers(case):
     assert found.softmax(-1)[..., config.pad_id].max() == 0.0
 
 
-def test_texts_are_spelled_and_read_as_by_transformers(case):
+def test_texts_are_encoded_and_decoded_as_by_transformers(case):
     vocabulary = case.ours.bundle.tokenizer
     lines = ["Ein Hund rennt.", "two  spaces", "日本語 🐕", "", "5. März 2014", "</s> is text"]
     if case.tokenizer is not None:

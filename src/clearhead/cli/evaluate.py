@@ -201,7 +201,7 @@ def evaluate(
             return None
         how: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
         target_language = translator.decode_config(how).target_lang
-        texts = [text for _, text in translator.speller.split_sources(sources, target_language, name=given.name)]
+        texts = [text for _, text in translator.pair_encoder.split_sources(sources, target_language, name=given.name)]
         gold = read_gold_links(gold_alignments, texts, references, base=gold_base)
         with progress("aligning", total=len(sources)) as advance:
             how |= {"align_by": align_by, "name": given.name, "on_progress": advance}

@@ -87,7 +87,7 @@ def optimize(
     config = translator.decode_config(
         {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     )
-    parts = translator.speller.split_sources(
+    parts = translator.pair_encoder.split_sources(
         [pair.source for pair in pairs], config.target_lang, name=display_name(source)
     )
     rows, kept, num_blank, num_long = _usable(translator, parts, [pair.target for pair in pairs], config)
@@ -111,9 +111,9 @@ def optimize(
     shortlist.save(path, translator.identity())
     looked_at = [pairs[row] for row in rows[:MOST_LOOKED_AT]]
     sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
-    spelled = translator.speller.pairs(*sides, config)
+    encoded = translator.pair_encoder.pairs(*sides, config)
     guided = guided_head_of(translator.bundle)
-    head, agreement = choose_head(translator.bundle.model, spelled, batch_tokens=config.batch_tokens, guided=guided)
+    head, agreement = choose_head(translator.bundle.model, encoded, batch_tokens=config.batch_tokens, guided=guided)
     save_head(directory / ALIGNMENT_FILE, head, agreement, translator.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)
     per_row = (shortlist.rows >= 0).sum(dim=1)[[token for ids in source_ids for token in ids]].float().mean().item()
@@ -131,7 +131,7 @@ def _usable(
 ) -> tuple[list[int], list[tuple[list[int], list[int]]], int, int]:
     """Return the usable pairs as rows and as ids, and the numbers of pairs with a blank side and of too long pairs."""
     rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
-    source_ids, target_ids = translator.speller.spell(
+    source_ids, target_ids = translator.pair_encoder.encode(
         [parts[row] for row in rows], [targets[row] for row in rows], config
     )
     usable = {

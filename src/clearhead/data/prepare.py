@@ -387,7 +387,7 @@ def _fill(
     """Tokenize pairs into a store, drop those over the length limit, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
     while some := list(islice(pairs, PROGRESS_EVERY)):
-        for pair, source_ids, target_ids, links in _spelled(some, tokenizer, config.decode):
+        for pair, source_ids, target_ids, links in _encoded(some, tokenizer, config.decode):
             if max(len(source_ids), len(target_ids)) > config.data.max_length:
                 report.drop_kept("too_many_tokens", pair.origin)
                 continue
@@ -417,15 +417,15 @@ def _add_altered(
     copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
     usable = ((kind, pair) for kind, pair in copies if forbidden.isdisjoint(side_keys(pair)))
     while some := list(islice(usable, PROGRESS_EVERY)):
-        spelled = _spelled([pair for _, pair in some], tokenizer, config.decode)
-        for (kind, _), (pair, source_ids, target_ids, links) in zip(some, spelled, strict=True):
+        encoded = _encoded([pair for _, pair in some], tokenizer, config.decode)
+        for (kind, _), (pair, source_ids, target_ids, links) in zip(some, encoded, strict=True):
             if max(len(source_ids), len(target_ids)) <= data.max_length:
                 store.append(pair.source, pair.target, source_ids, target_ids, links)
                 counter.add_characters(pair.text, pair.target)
                 added[kind] += 1
 
 
-def _spelled(
+def _encoded(
     pairs: Sequence[SentencePair], tokenizer: Vocabulary, decode: DecodeConfig
 ) -> Iterator[tuple[SentencePair, list[int], list[int], list[Link]]]:
     """Yield each pair with the ids of both sides and the links of its tokens."""

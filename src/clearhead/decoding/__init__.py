@@ -2,7 +2,7 @@
 
 from clearhead.config import Sampling
 from clearhead.decoding.beam_state import SearchOptions
-from clearhead.decoding.constraints import Required, RequiredTerm, Spelling, WordEdges
+from clearhead.decoding.constraints import Required, RequiredTerm, TokenSequence, WordEdges
 from clearhead.decoding.decode import decode, make_engine, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
@@ -27,7 +27,7 @@ __all__ = [
     "Sampling",
     "SearchOptions",
     "Shortlist",
-    "Spelling",
+    "TokenSequence",
     "WordEdges",
     "cut_sources",
     "decode",

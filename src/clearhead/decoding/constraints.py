@@ -1,6 +1,6 @@
 """Required terms: token sequences of which a translation must contain one for every term of its source.
 
-A spelling counts only at word boundaries: `Hund` is not in `Hundehütte`. Matches do not overlap. Of several that begin
+A term counts only at word boundaries: `Hund` is not in `Hundehütte`. Matches do not overlap. Of several that begin
 at the same position the longest counts, and each match satisfies one term.
 
 Shapes: V vocabulary.
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-Spelling = tuple[int, ...]
-"""One spelling of a term, as tokens."""
+TokenSequence = tuple[int, ...]
+"""The tokens of one way to write a term."""
 
 ANOTHER_WORD, SAME_WORD = -1, -2
-"""Represent any token that is in no spelling: one that begins a new word, and one that continues a word.
+"""Represent any token that is in no term: one that begins a new word, and one that continues a word.
 
 Minus 2, they represent such a token that does not end inside a word.
 """
@@ -41,32 +41,32 @@ class Progress:
 
     met: frozenset[int]
     """Indices of the terms that are satisfied, whatever tokens follow."""
-    tail: Spelling
-    """The last tokens, from the first one that may begin a spelling."""
+    tail: TokenSequence
+    """The last tokens, from the first one that may begin a term."""
     before: int | None
     """The token before `tail`, reduced to whether it ends in a word; None at the beginning of the translation."""
     remaining: int
     """Minimum number of required tokens still missing."""
     next_tokens: tuple[int, ...]
-    """Tokens that begin a spelling of a missing term, or continue one that has begun."""
+    """Tokens that begin a missing term, or continue one that has begun."""
     then: dict[int, Progress] = field(default_factory=dict)
     """Cached transitions: the next state for each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredTerm:
-    """The spellings of a term, of which a translation must contain one; one form may have several."""
+    """The token sequences of a term, of which a translation must contain one; one form may have several."""
 
-    first: tuple[Spelling, ...]
-    """Spellings at the beginning of a translation."""
-    later: tuple[Spelling, ...]
-    """Spellings after other words; at least one."""
-    others: tuple[Spelling, ...] = ()
-    """Spellings that count if found, but that the search never proposes: after a bracket, or capitalized."""
+    first: tuple[TokenSequence, ...]
+    """Sequences at the beginning of a translation."""
+    later: tuple[TokenSequence, ...]
+    """Sequences after other words; at least one."""
+    others: tuple[TokenSequence, ...] = ()
+    """Sequences that count if found, but that the search never proposes: after a bracket, or capitalized."""
 
     @property
-    def spellings(self) -> frozenset[Spelling]:
-        """All spellings of the term."""
+    def sequences(self) -> frozenset[TokenSequence]:
+        """All token sequences of the term."""
         return frozenset((*self.first, *self.later, *self.others))
 
 
@@ -85,19 +85,19 @@ class Required:
         self._given = given
         self._shortest = [min(map(len, term.later)) for term in terms]
         self.num_tokens = sum(self._shortest)
-        """Total number of tokens in the shortest spellings of all terms."""
-        # Longest spelling first; among equal lengths, that of the term with the fewest spellings.
+        """Total number of tokens in the shortest sequences of all terms."""
+        # Longest first; among equal lengths, that of the term with the fewest sequences.
         order = sorted(
-            (-len(spelling), len(term.spellings), number, spelling)
+            (-len(sequence), len(term.sequences), number, sequence)
             for number, term in enumerate(terms)
-            for spelling in term.spellings
+            for sequence in term.sequences
         )
-        self._by_first: dict[int, list[tuple[int, Spelling]]] = {}
-        for _, _, number, spelling in order:
-            self._by_first.setdefault(spelling[0], []).append((number, spelling))
-        self.tokens = frozenset(token for *_, spelling in order for token in spelling)
-        """All tokens that occur in a spelling."""
-        self._states: dict[tuple[frozenset[int], Spelling, int | None], Progress] = {}
+        self._by_first: dict[int, list[tuple[int, TokenSequence]]] = {}
+        for _, _, number, sequence in order:
+            self._by_first.setdefault(sequence[0], []).append((number, sequence))
+        self.tokens = frozenset(token for *_, sequence in order for token in sequence)
+        """All tokens that occur in a term."""
+        self._states: dict[tuple[frozenset[int], TokenSequence, int | None], Progress] = {}
         self.beginning = self._state(frozenset(), (), None)
         """The state before the first target token."""
 
@@ -114,7 +114,7 @@ class Required:
 
     def after(self, progress: Progress, token: int) -> Progress:
         """Return the state that follows when a token is written."""
-        if token not in self.tokens and token >= 0:  # tokens in no spelling differ only in their word edges
+        if token not in self.tokens and token >= 0:  # tokens in no term differ only in their word edges
             ends, goes_on = self.edges.ends_in_word[token], self.edges.continues[token]
             token = (SAME_WORD if goes_on else ANOTHER_WORD) - 2 * int(not ends)
         found = progress.then.get(token)
@@ -126,22 +126,22 @@ class Required:
         tokens, before, met = (*progress.tail, token), progress.before, set(progress.met)
         place = 0
         while place < len(tokens):
-            spelling_found = next(self._forms_at(tokens, place, before, met), None)
+            sequence_found = next(self._forms_at(tokens, place, before, met), None)
             if self._is_open(tokens, place, before, met) or (
-                spelling_found is not None and place + len(spelling_found[1]) == len(tokens)
+                sequence_found is not None and place + len(sequence_found[1]) == len(tokens)
             ):
                 break
-            if spelling_found is not None:
-                met.add(spelling_found[0])
-            place += 1 if spelling_found is None else len(spelling_found[1])
+            if sequence_found is not None:
+                met.add(sequence_found[0])
+            place += 1 if sequence_found is None else len(sequence_found[1])
         return self._state(frozenset(met), tokens[place:], tokens[place - 1] if place else before)
 
-    def _state(self, met: frozenset[int], tail: Spelling, before: int | None) -> Progress:
+    def _state(self, met: frozenset[int], tail: TokenSequence, before: int | None) -> Progress:
         """Return the state with the given satisfied terms and unresolved last tokens.
 
         Args:
             met: Indices of the terms that are satisfied, whatever tokens follow.
-            tail: The last tokens, from the first one that may begin a spelling.
+            tail: The last tokens, from the first one that may begin a term.
             before: The token before them, of which only its word edge counts; None at the beginning.
         """
         before = before if before is None else (ANOTHER_WORD if self._ends_in_word(before) else _NO_WORD)
@@ -150,12 +150,12 @@ class Required:
             self._states[key] = Progress(met, tail, before, *self._outlook(met, tail, before))
         return self._states[key]
 
-    def _outlook(self, met: frozenset[int], tail: Spelling, before: int | None) -> tuple[int, tuple[int, ...]]:
+    def _outlook(self, met: frozenset[int], tail: TokenSequence, before: int | None) -> tuple[int, tuple[int, ...]]:
         """Return `remaining` and `next_tokens` of a state; see `Progress`."""
         found, place, end = set(met), 0, 0
         while place < len(tail):
-            number, spelling = next(self._forms_at(tail, place, before, found), (None, tail[place : place + 1]))
-            place += len(spelling)
+            number, sequence = next(self._forms_at(tail, place, before, found), (None, tail[place : place + 1]))
+            place += len(sequence)
             if number is not None:
                 found.add(number)
                 end = place
@@ -163,52 +163,52 @@ class Required:
         remaining = least = sum(self._shortest[number] for number in missing)
         is_first = before is None and not tail
         next_tokens = {
-            spelling[0]
+            sequence[0]
             for number in missing
-            for spelling in (self.terms[number].first if is_first else self.terms[number].later)
-            if self._may_begin(tail, len(tail), before, spelling)
+            for sequence in (self.terms[number].first if is_first else self.terms[number].later)
+            if self._may_begin(tail, len(tail), before, sequence)
         }
         for start in range(end, len(tail)):
             begun = len(tail) - start
-            for number, spelling in self._begun_at(tail, start, before, found):
-                next_tokens.add(spelling[begun])
-                least = min(least, remaining - self._shortest[number] + len(spelling) - begun)
+            for number, sequence in self._begun_at(tail, start, before, found):
+                next_tokens.add(sequence[begun])
+                least = min(least, remaining - self._shortest[number] + len(sequence) - begun)
         return least, tuple(sorted(next_tokens))
 
     def _forms_at(
-        self, tokens: Spelling, place: int, before: int | None, met: Collection[int]
-    ) -> Iterator[tuple[int, Spelling]]:
-        """Yield the complete spellings of unsatisfied terms that begin at a position, best first."""
-        for number, spelling in self._by_first.get(tokens[place], ()):
-            behind = place + len(spelling)
+        self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
+    ) -> Iterator[tuple[int, TokenSequence]]:
+        """Yield the complete sequences of unsatisfied terms that begin at a position, best first."""
+        for number, sequence in self._by_first.get(tokens[place], ()):
+            behind = place + len(sequence)
             if (
                 number not in met
-                and tokens[place:behind] == spelling
-                and self._may_begin(tokens, place, before, spelling)
-                and (behind == len(tokens) or self._are_between(spelling[-1], tokens[behind]))
+                and tokens[place:behind] == sequence
+                and self._may_begin(tokens, place, before, sequence)
+                and (behind == len(tokens) or self._are_between(sequence[-1], tokens[behind]))
             ):
-                yield number, spelling
+                yield number, sequence
 
     def _begun_at(
-        self, tokens: Spelling, place: int, before: int | None, met: Collection[int]
-    ) -> Iterator[tuple[int, Spelling]]:
-        """Yield the spellings of unsatisfied terms that begin with all tokens from a position to the end."""
+        self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
+    ) -> Iterator[tuple[int, TokenSequence]]:
+        """Yield the sequences of unsatisfied terms that begin with all tokens from a position to the end."""
         begun = len(tokens) - place
-        for number, spelling in self._by_first.get(tokens[place], ()):
+        for number, sequence in self._by_first.get(tokens[place], ()):
             if (
                 number not in met
-                and begun < len(spelling)
-                and spelling[:begun] == tokens[place:]
-                and self._may_begin(tokens, place, before, spelling)
+                and begun < len(sequence)
+                and sequence[:begun] == tokens[place:]
+                and self._may_begin(tokens, place, before, sequence)
             ):
-                yield number, spelling
+                yield number, sequence
 
-    def _is_open(self, tokens: Spelling, place: int, before: int | None, met: Collection[int]) -> bool:
+    def _is_open(self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]) -> bool:
         return next(self._begun_at(tokens, place, before, met), None) is not None
 
-    def _may_begin(self, tokens: Spelling, place: int, before: int | None, spelling: Spelling) -> bool:
+    def _may_begin(self, tokens: TokenSequence, place: int, before: int | None, sequence: TokenSequence) -> bool:
         last = tokens[place - 1] if place else before
-        return last is None or self._are_between(last, spelling[0])
+        return last is None or self._are_between(last, sequence[0])
 
     def _are_between(self, before: int, after: int) -> bool:
         """Return whether there is a word boundary between two tokens."""

@@ -1,9 +1,9 @@
 """Grid beam search: translations that contain required terms (Hokamp and Liu 2017; Post and Vilar 2018).
 
-A hypothesis that has begun a required spelling is less probable than one that has not, and would be dropped from a
+A hypothesis that has begun a required term is less probable than one that has not, and would be dropped from a
 common beam. So there is one beam for each number of required tokens still missing, and hypotheses compete only within
 their beam. Each may be extended by the tokens that the model finds best, and by each token that begins or continues a
-spelling. The model thus chooses where the spelling goes. `token_masks` prevents a hypothesis from ending before it has
+term. The model thus chooses where the term goes. `token_masks` prevents a hypothesis from ending before it has
 all of them.
 
 Shapes: R rows (the open hypotheses of all slots), V vocabulary, C candidates of a row.
@@ -141,8 +141,8 @@ def advance_constrained(
 def _candidates(searched: ConstrainedSentence, log_probs: Float[Tensor, "R V"], beam_size: int) -> Iterator[_Candidate]:
     """Yield all candidates that can be among the best of their beams, and few others.
 
-    Tokens in no spelling lead from a hypothesis to the same beam, so the best of them are enough. The exception is a
-    spelling that is complete only if its word ends there: tokens that begin a word then lead to another beam.
+    Tokens in no term lead from a hypothesis to the same beam, so the best of them are enough. The exception is a
+    term that is complete only if its word ends there: tokens that begin a word then lead to another beam.
     """
     required = searched.required
     totals = torch.tensor(searched.scores, device=log_probs.device)[:, None] + log_probs

@@ -15,7 +15,7 @@ class Prefix:
     """A forced target prefix; see `token_masks`."""
 
     tokens: tuple[int, ...]
-    """The tokenizer's spelling of the prefix."""
+    """The prefix as the tokenizer encodes it."""
     completions: tuple[tuple[int, ...], ...]
     """For each token, all tokens whose text begins with the rest of the prefix from there on."""
     given: int = 0

@@ -10,10 +10,10 @@ is not allowed before all of them are written, and a closing placeholder only af
 left before the length limit are just enough for the missing ones, only those are allowed. The same holds for required
 terms (`constraints`).
 
-A prefix is written in the tokenizer's own spelling. But its last word may be part of a word, for which the model knows
+A prefix is written as the tokenizer encodes it. But its last word may be part of a word, for which the model knows
 other tokens (`do` and `dog`). So at every position any token is also allowed that begins with all of the missing rest
 of the prefix ("token healing"; Lundberg 2023, microsoft/guidance). The output then begins with exactly the prefix text,
-its last word may be completed, and the prefix never takes more tokens than its own spelling.
+its last word may be completed, and the prefix never takes more tokens than that encoding.
 
 Shapes: V vocabulary.
 """

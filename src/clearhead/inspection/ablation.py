@@ -229,8 +229,8 @@ def _num_tokens(
 ) -> int:
     """Return the number of target tokens of a test set."""
     config = translator.decode_config(settings)
-    parts = translator.speller.split_sources(sources, config.target_lang, name=name)
-    _, target_ids = translator.speller.spell(parts, references, config)
+    parts = translator.pair_encoder.split_sources(sources, config.target_lang, name=name)
+    _, target_ids = translator.pair_encoder.encode(parts, references, config)
     return sum(map(len, target_ids))
 
 

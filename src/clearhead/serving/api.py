@@ -112,9 +112,11 @@ def native_router(service: Service) -> APIRouter:
 
         def work() -> list[float]:
             translator = service.translator(choice, job)
-            parts = translator.speller.split_sources(body.texts, choice.settings["target_lang"])
+            parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
             if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
-                ids = translator.speller.spell(parts, body.translations, translator.decode_config(choice.settings))
+                ids = translator.pair_encoder.encode(
+                    parts, body.translations, translator.decode_config(choice.settings)
+                )
                 job.spend(sum(len(one) for side in ids for one in side))
             with service.unshared(job):
                 return translator.score(body.texts, body.translations, **choice.settings)
@@ -133,8 +135,10 @@ def native_router(service: Service) -> APIRouter:
 
         def work() -> dict[str, Any]:
             translator = service.translator(choice, job)
-            parts = translator.speller.split_sources([body.text], choice.settings["target_lang"])
-            sides = translator.speller.spell(parts, [body.translation or ""], translator.decode_config(choice.settings))
+            parts = translator.pair_encoder.split_sources([body.text], choice.settings["target_lang"])
+            sides = translator.pair_encoder.encode(
+                parts, [body.translation or ""], translator.decode_config(choice.settings)
+            )
             most = service.config.max_explain_tokens
             if (longest := max(len(one) for side in sides for one in side)) > most:
                 raise HTTPError(

@@ -1,4 +1,4 @@
-"""Imported vocabularies of other libraries, with exactly their spelling, ids and special tokens.
+"""Imported vocabularies of other libraries, with exactly their pieces, ids and special tokens.
 
 The `tokenizer.json` of such a model is one object that includes the other library's files; `interop` creates it. What
 the original tokenizer loses (unknown characters, letter case, runs of spaces) is lost here too.
@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, nearest_name
-from clearhead.tokenizers.spellers import SentencePieceSpeller, Speller, TokenizersSpeller
+from clearhead.tokenizers.subword_encoders import SentencePieceEncoder, SubwordEncoder, TokenizersEncoder
 from clearhead.tokenizers.vocabulary import Vocabulary
-from clearhead.tokenizers.word_speller import WordSpeller
+from clearhead.tokenizers.word_encoder import WordEncoder
 
 Frame = tuple[int | Literal["text", "source_lang", "target_lang"], ...]
 """Template of a sentence: token ids, and placeholders for its text and its language ids."""
@@ -84,8 +84,8 @@ class ForeignVocabulary(Vocabulary):
         """The parsed contents of the text."""
         _require_pieces(file)
         _require_frames(file)
-        self._source = _speller(file.source)
-        self._target = self._source if file.target is None else _speller(file.target)
+        self._source = _subword_encoder(file.source)
+        self._target = self._source if file.target is None else _subword_encoder(file.target)
         self.vocab_size, self.source_vocab_size = file.vocab_size, file.source_vocab_size
         self.pad_id, self.bos_id, self.eos_id = file.pad_id, file.bos_id, file.eos_id
         self.languages = dict(sorted(file.languages.items(), key=lambda item: item[1]))
@@ -116,18 +116,18 @@ class ForeignVocabulary(Vocabulary):
                 "which language is the source?" if source_lang is None else f"unknown source language {source_lang}."
             )
             raise ConfigError(f"{asked} This model is told so: say --source-lang (in Python source_lang=){known}")
-        spelled = self.encode_batch([text for _, text in parts])
+        encoded = self.encode_batch([text for _, text in parts])
         return [
             self._filled(self.file.source_frame, ids, language, source_lang)
-            for ids, (language, _) in zip(spelled, parts, strict=True)
+            for ids, (language, _) in zip(encoded, parts, strict=True)
         ]
 
     def encode_targets(self, texts: Sequence[str], languages: Sequence[str | None] = ()) -> list[list[int]]:
         """Tokenize target lines: control tokens (`given`), pieces, end token."""
-        spelled = self._target.encode(texts)
+        encoded = self._target.encode(texts)
         return [
             self._filled(self.file.target_frame, ids, language)
-            for ids, language in zip(spelled, languages or [None] * len(spelled), strict=True)
+            for ids, language in zip(encoded, languages or [None] * len(encoded), strict=True)
         ]
 
     def given(self, language: str | None) -> tuple[int, ...]:
@@ -187,20 +187,20 @@ def is_foreign(values: object) -> bool:
     return isinstance(values, dict) and "clearhead_vocabulary" in values
 
 
-def _speller(side: VocabularySide) -> Speller:
-    speller: Speller
+def _subword_encoder(side: VocabularySide) -> SubwordEncoder:
+    encoder: SubwordEncoder
     match side.speller:
         case "sentencepiece":
-            speller = SentencePieceSpeller(side.model, side.pieces, side.special, side.unk_id)
+            encoder = SentencePieceEncoder(side.model, side.pieces, side.special, side.unk_id)
         case "tokenizers":
-            speller = TokenizersSpeller(side.model)
+            encoder = TokenizersEncoder(side.model)
         case "words":
-            speller = WordSpeller(side.model, side.pieces, side.special, side.unk_id, within_pieces=side.within_pieces)
-    speller.lowercase = side.lowercase
-    return speller
+            encoder = WordEncoder(side.model, side.pieces, side.special, side.unk_id, within_pieces=side.within_pieces)
+    encoder.lowercase = side.lowercase
+    return encoder
 
 
-def _require_ids_within(file: VocabularyFile, source: Speller, target: Speller) -> None:
+def _require_ids_within(file: VocabularyFile, source: SubwordEncoder, target: SubwordEncoder) -> None:
     """Check that every id is a row of its side's embedding.
 
     Raises:

@@ -176,7 +176,7 @@ class Tokenizer(Vocabulary):
         """
         texts = require_texts(texts, "texts")
         try:
-            with typed_errors(ModelError, "the tokenizer cannot spell the text: "):
+            with typed_errors(ModelError, "the tokenizer cannot encode the text: "):
                 encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
         except ModelError:
             refuse_surrogates(texts)
@@ -185,9 +185,9 @@ class Tokenizer(Vocabulary):
 
     def encode_parts(self, parts: Sequence[tuple[str | None, str]], source_lang: str | None = None) -> list[list[int]]:
         """Tokenize source lines: language tag if any, pieces, end token; `source_lang` is ignored."""
-        spelled = self.encode_batch([text for _, text in parts])
+        encoded = self.encode_batch([text for _, text in parts])
         tags = [self.language_tags.get(language or "") for language, _ in parts]
-        return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, spelled, strict=True)]
+        return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, encoded, strict=True)]
 
     def encode_targets(self, texts: Sequence[str], languages: Sequence[str | None] = ()) -> list[list[int]]:
         """Tokenize target lines: pieces, end token; the target language is a tag on the source side."""

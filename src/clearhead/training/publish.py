@@ -114,7 +114,7 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
         return AlignmentHead()
     found = translatable(data, config.target_lang, _MOST_LOOKED_AT)
     sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
-    pairs = translator.speller.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
+    pairs = translator.pair_encoder.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
     guided = guided_head_of(bundle)
     head, agreement = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens, guided=guided)
     identity = {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}

@@ -94,7 +94,7 @@ def synthesize(
         found = translator.translate(
             some, sampling=sampling, scores=False, name=name, first=first, on_progress=on_progress, **settings
         )
-        parts = translator.speller.split_sources(some, target_lang)
+        parts = translator.pair_encoder.split_sources(some, target_lang)
         for number, (translation, (_, text)) in enumerate(zip(found, parts, strict=True), start=first):
             report.read += 1
             if reason := _reason_to_drop(translation, text):

@@ -32,7 +32,7 @@ _ADVICE = "choose one with `clearhead optimize MODEL --source FILE --target FILE
 
 
 @dataclass(frozen=True, slots=True)
-class SpelledPair:
+class EncodedPair:
     """A tokenized pair: ids of both sides, and the spans of tokens and words in their texts."""
 
     source_ids: list[int]
@@ -47,14 +47,14 @@ class SpelledPair:
         return link_words(weights, self.source_tokens, self.target_tokens, self.source_words, self.target_words)
 
 
-def spelled_pair(
+def encoded_pair(
     tokenizer: Vocabulary,
     source: Protected,
     source_ids: list[int],
     target: str,
     target_ids: list[int],
     words: Callable[[str], list[Span]] = words_of,
-) -> SpelledPair:
+) -> EncodedPair:
     """Return a tokenized pair whose spans refer to the texts with their original placeholders.
 
     Args:
@@ -65,7 +65,7 @@ def spelled_pair(
         target_ids: Target ids, with the end token.
         words: Returns the spans of the words to be linked.
     """
-    return SpelledPair(
+    return EncodedPair(
         source_ids,
         target_ids,
         source.restored_spans(source.text, tokenizer.source_spans(source_ids, source.text)),
@@ -77,7 +77,7 @@ def spelled_pair(
 
 def align(
     models: Sequence[tuple[Transformer, AlignmentHead]],
-    pairs: Sequence[SpelledPair],
+    pairs: Sequence[EncodedPair],
     *,
     by: AlignBy,
     batch_tokens: int,
@@ -105,7 +105,7 @@ def align(
 
 
 def choose_head(
-    model: Transformer, pairs: Sequence[SpelledPair], *, batch_tokens: int, guided: AlignmentHead | None = None
+    model: Transformer, pairs: Sequence[EncodedPair], *, batch_tokens: int, guided: AlignmentHead | None = None
 ) -> tuple[AlignmentHead, float]:
     """Return the head whose links agree best with those of occlusion, and the agreement as F1 (1 is perfect).
 
@@ -190,7 +190,7 @@ def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:
     return AlignmentHead(layer, head, is_reading)
 
 
-def _all_links(pairs: Sequence[SpelledPair], weights: Sequence[Any]) -> set[tuple[int, Link]]:
+def _all_links(pairs: Sequence[EncodedPair], weights: Sequence[Any]) -> set[tuple[int, Link]]:
     return {
         (number, link)
         for number, (pair, one) in enumerate(zip(pairs, weights, strict=True))

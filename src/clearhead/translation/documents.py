@@ -120,7 +120,7 @@ def translate_document(
     target_lang = translator.decode_config(settings).target_lang
     for segment, parts in _with_words(document, only_missing, matches):
         for part in parts:  # line by line, so that an error names the line of the file
-            translator.speller.split_sources([part.text], target_lang, name=name, first=segment.line)
+            translator.pair_encoder.split_sources([part.text], target_lang, name=name, first=segment.line)
     lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
     done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
     if on_progress is not None and done:

@@ -13,7 +13,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeholders, strip_markup
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.quality_flags import missing_placeholders
-from clearhead.translation.alignment import align, spelled_pair
+from clearhead.translation.alignment import align, encoded_pair
 from clearhead.translation.search import DecodedText, TextSearch, distinct
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import WantedTerms, search_with_terms
@@ -72,7 +72,7 @@ class MarkupRestorer:
         ]
         tokenizer, batch_tokens = self.search.tokenizer, options.config.batch_tokens
         pairs = [
-            spelled_pair(
+            encoded_pair(
                 tokenizer, Protected(stripped[row].text), own, one.text, list(one.tokens), parts_with_placeholders
             )
             for row, own, one in texts
@@ -83,7 +83,7 @@ class MarkupRestorer:
             text = stripped[row].placed(one.text, some)
             placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True))
         every = [one for group in placed.values() for one in group]
-        self.search.respell(every, [pieces[row].language for row, _, _ in texts], batch_tokens, scores=scores)
+        self.search.retokenize(every, [pieces[row].language for row, _, _ in texts], batch_tokens, scores=scores)
         longest = self.search.max_length or math.inf
 
         def best(row: int) -> list[DecodedText]:
@@ -108,8 +108,8 @@ class MarkupRestorer:
         if not rows:
             return {}
         parts = [(pieces[row].language, stripped[row].text) for row in rows]
-        spelled = self.search.tokenizer.encode_parts(parts, options.config.source_lang)
-        ids = cut_sources(self.config, options.config, spelled)
+        encoded = self.search.tokenizer.encode_parts(parts, options.config.source_lang)
+        ids = cut_sources(self.config, options.config, encoded)
         own = [wanted[row] for row in rows], ids, [prefixes[row] for row in rows]
         groups = search_with_terms(self.search, *own, options, scores=False)
         return dict(zip(rows, zip(ids, groups, strict=True), strict=True))

@@ -127,8 +127,8 @@ class Normalizer:
             return word
         small, capitals = word.lower(), word.upper()
         forms = [form for form in dict.fromkeys((small, _capitalised(small), capitals)) if len(form) == len(word)]
-        spelled = {form: self._tokenizer.encode(form) for form in forms}
-        return min(forms, key=lambda form: (len(spelled[form]), form == capitals, sum(spelled[form])))
+        encoded = {form: self._tokenizer.encode(form) for form in forms}
+        return min(forms, key=lambda form: (len(encoded[form]), form == capitals, sum(encoded[form])))
 
 
 def _without_stray_space(sentence: str) -> str:

@@ -11,7 +11,7 @@ from clearhead.text.language_tags import language_tag
 from clearhead.text.placeholder_masking import Protected, protect, protect_target
 from clearhead.text.word_links import Span, words_of
 from clearhead.tokenizers import Vocabulary, require_texts
-from clearhead.translation.alignment import SpelledPair, spelled_pair
+from clearhead.translation.alignment import EncodedPair, encoded_pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PairEncoder:
                 )
         return parts
 
-    def spell(
+    def encode(
         self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of their targets, with placeholders masked as the model expects.
@@ -58,7 +58,7 @@ class PairEncoder:
         written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
         return self.tokenizer.encode_parts(read, config.source_lang), self.tokenizer.encode_targets(written, languages)
 
-    def spelled(
+    def encoded(
         self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
     ) -> tuple[list[tuple[str | None, str]], list[list[int]], list[list[int]]]:
         """Return the target languages and texts of source lines, and the ids of both sides.
@@ -78,7 +78,7 @@ class PairEncoder:
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids, target_ids = self.spell(parts, targets, config)
+        source_ids, target_ids = self.encode(parts, targets, config)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(
@@ -95,25 +95,25 @@ class PairEncoder:
         *,
         words: Callable[[str], list[Span]] = words_of,
         name: str = "",
-    ) -> list[SpelledPair]:
+    ) -> list[EncodedPair]:
         """Return tokenized pairs for word alignment.
 
         Args:
             sources: Source lines; each may start with a language tag.
             targets: Their translations.
-            config: As for `spelled`.
+            config: As for `encoded`.
             words: Returns the spans of the words of a text.
             name: Name of the file of the sources, for messages.
 
         Raises:
             ConfigError: If the model has language tags and a line has no target language.
-            DataError: As `spelled`.
+            DataError: As `encoded`.
         """
-        parts, *spelled = self.spelled(sources, targets, config, name=name)
+        parts, *encoded = self.encoded(sources, targets, config, name=name)
         protected = self._protected(parts, config)
         return [
-            spelled_pair(self.tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
-            for source, target, source_ids, target_ids in zip(protected, targets, *spelled, strict=True)
+            encoded_pair(self.tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
+            for source, target, source_ids, target_ids in zip(protected, targets, *encoded, strict=True)
         ]
 
     def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:

@@ -194,12 +194,12 @@ class Preprocessor:
         tokenizer, room = self._tokenizer, self._config.max_length or math.inf
         if self._config.is_decoder_alone:
             room -= 1  # its positions also hold the source, of which it reads at least one token
-        spelled = tokenizer.encode_prefixes(different)
-        for text, ids in zip(different, spelled, strict=True):
+        encoded = tokenizer.encode_prefixes(different)
+        for text, ids in zip(different, encoded, strict=True):
             if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) not in (text, text.strip()):
                 raise DataError(f"this model's vocabulary cannot write the prefix {text!r}; it would be {read!r}")
-        if (longest := max(map(len, spelled), default=0)) >= room:
+        if (longest := max(map(len, encoded), default=0)) >= room:
             raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
-        prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
+        prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in encoded]
         of_text = {"": NO_PREFIX, **dict(zip(different, prefixes, strict=True))}
         return [of_text[text] for text in texts]

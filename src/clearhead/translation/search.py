@@ -95,7 +95,7 @@ class TextSearch:
                 one.given = prefix.given
         is_own = self.engine.finds_scores and options.shortlist is None
         every = [one for group in found for one in group]  # tokenized even if unused: 1 % of the time
-        self._spell(every, options.config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
+        self._retokenize(every, options.config.batch_tokens, score_all=scores and not is_own, score_retokenized=scores)
         return found
 
     def _texts(
@@ -116,8 +116,8 @@ class TextSearch:
             return [_most_expected(group, options.num_best) for group in found]
         return list(map(distinct, found))
 
-    def _spell(
-        self, found: Sequence[DecodedText], batch_tokens: int, *, score_all: bool, score_respelled: bool
+    def _retokenize(
+        self, found: Sequence[DecodedText], batch_tokens: int, *, score_all: bool, score_retokenized: bool
     ) -> None:
         """Set the tokens of every text to its canonical tokenization; rescore texts as requested.
 
@@ -130,14 +130,14 @@ class TextSearch:
         wanted = []
         for one, ids in zip(found, self.tokenizer.encode_targets([one.text for one in found]), strict=True):
             # If the canonical tokenization is longer than the model can write, keep the tokens found.
-            is_respelled = self.tokenizer.is_lossless and tuple(ids) != one.tokens and len(ids) <= longest
-            if is_respelled:
+            is_retokenized = self.tokenizer.is_lossless and tuple(ids) != one.tokens and len(ids) <= longest
+            if is_retokenized:
                 one.tokens = tuple(ids)
-            if score_all or (score_respelled and is_respelled):
+            if score_all or (score_retokenized and is_retokenized):
                 wanted.append(one)
         self._score(wanted, batch_tokens)
 
-    def respell(
+    def retokenize(
         self, found: Sequence[DecodedText], languages: Sequence[str | None], batch_tokens: int, *, scores: bool
     ) -> None:
         """Tokenize texts that were changed and, if asked for, score them.

@@ -117,10 +117,10 @@ def cut_lines(
         protect(text, num_signs, with_numbers=numbers) for (_, text), num_signs in zip(parts, signs, strict=True)
     ]
     # Tokenize whole lines first, so that an error message counts lines.
-    spelled = _spelled(zip((language for language, _ in parts), protected, strict=True), tokenizer, config)
+    encoded = _encoded(zip((language for language, _ in parts), protected, strict=True), tokenizer, config)
     are_cut = [
         not stays and _is_cut(len(cut.sentences), len(ids), config, trained)
-        for cut, ids, stays in zip(cuts, spelled, whole or [False] * len(cuts), strict=True)
+        for cut, ids, stays in zip(cuts, encoded, whole or [False] * len(cuts), strict=True)
     ]
     new = [
         (language, protect(sentence, num_signs, with_numbers=numbers))
@@ -128,21 +128,21 @@ def cut_lines(
         if is_cut
         for sentence in cut.sentences
     ]
-    respelled = iter(zip(new, _spelled(new, tokenizer, config), strict=True))
+    retokenized = iter(zip(new, _encoded(new, tokenizer, config), strict=True))
     pieces: list[Piece] = []
     for line, (language, text), own, ids, cut, is_cut in zip(
-        lines, parts, protected, spelled, cuts, are_cut, strict=True
+        lines, parts, protected, encoded, cuts, are_cut, strict=True
     ):
         if is_cut:
             tag = line[: len(line) - len(text)]
-            for sentence, ((_, part), part_ids) in zip(cut.sentences, respelled, strict=False):
+            for sentence, ((_, part), part_ids) in zip(cut.sentences, retokenized, strict=False):
                 pieces.append(Piece(tag + sentence, sentence, part_ids, 1, part, language))
         else:
             pieces.append(Piece(line, text, ids, len(cut.sentences), own, language))
     return SegmentedLines(pieces, [cut.gaps if is_cut else () for cut, is_cut in zip(cuts, are_cut, strict=True)])
 
 
-def _spelled(
+def _encoded(
     parts: Iterable[tuple[str | None, Protected]], tokenizer: Vocabulary, config: DecodeConfig
 ) -> list[list[int]]:
     return tokenizer.encode_parts([(language, one.text) for language, one in parts], config.source_lang)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, Spelling, WordEdges
+from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, TokenSequence, WordEdges
 from clearhead.runtime.lazy import cached_property
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import TermUse
@@ -21,7 +21,7 @@ from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, 
 
 _BEFORE = "a"
 """A word put before a form, to tokenize the form in the middle of a text."""
-_MOST_SPELLED = 50_000
+_MOST_CACHED = 50_000
 """Terms whose tokenizations are cached; bounded because a server receives ever new terms."""
 _OPENING = ("(", '"', "„", "“", "«", "-", "/")
 """Signs that may precede a word without a space."""
@@ -34,19 +34,19 @@ class WantedTerms:
     found: tuple[FoundTerm, ...] = ()
     required: Required | None = None
     """None if the vocabulary can write none of them."""
-    unspelled: frozenset[Term] = frozenset()
+    unencodable: frozenset[Term] = frozenset()
     """Terms of which the vocabulary can write no form."""
 
     def are_met(self, text: str) -> bool:
         """Return whether a translation has all terms that the vocabulary can write."""
         forms = forms_in(self.found, text) if self.required is not None else []
-        return all(form or one.term in self.unspelled for one, form in zip(self.found, forms, strict=False))
+        return all(form or one.term in self.unencodable for one, form in zip(self.found, forms, strict=False))
 
     def uses(self, text: str) -> tuple[TermUse, ...]:
         """Return for each term how the translation uses it, or why it is missing."""
         uses = []
         for (source, term), form in zip(self.found, forms_in(self.found, text), strict=True):
-            reason = None if form else "unspellable" if term in self.unspelled else "unmet"
+            reason = None if form else "unspellable" if term in self.unencodable else "unmet"
             uses.append(TermUse(source, term.forms[0], form, reason))
         return tuple(uses)
 
@@ -60,7 +60,7 @@ class TermEncoder:
 
     def __init__(self, tokenizer: Vocabulary) -> None:
         self._tokenizer = tokenizer
-        self._required = lru_cache(_MOST_SPELLED)(self._required_of)
+        self._required = lru_cache(_MOST_CACHED)(self._required_of)
 
     def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
         """Return the terms that the translation of a text must contain.
@@ -74,14 +74,14 @@ class TermEncoder:
         found = terms.found_in(text, any_case=any_case)
         if not found:
             return WantedTerms()
-        spelled = [(term, self._required(term)) for _, term in found]
-        terms_of_tokens = [one for _, one in spelled if one is not None]
+        encoded = [(term, self._required(term)) for _, term in found]
+        terms_of_tokens = [one for _, one in encoded if one is not None]
         required = Required(terms_of_tokens, self._edges, given) if terms_of_tokens else None
-        return WantedTerms(tuple(found), required, frozenset(term for term, one in spelled if one is None))
+        return WantedTerms(tuple(found), required, frozenset(term for term, one in encoded if one is None))
 
     def _required_of(self, term: Term) -> RequiredTerm | None:
         """Return the tokenizations of a term, or None if the vocabulary can write none of its forms."""
-        own = [form for form in term.forms if self._can_be_spelled(form)]
+        own = [form for form in term.forms if self._is_encodable(form)]
         if not own:
             return None
         capital = [form[0].upper() + form[1:] for form in own]
@@ -92,7 +92,7 @@ class TermEncoder:
             others += self._behind(f"{_BEFORE} {sign}", [*own, *capital])
         return RequiredTerm(tuple(first), tuple(later or first), tuple(others))
 
-    def _behind(self, before: str, forms: Sequence[str]) -> list[Spelling]:
+    def _behind(self, before: str, forms: Sequence[str]) -> list[TokenSequence]:
         """Return how forms are tokenized after a text; a form that changes the tokens of the text is left out."""
         start, *rest = self._tokenizer.encode_prefixes([before.rstrip(), *(before + form for form in forms)])
         if not before:
@@ -100,7 +100,7 @@ class TermEncoder:
         found = [tuple(ids[len(start) :]) for ids in rest if ids[: len(start)] == start]
         return [ids for ids in dict.fromkeys(found) if ids]
 
-    def _can_be_spelled(self, form: str) -> bool:
+    def _is_encodable(self, form: str) -> bool:
         (ids,) = self._tokenizer.encode_prefixes([form])
         return bool(ids) and (self._tokenizer.is_lossless or self._tokenizer.decode(ids).strip() == form)
 

@@ -30,7 +30,7 @@ from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
-from clearhead.translation.alignment import align, alignment_head, spelled_pair
+from clearhead.translation.alignment import align, alignment_head, encoded_pair
 from clearhead.translation.markup_restoration import MarkupRestorer
 from clearhead.translation.pair_encoding import PairEncoder, require_continuations
 from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
@@ -264,7 +264,7 @@ class Translator:
         """
         _require_arguments(name=name, on_progress=on_progress)
         config = self.decode_config(settings)
-        parts, source_ids, target_ids = self.speller.spelled(sources, targets, config, name=name)
+        parts, source_ids, target_ids = self.pair_encoder.encoded(sources, targets, config, name=name)
         if self.model.config.is_decoder_alone:
             most = self.model.config.max_length
             require_continuations(source_ids, target_ids, targets, most=most, name=name)
@@ -314,7 +314,7 @@ class Translator:
         _require_arguments(words=words, name=name, on_progress=on_progress)
         self._require_alignments()
         config = self.decode_config(settings)
-        pairs = self.speller.pairs(sources, targets, config, words=words, name=name)
+        pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
         return align(
             self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress
         )
@@ -363,7 +363,7 @@ class Translator:
         name: str,
         first: int,
     ) -> PreprocessedLines:
-        parts = self.speller.split_sources(lines, config.target_lang, name=name, first=first)
+        parts = self.pair_encoder.split_sources(lines, config.target_lang, name=name, first=first)
         return self._reader(lines, parts, prefix, config, one_line=one_line)
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
@@ -392,7 +392,7 @@ class Translator:
             )
         pieces = zip(read.filled_pieces, read.prefixes, read.are_in_capitals(), strict=True)
         return [
-            self._term_speller.wanted(terms, piece.protected.text, prefix.given, any_case=in_capitals)
+            self._term_encoder.wanted(terms, piece.protected.text, prefix.given, any_case=in_capitals)
             for piece, prefix, in_capitals in pieces
         ]
 
@@ -427,13 +427,13 @@ class Translator:
         """Return the word links of each piece with its best translation."""
         texts = self.bundle.tokenizer.decode_batch([group[0].tokens for group in groups])
         pairs = [
-            spelled_pair(self.bundle.tokenizer, piece.protected, own, text, list(group[0].tokens))
+            encoded_pair(self.bundle.tokenizer, piece.protected, own, text, list(group[0].tokens))
             for piece, own, text, group in zip(pieces, ids, texts, groups, strict=True)
         ]
         return align(self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens)
 
     @cached_property
-    def speller(self) -> PairEncoder:
+    def pair_encoder(self) -> PairEncoder:
         """Tokenizes sources and given translations."""
         return PairEncoder(self.bundle.tokenizer)
 
@@ -490,7 +490,7 @@ class Translator:
         return (*found, Flag("placed_markup", " ".join(list(placeholders_of(piece.text))[:MOST_SHOWN])))
 
     @cached_property
-    def _term_speller(self) -> TermEncoder:
+    def _term_encoder(self) -> TermEncoder:
         return TermEncoder(self.bundle.tokenizer)
 
     @cached_property

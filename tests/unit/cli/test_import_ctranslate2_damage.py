@@ -288,7 +288,7 @@ MATRIX = "encoder/layer_0/ffn/linear_0/weight"
         (list_of_tokens(lambda tokens: tokens.__setitem__(9, 1)), ModelError, "must be a list of tokens"),
         (lambda d: (d / "shared_vocabulary.json").unlink(), ModelError, "cannot read .*source_vocabulary.json"),
         (lambda d: (d / "shared_vocabulary.json").write_text("["), ModelError, "shared_vocabulary.json is damaged"),
-        (lambda d: (d / "tokenizer.json").unlink(), ModelError, "has no tokenizer, and so no text can be spelled"),
+        (lambda d: (d / "tokenizer.json").unlink(), ModelError, "has no tokenizer, so no text can be encoded"),
         (lambda d: (d / "tokenizer.json").write_text("{}"), ModelError, "tokenizer.json is damaged"),
         (
             lambda d: change_json(d / "tokenizer.json", lambda v: v["post_processor"].update(single=[{"A": 1}])),

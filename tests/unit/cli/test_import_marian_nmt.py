@@ -282,7 +282,7 @@ def test_pieces_that_yaml_would_read_as_something_else_are_pieces(directory):
         (lambda d: (d / "decoder.yml").write_text("a: [1"), ModelError, "decoder.yml is damaged"),
         (lambda d: (d / "decoder.yml").write_text("- !!python/object/apply:os.system [ls]"), ModelError, "is damaged"),
         (lambda d: (d / "vocab.spm").write_bytes(b"no model"), ModelError, "vocab.spm is damaged"),
-        (without_a_model, ModelError, "has no target.spm, the sentencepiece model that spells text in the pieces of"),
+        (without_a_model, ModelError, "has no target.spm, the sentencepiece model that gives the pieces of"),
         (lambda d: as_yml(d, with_gap), ModelError, "vocab.yml is damaged: it must give every piece a number"),
         (lambda d: as_yml(d, lambda ids: ids.update(more=len(ids))), ModelError, "has rows for"),
         (lambda d: as_yml(d, lambda ids: ids.update({"no": ids.pop("<unk>")})), ModelError, "has no piece <unk>"),

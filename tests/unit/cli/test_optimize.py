@@ -41,7 +41,7 @@ def report(result) -> dict[str, str]:
 
 
 def test_what_it_learns_is_used_when_asked_for(run_command, make_model_dir, text, write_lines, sentences):
-    # A text that is broken off as a loop may be spelled in other pieces than it was found in.
+    # A text that is broken off as a loop may be encoded in other pieces than it was found in.
     model, source = make_model_dir(decode={"end_loops": False}), text[1]
     full = run_command(translate, model, source).stdout
     before = {path.name: path.read_bytes() for path in model.iterdir()}

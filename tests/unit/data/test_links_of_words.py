@@ -1,4 +1,4 @@
-"""Given links on their way into batches: they stay with their words through cleaning, altered copies and spelling."""
+"""Given links on their way into batches: they stay with their words through cleaning, altered copies and encoding."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ TERMS = [[("a",)], [("ba", "bb")], [("aab",), ("b",)], [("a",), ("a",)], [("bb",
 
 
 def term(*words):
-    later, others = (tuple(ids for word in words for ids in spelled[word]) for spelled in (SPELLED, GLUED))
+    later, others = (tuple(ids for word in words for ids in encoded[word]) for encoded in (SPELLED, GLUED))
     return RequiredTerm((*others, *later), later, others)
 
 

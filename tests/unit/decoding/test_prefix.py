@@ -18,7 +18,7 @@ LIMITS = [17, 11, 9, 13, 23]
 PIECES = ["", "", "", *(first + second for first in "abcdef" for second in ("", "a", "ab", "b", "cc"))]
 PIECES += ["abc", "abcd", "fcca", "ccc"]
 """What each of 37 tokens reads as; the first three are special."""
-SPELLED = [(), (3,), (7, 9, 14), (5, 33, 27, 36), (28, 4)]
+ENCODED = [(), (3,), (7, 9, 14), (5, 33, 27, 36), (28, 4)]
 """A prefix for each sentence."""
 
 
@@ -29,16 +29,16 @@ def prefix_of(tokens):
     return Prefix(tuple(tokens), tuple(map(tuple, completions)))
 
 
-PREFIXES = [prefix_of(tokens) for tokens in SPELLED]
+PREFIXES = [prefix_of(tokens) for tokens in ENCODED]
 
 
-def fits(written, spelled):
+def fits(written, encoded):
     """Tell whether tokens are the beginning of a prefix, or go on from where one token stood for its rest."""
-    if written == spelled[: len(written)] or written[: len(spelled)] == spelled:
+    if written == encoded[: len(written)] or written[: len(encoded)] == encoded:
         return True
-    for place in range(min(len(written), len(spelled))):
-        rest = "".join(PIECES[token] for token in spelled[place:])
-        if written[:place] == spelled[:place] and PIECES[written[place]].startswith(rest):
+    for place in range(min(len(written), len(encoded))):
+        rest = "".join(PIECES[token] for token in encoded[place:])
+        if written[:place] == encoded[:place] and PIECES[written[place]].startswith(rest):
             return True
     return False
 
@@ -77,13 +77,13 @@ def test_a_search_finds_the_best_that_fits(make_ending_model, make_sources, form
     assert same[0]
     assert not any(same[2:])
     completed = 0
-    for source, limit, spelled, hypotheses in zip(sources, LIMITS, SPELLED, found, strict=True):
+    for source, limit, encoded, hypotheses in zip(sources, LIMITS, ENCODED, found, strict=True):
         plain = plain_beam_search(
-            model, source, max_length=limit, **settings, may_be_written=lambda written, s=spelled: fits(written, s)
+            model, source, max_length=limit, **settings, may_be_written=lambda written, s=encoded: fits(written, s)
         )
         assert [h.tokens for h in hypotheses] == [written for written, _ in plain]
         assert [h.rank_score for h in hypotheses] == near([score for _, score in plain])
-        completed += any(h.tokens[: len(spelled)] != spelled for h in hypotheses)
+        completed += any(h.tokens[: len(encoded)] != encoded for h in hypotheses)
     assert completed
 
 
@@ -92,7 +92,7 @@ def test_every_form_finds_what_the_plain_form_finds(make_ending_model, make_sour
     model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(beam_size=beam_size)
     expected = find_plainly(model, sources, LIMITS, config, prefixes=PREFIXES)
     assert_same(find(form(model), sources, LIMITS, config, prefixes=PREFIXES), expected)
-    assert all(fits(h.tokens, spelled) for (h,), spelled in zip(expected, SPELLED, strict=True))
+    assert all(fits(h.tokens, encoded) for (h,), encoded in zip(expected, ENCODED, strict=True))
 
 
 def test_the_beginning_of_a_translation_as_its_prefix_gives_the_translation(make_ending_model, make_sources, form):
@@ -107,8 +107,8 @@ def test_the_beginning_of_a_translation_as_its_prefix_gives_the_translation(make
 def test_samples_fit_and_keep_the_models_own_score(make_model, make_sources):
     model, sources, sampling = make_model(), make_sources(LENGTHS), Sampling(temperature=2.0)
     found = sample(model, sources, max_lengths=LIMITS, sampling=sampling, count=5, prefixes=PREFIXES)
-    for source, drawn, spelled in zip(sources, found, SPELLED, strict=True):
-        assert all(fits(h.tokens, spelled) for h in drawn)
+    for source, drawn, encoded in zip(sources, found, ENCODED, strict=True):
+        assert all(fits(h.tokens, encoded) for h in drawn)
         scores = token_log_probs(model, [source] * 5, [list(h.tokens) for h in drawn]).sum(dim=-1).tolist()
         assert [h.log_prob for h in drawn] == near(scores)
     assert len({h.tokens for h in found[4]}) > 1
@@ -119,17 +119,17 @@ def test_a_shortlist_has_room_for_the_prefix(make_ending_model, make_sources, fo
     nothing = torch.full((37, 1), -1, dtype=torch.int32)
     shortlist = Shortlist(torch.tensor([2, 11, 12], dtype=torch.int32), nothing)
     found = find(form(model), sources, LIMITS, config, shortlist=shortlist, prefixes=PREFIXES)
-    for (hypothesis,), spelled in zip(found, SPELLED, strict=True):
-        assert hypothesis.tokens[: len(spelled)] == spelled
-        assert set(hypothesis.tokens[len(spelled) :]) <= {2, 11, 12, *spelled}
+    for (hypothesis,), encoded in zip(found, ENCODED, strict=True):
+        assert hypothesis.tokens[: len(encoded)] == encoded
+        assert set(hypothesis.tokens[len(encoded) :]) <= {2, 11, 12, *encoded}
 
 
 def test_a_prefix_longer_than_the_source_leaves_as_much_room_as_any(make_ending_model, form):
     model, config = make_ending_model(), DecodeConfig(beam_size=2, extra_length=5)
-    spelled = tuple(range(3, 37))
-    assert length_limits(model.config, config, [[5, 2]] * 2, [NO_PREFIX, prefix_of(spelled)]) == [7, 39]
-    ((found,),) = decode(form(model), [[5, 2]], SearchOptions(config), prefixes=[prefix_of(spelled)])
-    assert found.tokens[:34] == spelled
+    encoded = tuple(range(3, 37))
+    assert length_limits(model.config, config, [[5, 2]] * 2, [NO_PREFIX, prefix_of(encoded)]) == [7, 39]
+    ((found,),) = decode(form(model), [[5, 2]], SearchOptions(config), prefixes=[prefix_of(encoded)])
+    assert found.tokens[:34] == encoded
 
 
 def test_a_prefix_that_fills_all_positions_is_refused(make_model):

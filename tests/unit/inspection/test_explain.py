@@ -139,7 +139,7 @@ def test_a_searched_translation_is_the_translators_own(translator):
     assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(found.score, abs=1e-4)
 
 
-def test_what_the_search_wrote_is_explained_also_where_the_tokeniser_spells_it_otherwise():
+def test_what_the_search_wrote_is_explained_also_where_the_tokenizer_encodes_it_otherwise():
     tokenizer = Tokenizer.train(["sss sss"] * 3, vocab_size=300)
     [*_, letter] = tokenizer.encode("s")
     assert len(tokenizer.encode("sss")) < 3

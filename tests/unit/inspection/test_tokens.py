@@ -30,7 +30,7 @@ def test_a_token_of_spaces_is_in_no_word():
 
 
 @pytest.mark.parametrize("text", ["Ein Hund.", "犬が走る。 שלום", "<b>Delete %s</b>\nnow?", "👩‍👧 e\u0301 \t x  y "])
-def test_every_character_of_a_lossless_spelling_has_a_token(text):
+def test_every_character_of_a_lossless_encoding_has_a_token(text):
     tokenizer = Tokenizer.train(["Ein Hund rennt.", "Delete all of it now"] * 3, vocab_size=330, placeholders=True)
     protected = protect(text, tokenizer.num_placeholders)
     ids = [*tokenizer.encode(protected.text), tokenizer.eos_id]

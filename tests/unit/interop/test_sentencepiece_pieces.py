@@ -1,4 +1,4 @@
-"""A model that is kept to some pieces spells as its library does with the same pieces marked as unused."""
+"""A model that is kept to some pieces encodes as its library does with the same pieces marked as unused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model(request) -> bytes:
     return file.getvalue()
 
 
-def test_spelling_is_that_of_the_library(model):
+def test_encoding_is_that_of_the_library(model):
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     names = [piece.piece for piece in proto.pieces]
     kept = set(random.Random(2).sample(names, len(names) // 2))
@@ -44,9 +44,9 @@ def test_spelling_is_that_of_the_library(model):
     ]
     assert (read.trainer_spec, read.normalizer_spec) == (proto.trainer_spec, proto.normalizer_spec)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
-    spelled = sentencepiece.SentencePieceProcessor(model_proto=ours).encode(TEXT, out_type=str)
-    assert spelled == theirs.encode(TEXT, out_type=str)
-    assert spelled != sentencepiece.SentencePieceProcessor(model_proto=model).encode(TEXT, out_type=str)
+    encoded = sentencepiece.SentencePieceProcessor(model_proto=ours).encode(TEXT, out_type=str)
+    assert encoded == theirs.encode(TEXT, out_type=str)
+    assert encoded != sentencepiece.SentencePieceProcessor(model_proto=model).encode(TEXT, out_type=str)
 
 
 def test_all_pieces_are_the_model_itself_and_noise_stays_noise(model):

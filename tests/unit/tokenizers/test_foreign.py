@@ -13,7 +13,7 @@ import sentencepiece
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.tokenizers import Tokenizer, load_vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
-from clearhead.tokenizers.spellers import byte_level_tokenizer, wordpiece_tokenizer
+from clearhead.tokenizers.subword_encoders import byte_level_tokenizer, wordpiece_tokenizer
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "犬が走る", "der Mann liest ein Buch"] * 9
 LANGUAGES = {"de": 104, "en": 103}
@@ -100,7 +100,7 @@ def test_what_may_stand_for_the_rest_of_a_prefix_begins_with_it(make):
     assert all(piece.startswith(tokenizer.pieces(ids)[-1]) for piece in last)
 
 
-def test_both_sides_may_be_spelled_in_their_own_way(make, side):
+def test_both_sides_may_be_encoded_in_their_own_way(make, side):
     own = VocabularySide(
         speller="tokenizers",
         model=wordpiece_tokenizer(["[UNK]", "dog", "##s", "[SEP]"], lowercase=True, strip_accents=None, split_han=True),

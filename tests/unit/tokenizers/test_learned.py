@@ -69,7 +69,7 @@ def test_decode_of_encode_is_the_text_and_no_special_id_comes_from_it(tokenizer,
 
 @settings(max_examples=30)
 @given(st.lists(tricky, max_size=7))
-def test_a_batch_is_spelled_as_its_lines_are(tokenizer, lines):
+def test_a_batch_is_encoded_as_its_lines_are(tokenizer, lines):
     batch = tokenizer.encode_batch(lines)
     assert batch == [tokenizer.encode(line) for line in lines]
     assert tokenizer.decode_batch(batch) == lines
@@ -300,10 +300,10 @@ def test_special_ids_are_read_from_the_vocabulary(tokenizer, move_tokens):
     assert other.unk_id == 200
     assert other.language_tags["fr"] == 190
     assert other.pieces([last, other.bos_id, 0, 200, 190]) == ["<pad>", "<s>", "</s>", "<unk>", "<2fr>"]
-    spelled = other.encode_sources(["<2fr> der Hund </s>"])[0]
-    assert (spelled[0], spelled[-1]) == (190, 0)
-    assert 0 not in spelled[:-1]
-    assert other.decode([other.bos_id, *spelled, last]) == "der Hund </s>"
+    encoded = other.encode_sources(["<2fr> der Hund </s>"])[0]
+    assert (encoded[0], encoded[-1]) == (190, 0)
+    assert 0 not in encoded[:-1]
+    assert other.decode([other.bos_id, *encoded, last]) == "der Hund </s>"
     assert tokenizer.pieces(tokenizer.encode("der Hund")) == other.pieces(other.encode("der Hund"))
 
 
@@ -366,7 +366,7 @@ class Panics:
 
 def test_a_panic_of_the_library_is_an_error_of_ours(tokenizer, monkeypatch, tmp_path):
     monkeypatch.setattr(tokenizer, "_backend", Panics())
-    with pytest.raises(ModelError, match="cannot spell the text: index out of bounds"):
+    with pytest.raises(ModelError, match="cannot encode the text: index out of bounds"):
         tokenizer.encode("x")
     with pytest.raises(DataError, match="cannot be read as text: index out of bounds"):
         tokenizer.decode([3])

@@ -31,7 +31,7 @@ def translator(make_bundle):
 
 @pytest.fixture
 def pairs(translator, sentences):
-    return translator.speller.pairs(sentences[:-2:2], sentences[1:-2:2], translator.decode_config({}))
+    return translator.pair_encoder.pairs(sentences[:-2:2], sentences[1:-2:2], translator.decode_config({}))
 
 
 def shown(translator, pair, head):
@@ -118,7 +118,7 @@ def test_what_was_chosen_is_kept_with_the_model_and_used(make_model_dir, sentenc
         save_head(path / ALIGNMENT_FILE, head, 0.5, bundle.identity())
         assert alignment_head(bundle) == head
         translator = Translator.load(path, device="cpu")
-        (pair,) = translator.speller.pairs([texts[0]], [texts[1]], translator.decode_config({}))
+        (pair,) = translator.pair_encoder.pairs([texts[0]], [texts[1]], translator.decode_config({}))
         (links,) = translator.align([texts[0]], [texts[1]])
         spans = pair.source_tokens, pair.target_tokens, words_of(texts[0]), words_of(texts[1])
         weights = np.vstack([shown(translator, pair, head)[:-1], np.zeros((1, len(pair.source_ids)))])
@@ -172,7 +172,7 @@ def test_what_several_models_look_at_is_added_up(make_bundle, pairs):
     one, other = Translator(make_bundle(**SHAPE)), Translator(make_bundle(8, **SHAPE))
     both = Translator(one.bundle, ensemble=(other.bundle,))
     texts = ["Ein kleiner Hund rennt."], ["A small dog runs."]
-    ((pair,),) = [both.speller.pairs(*texts, both.decode_config({}))]
+    ((pair,),) = [both.pair_encoder.pairs(*texts, both.decode_config({}))]
     weights = sum(shown(each, pair, AlignmentHead()) for each in (one, other))
     assert both.align(*texts) == [pair.links(weights)]
 

@@ -59,7 +59,7 @@ class Shouting:
         return DecodeConfig()
 
     @property
-    def speller(self):
+    def pair_encoder(self):
         return self
 
     def split_sources(self, lines, target_lang, *, name="", first=1):

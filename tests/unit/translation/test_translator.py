@@ -236,7 +236,7 @@ def test_no_prefix_changes_no_bit(translator, sentences):
 
 
 def test_what_greedy_search_wrote_is_found_again_from_its_beginnings_also_within_words():
-    translator = Translator.load(STORED_MODEL)  # a trained one: it writes words as its tokenizer spells them
+    translator = Translator.load(STORED_MODEL)  # a trained one: it writes words as its tokenizer encodes them
     tokenizer = translator.bundle.tokenizer
     lines = ["sechs sieben acht", "drei Hunde", "vier zehn", "neun null fünf", "zwei und vier"]
     within_pieces = 0
@@ -244,7 +244,7 @@ def test_what_greedy_search_wrote_is_found_again_from_its_beginnings_also_within
         for cut in range(1, len(found.text)):
             *whole, last = tokenizer.pieces(tokenizer.encode(found.text[:cut]))
             same, following = found.tokens[: len(whole)], found.tokens[len(whole) :]
-            # Where the end of the beginning is spelled in other pieces, the model may go on otherwise.
+            # Where the end of the beginning is encoded in other pieces, the model may go on otherwise.
             if same == tuple(whole) and following and following[0].startswith(last):
                 (again,) = translator.translate([found.source], beam_size=1, prefix=found.text[:cut])
                 assert again.tokens == found.tokens

@@ -139,9 +139,9 @@ def told_in_tokens(vocabulary: Vocabulary, pieces: SubwordPieces, decode: Decode
         said = _in_words(begin, file, pieces.target, decode)
         notes.append(f"every translation begins with {said}: give CTranslate2 that as target_prefix")
     if "words" in (source.speller, target.speller):
-        notes.append("text is spelled in the words between its spaces; codes, where they stand beside, split those")
+        notes.append("text is encoded as the words between its spaces; codes, if there are any, split these")
     if source.lowercase or target.lowercase:
-        notes.append("text is put in small letters before it is spelled, which CTranslate2 does not do")
+        notes.append("text is lowercased before it is encoded, which CTranslate2 does not do")
     return notes
 
 

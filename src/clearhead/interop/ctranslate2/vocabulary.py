@@ -64,7 +64,7 @@ def _sides(
         paths = [directory / name for name in _ONE_MODEL if (directory / name).is_file()][:1] * 2
     if not paths:
         raise ModelError(
-            f"{directory} has no tokenizer, and so no text can be spelled in the model's tokens: put beside model.bin "
+            f"{directory} has no tokenizer, so no text can be encoded in the model's tokens: put beside model.bin "
             f"what it was made with, tokenizer.json, source.spm and target.spm, or {' or '.join(_ONE_MODEL)}"
         )
     sides, special = [], set()

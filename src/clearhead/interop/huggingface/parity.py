@@ -43,7 +43,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
         tag = "" if language is None else ours.source_pieces([ours.language_tags[language]])[0]
         their_ids = _their_ids(tokenizer, tag, text, settings.source_lang)
-        _require_same(f"{where} is spelled", source_ids, their_ids)
+        _require_same(f"{where} is encoded", source_ids, their_ids)
         if not bundle.model.config.num_decoder_layers:
             _require_same_states(where, bundle, model, source_ids)
             continue

@@ -34,7 +34,7 @@ from clearhead.interop.vocabularies.vocabulary_files import (
 from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
-from clearhead.tokenizers.spellers import sentencepiece_pieces
+from clearhead.tokenizers.subword_encoders import sentencepiece_pieces
 
 _NLLB = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 _EXTRA = re.compile(r"<extra_id_\d+>")
@@ -77,7 +77,7 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
         else:
             return kind, tokenizer
     raise ConfigError(
-        f"no tokenizer of Hugging Face transformers that goes with such a model spells as this vocabulary does "
+        f"no tokenizer of Hugging Face transformers that goes with such a model encodes as this vocabulary does "
         f"({'; '.join(problems)}); write it with --to ctranslate2 or --to onnx"
     )
 
@@ -166,7 +166,7 @@ def _form(file: VocabularyFile, kind: str) -> tuple[dict[str, bytes], dict[str, 
             raise ConfigError("its tokenizer is made of sentencepiece's files, and this one is a tokenizer.json")
         return _marian(source, target)
     if source != target:
-        raise ConfigError("its two sides are spelled alike, and here they are not")
+        raise ConfigError("its two sides are encoded alike, and here they are not")
     if source.speller == "tokenizers":
         return {"tokenizer.json": side_bytes(file)}, _of_class(file, kind, "PreTrainedTokenizerFast")
     pieces = [piece or "" for piece in source.pieces]
@@ -244,11 +244,15 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
     different = [
         what
         for what, ours, theirs in (
-            ("what stands around a source", here.source_frame, there.source_frame),
-            ("what stands around a translation", here.target_frame, there.target_frame),
+            ("the tokens around a source", here.source_frame, there.source_frame),
+            ("the tokens around a translation", here.target_frame, there.target_frame),
             ("the tokens of languages", here.languages, there.languages),
-            ("the ids of a source", _spelled(here.source), _spelled(there.source)),
-            ("the ids of a translation", _spelled(here.target or here.source), _spelled(there.target or there.source)),
+            ("the ids of a source", _pieces_or_kind(here.source), _pieces_or_kind(there.source)),
+            (
+                "the ids of a translation",
+                _pieces_or_kind(here.target or here.source),
+                _pieces_or_kind(there.target or there.source),
+            ),
         )
         if ours != theirs
     ]
@@ -256,7 +260,7 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
         raise ConfigError(f"{' and '.join(different)} would be otherwise there")
 
 
-def _spelled(side: VocabularySide) -> dict[str, int] | str:
+def _pieces_or_kind(side: VocabularySide) -> dict[str, int] | str:
     """Return the ids of the text pieces of a sentencepiece model.
 
     For other tokenizers return only their kind: a `tokenizer.json` is copied unchanged.

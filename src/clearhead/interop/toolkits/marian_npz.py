@@ -283,7 +283,7 @@ def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str]]:
     model = directory / f"{side}.spm"
     if not model.is_file():
         raise ModelError(
-            f"{directory} has no {model.name}, the sentencepiece model that spells text in the pieces of {path.name}; "
+            f"{directory} has no {model.name}, the sentencepiece model that gives the pieces of {path.name}; "
             f"models whose text was cut up by other programs are not supported"
         )
     ids = read_yaml(path, as_texts=True)

@@ -17,7 +17,7 @@ from clearhead.errors import ModelError
 from clearhead.files import parse_json, read_json, read_text, require_regular
 from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
-from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
+from clearhead.tokenizers.subword_encoders import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
 _CODES = {

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from clearhead.tokenizers.spellers import Speller, require_id
+from clearhead.tokenizers.subword_encoders import SubwordEncoder, require_id
 
 _MARK = "@@"
 _END = "</w>"
@@ -94,7 +94,7 @@ class Codes:
         return self._within_known(left, is_last=False) + self._within_known(right, is_last=is_last)
 
 
-class WordSpeller(Speller):
+class WordEncoder(SubwordEncoder):
     """A word list, or a list of subwords produced by BPE codes.
 
     Args:
@@ -136,8 +136,8 @@ class WordSpeller(Speller):
         return piece.removesuffix(_MARK) if piece.endswith(_MARK) else f"{piece} "
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
-        spelled = [text.split() if self._codes is None else self._codes.marked(text) for text in texts]
-        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in spelled]
+        encoded = [text.split() if self._codes is None else self._codes.marked(text) for text in texts]
+        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in encoded]
 
     def _decode(self, batch: list[list[int]]) -> list[str]:
         rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]

@@ -1,6 +1,6 @@
 """Adapters for the tokenizers of other libraries, with one interface.
 
-A speller maps between text, pieces and ids; language and end tokens are added by `foreign`.
+A subword encoder maps between text, pieces and ids; language and end tokens are added by `foreign`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clearhead.errors import DataError, ModelError
 from clearhead.tokenizers.vocabulary import refuse_surrogates, require_texts, typed_errors
 
 
-class Speller(ABC):
+class SubwordEncoder(ABC):
     """The pieces of one side."""
 
     kind: str
@@ -36,7 +36,7 @@ class Speller(ABC):
         """
         texts = require_texts(texts, "texts")
         refuse_surrogates(texts)
-        with typed_errors(ModelError, "the tokenizer cannot spell the text: "):
+        with typed_errors(ModelError, "the tokenizer cannot encode the text: "):
             return self._encode([text.lower() for text in texts] if self.lowercase else texts)
 
     def decode(self, batch: Sequence[Sequence[int]]) -> list[str]:
@@ -71,7 +71,7 @@ class Speller(ABC):
     def _decode(self, batch: list[list[int]]) -> list[str]: ...
 
 
-class SentencePieceSpeller(Speller):
+class SentencePieceEncoder(SubwordEncoder):
     """A SentencePiece model with a separate table of ids, because other libraries renumber the pieces.
 
     Args:
@@ -109,8 +109,8 @@ class SentencePieceSpeller(Speller):
         return piece if token_id in self._special else piece.replace("▁", " ")
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
-        spelled = self._processor.encode(texts, out_type=str)
-        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in spelled]
+        encoded = self._processor.encode(texts, out_type=str)
+        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in encoded]
 
     def _decode(self, batch: list[list[int]]) -> list[str]:
         rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
@@ -118,7 +118,7 @@ class SentencePieceSpeller(Speller):
         return [text.replace("▁", " ").strip() for text in texts]  # pieces of the other side's model keep their `▁`
 
 
-class TokenizersSpeller(Speller):
+class TokenizersEncoder(SubwordEncoder):
     """A `tokenizer.json` of Hugging Face's tokenizers.
 
     Args:
@@ -157,7 +157,7 @@ class TokenizersSpeller(Speller):
         return piece.replace("▁", " ")
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
-        return [spelled.ids for spelled in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [encoded.ids for encoded in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _decode(self, batch: list[list[int]]) -> list[str]:
         return self._backend.decode_batch(batch, skip_special_tokens=True)
@@ -178,7 +178,7 @@ def _processor(model: str) -> Any:
         import sentencepiece
     except ImportError:
         raise ModelError(
-            "this model spells text with SentencePiece, which is not installed: pip install 'clearhead[interop]'"
+            "this model encodes text with SentencePiece, which is not installed: pip install 'clearhead[interop]'"
         ) from None
     with typed_errors(ValueError):
         return sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(model, validate=True))

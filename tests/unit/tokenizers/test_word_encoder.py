@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 import pytest
 
 from clearhead.errors import DataError
-from clearhead.tokenizers.word_speller import Codes, WordSpeller
+from clearhead.tokenizers.word_encoder import Codes, WordEncoder
 
 # The example of Sennrich, Haddow and Birch (2016), figure 1: what is joined first, and the end of a word on its letter.
 WORDS = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -68,8 +68,8 @@ def as_file(codes: list[tuple[str, str]], version: str) -> str:
 
 
 def test_words_are_split_as_in_the_paper():
-    spelled = "low lo@@ w@@ e@@ r new@@ est w@@ i@@ d@@ est"
-    assert " ".join(Codes(CODES).marked("low lower newest widest")) == spelled
+    encoded = "low lo@@ w@@ e@@ r new@@ est w@@ i@@ d@@ est"
+    assert " ".join(Codes(CODES).marked("low lower newest widest")) == encoded
 
 
 def test_the_first_version_has_the_end_of_a_word_as_a_symbol():
@@ -136,8 +136,8 @@ def test_parts_are_those_of_the_original(text_lines, learned_codes, version, kno
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "lo@@", "w@@", "e@@", "r", "low", "new@@", "est", None, "Hund", "@@"]
 
 
-def make(codes: str = CODES, **settings) -> WordSpeller:
-    return WordSpeller(codes, PIECES, special=(0, 1, 2), unk_id=3, **{"within_pieces": False, **settings})
+def make(codes: str = CODES, **settings) -> WordEncoder:
+    return WordEncoder(codes, PIECES, special=(0, 1, 2), unk_id=3, **{"within_pieces": False, **settings})
 
 
 def test_ids_are_looked_up_and_text_comes_back():
@@ -160,7 +160,7 @@ def test_without_codes_words_stand_between_white_space():
 
 def test_a_part_without_a_piece_is_split_again_where_that_is_asked_for():
     pieces = [*PIECES[:4], "l@@", "o@@", "w"]
-    whole, split = (WordSpeller(CODES, pieces, (0, 1, 2), 3, within_pieces=within) for within in (False, True))
+    whole, split = (WordEncoder(CODES, pieces, (0, 1, 2), 3, within_pieces=within) for within in (False, True))
     assert (whole.encode(["low"]), split.encode(["low"])) == ([[3]], [[4, 5, 6]])
 
 
