@@ -110,11 +110,11 @@ def output_of(model, source, target):
 
 def explicit_output_of(model, source, target):
     """Return the same by equation 1 step by step instead of the fused kernel."""
-    from clearhead.model import AttentionWeights
+    from clearhead.model import AttentionWeights, Recorder
 
-    weights = AttentionWeights()
-    memory, mask = (None, None) if source is None else model.encode(source, weights=weights)
-    return memory if target is None else model.output_proj(model.states(target, memory, mask, weights=weights))
+    recorder = Recorder(AttentionWeights())
+    memory, mask = (None, None) if source is None else model.encode(source, recorder=recorder)
+    return memory if target is None else model.output_proj(model.states(target, memory, mask, recorder=recorder))
 
 
 def assert_close(actual, expected, record_property=None, name="largest difference", tolerance=1e-5):
@@ -440,7 +440,7 @@ def test_distances_alone_count_in_rotary_decoders(make, draw, record_property):
     def weights_apart(key_start, query_start):
         seen = []
         keys, values = attention.keys_and_values(x, key_start)
-        attention.attend(x, keys, values, start=query_start, is_causal=True, weights=seen)
+        attention.attend(attention.queries(x, query_start), keys, values, is_causal=True, weights=seen)
         return seen[0]
 
     for shift in (1, 7, 64, 509, 2003):

@@ -22,7 +22,6 @@ from clearhead.interop.rewrites import with_attention_biases
 from clearhead.model import MultiHeadAttention, Transformer
 from clearhead.model.decoder import Decoder, DecoderLayer
 from clearhead.model.encoder import Encoder, EncoderLayer
-from clearhead.model.sublayers import Sublayers
 
 D_MODEL, NUM_HEADS, D_FF = 26, 13, 19
 SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)
@@ -137,7 +136,7 @@ def test_attention_equals_torch_in_output_weights_and_gradients():
 def test_encoder_layer_equals_torch_in_output_and_gradients(norm, activation):
     theirs = torch_layer(nn.TransformerEncoderLayer, norm, activation)
     table = torch_nn.encoder_layer_table()
-    ours = copied(table, theirs, EncoderLayer(Sublayers(**sizes(norm=norm, activation=activation))))
+    ours = copied(table, theirs, EncoderLayer(ModelConfig(**sizes(norm=norm, activation=activation))))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 11, D_MODEL)
 
@@ -151,7 +150,7 @@ def test_encoder_layer_equals_torch_in_output_and_gradients(norm, activation):
 def test_decoder_layer_equals_torch_in_output_and_gradients(norm, activation):
     theirs = torch_layer(nn.TransformerDecoderLayer, norm, activation)
     table = torch_nn.decoder_layer_table()
-    ours = copied(table, theirs, DecoderLayer(Sublayers(**sizes(norm=norm, activation=activation))))
+    ours = copied(table, theirs, DecoderLayer(ModelConfig(**sizes(norm=norm, activation=activation))))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)
@@ -168,7 +167,7 @@ def test_decoder_layer_equals_torch_in_output_and_gradients(norm, activation):
 def test_encoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
     theirs = torch_stack(nn.TransformerEncoder, nn.TransformerEncoderLayer, 3, norm=norm, final_norm=final_norm)
     table = torch_nn.encoder_table(3, final_norm=ends_in_norm(norm, final_norm))
-    ours = copied(table, theirs, Encoder(Sublayers(**sizes(norm=norm, final_norm=final_norm)), num_layers=3))
+    ours = copied(table, theirs, Encoder(ModelConfig(**sizes(norm=norm, final_norm=final_norm, num_encoder_layers=3))))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 11, D_MODEL)
 
@@ -182,7 +181,7 @@ def test_encoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
 def test_decoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
     theirs = torch_stack(nn.TransformerDecoder, nn.TransformerDecoderLayer, 2, norm=norm, final_norm=final_norm)
     table = torch_nn.decoder_table(2, final_norm=ends_in_norm(norm, final_norm))
-    ours = copied(table, theirs, Decoder(Sublayers(**sizes(norm=norm, final_norm=final_norm)), num_layers=2))
+    ours = copied(table, theirs, Decoder(ModelConfig(**sizes(norm=norm, final_norm=final_norm, num_decoder_layers=2))))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)

@@ -24,7 +24,7 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
 from clearhead.inspection.token_steps import NUM_CANDIDATES, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader
-from clearhead.model.attention import AttentionWeights
+from clearhead.model.recorder import AttentionWeights, HiddenStates, Recorder
 from clearhead.text.placeholder_masking import protect, protect_target
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import alignment_head
@@ -108,9 +108,9 @@ def explain(
     tag = len(text) - len(words)  # length of the language tag before the text
     source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
     ran = _model_pass(translator, source_ids, target_ids)
-    weights = AttentionWeights()
+    weights, hidden = AttentionWeights(), HiddenStates()
     with torch.inference_mode():
-        hidden = ran.run(weights)
+        ran.run(Recorder(weights, hidden))
         steps: list[Step] = []
         lens_steps: list[list[LensStep]] = []
         if has_decoder:

@@ -34,6 +34,7 @@ from clearhead.inspection.serialization import packed as pack
 from clearhead.inspection.serialization import packed_rows, packed_weights, plain, plain_values
 from clearhead.inspection.token_steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, TokenWord, token_words
+from clearhead.model.recorder import HiddenStates, Recorder
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.word_links import Link, link_words
 from clearhead.tokenizers import START_TOKEN
@@ -230,7 +231,8 @@ class Explanation:
         """
         if side not in ("encoder", "decoder") or side not in self.attentions:
             raise DataError(f"this model has no {side!r}; it has {', '.join(self.attentions)}")
-        hidden = self._require_pass().run()
+        hidden = HiddenStates()
+        self._require_pass().run(Recorder(hidden=hidden))
         return numbers(hidden.encoder if side == "encoder" else hidden.decoder)
 
     def to_dict(self, *, packed: bool = False, with_vectors: bool = True) -> dict[str, Any]:

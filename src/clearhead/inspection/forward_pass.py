@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from clearhead.model.attention import AttentionWeights
-from clearhead.model.residual import HiddenStates
+from clearhead.model.recorder import NOTHING, Recorder
 from clearhead.model.transformer import Transformer
 
 AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False}
@@ -35,14 +34,9 @@ class ModelPass:
     """Ids predicted at the last positions."""
 
     @torch.inference_mode()
-    def run(self, weights: AttentionWeights | None = None) -> HiddenStates:
-        """Run the model and return the states of every layer; `weights` collects the weights of every head."""
-        hidden, memory, mask = HiddenStates(), None, None
-        if self.source is not None:
-            memory, mask = self.model.encode(self.source, weights=weights, hidden=hidden.encoder)
-        if self.target is not None:
-            self.model.states(self.target, memory, mask, weights=weights, hidden=hidden.decoder)
-        return hidden
+    def run(self, recorder: Recorder = NOTHING) -> None:
+        """Run the model."""
+        self.model.record(recorder, self.source, self.target)
 
 
 def numbers(states: Sequence[Float[Tensor, "1 tokens D"]]) -> Float32[np.ndarray, "states tokens D"]:

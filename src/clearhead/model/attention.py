@@ -7,7 +7,6 @@ Masks are boolean; True means the query may attend to the key.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -18,27 +17,6 @@ from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import dropout as drop
 from clearhead.model.masks import causal_mask
 from clearhead.model.other_positions import RotaryPositions
-
-
-@dataclass
-class AttentionWeights:
-    """Recorded attention weights of every head, one tensor a layer; each row of the last axis sums to 1."""
-
-    encoder: list[Float[Tensor, "B H S S"]] = field(default_factory=list)
-    decoder: list[Float[Tensor, "B H T T"]] = field(default_factory=list)
-    cross: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
-
-
-@dataclass
-class HeadOnSource:
-    """Recorded attention of one decoder head to the source; all other heads keep using fused kernels."""
-
-    layer: int
-    """Decoder layer, counted from 0."""
-    head: int
-    """Head of that layer, counted from 0."""
-    log_weights: list[Float[Tensor, "B T S"]] = field(default_factory=list)
-    """Logarithms of the weights, in float32, one tensor a pass; negative infinity at masked keys."""
 
 
 def scaled_dot_product_attention(
@@ -130,7 +108,14 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to `memory`, or to itself if it is None (self-attention); for the rest, see `attend`."""
         keys, values = self.keys_and_values(query if memory is None else memory)
-        return self.attend(query, keys, values, mask=mask, weights=weights, bias=bias)
+        return self.attend(self.queries(query), keys, values, mask=mask, weights=weights, bias=bias)
+
+    def queries(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B H T K"]:
+        """Project queries, whose first position is `start`."""
+        q = self._split_heads(self.q_proj(x))
+        if self.rotary is not None:
+            q = self.rotary(q, start)
+        return q if self.scale else q * math.sqrt(q.size(-1))  # cancels the division of equation 1
 
     def keys_and_values(
         self, memory: Float[Tensor, "B S D"], start: int = 0
@@ -143,51 +128,41 @@ class MultiHeadAttention(nn.Module):
 
     def attend(
         self,
-        query: Float[Tensor, "B T D"],
+        queries: Float[Tensor, "B H T K"],
         keys: Float[Tensor, "B H S K"],
         values: Float[Tensor, "B H S V"],
         *,
-        start: int = 0,
         mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         weights: list[Tensor] | None = None,
         bias: Float[Tensor, "..."] | None = None,
-        seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend from `query` to projected keys and values.
+        """Attend from projected queries to projected keys and values.
 
         Args:
-            query: States that attend.
+            queries: Projected queries, see `queries`.
             keys: Projected keys, see `keys_and_values`.
             values: Projected values.
-            start: Position of the first query.
             mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
             is_causal: Instead of a mask, with T = S: position t may attend to positions up to t.
             weights: If given, equation 1 is computed step by step, and its weights, [B, H, T, S], are appended. If not,
                 PyTorch's fused kernel computes the same output without storing them, where it is the faster of the two.
             bias: Added to the scores; must broadcast to [B, H, T, S].
-            seen: Records the attention of its head, with the mask applied.
         """
-        q = self._split_heads(self.q_proj(query))
-        if self.rotary is not None:
-            q = self.rotary(q, start)
-        if not self.scale:
-            q = q * math.sqrt(q.size(-1))  # cancels the division of equation 1
-        if seen is not None:
-            seen.log_weights.append(_log_weights(q[:, seen.head], keys[:, seen.head], mask))
         dropout = self.dropout if self.training else 0.0
-        is_slow = dropout > 0.0 and q.device.type == "cpu"  # the fused kernel draws random numbers one by one there
+        # On a CPU the fused kernel draws random numbers one by one.
+        is_slow = dropout > 0.0 and queries.device.type == "cpu"
         is_fused = weights is None and not is_slow
         if is_causal and (bias is not None or not is_fused):
-            mask = causal_mask(q.size(2), q.device)
+            mask = causal_mask(queries.size(2), queries.device)
         if is_fused:
             if bias is not None:  # the kernel takes it in place of a mask
                 mask, is_causal = bias if mask is None else bias.masked_fill(~mask, float("-inf")), False
             heads = functional.scaled_dot_product_attention(
-                q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
+                queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
             )
         else:
-            heads, attended = scaled_dot_product_attention(q, keys, values, mask, bias=bias, dropout=dropout)
+            heads, attended = scaled_dot_product_attention(queries, keys, values, mask, bias=bias, dropout=dropout)
             if weights is not None:
                 weights.append(attended)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H * V): Concat(head_1, ..., head_h)
@@ -197,10 +172,10 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
 
 
-def _log_weights(
-    q: Float[Tensor, "B T K"], k: Float[Tensor, "B S K"], mask: Bool[Tensor, "..."] | None
+def log_attention_weights(
+    q: Float[Tensor, "B T K"], k: Float[Tensor, "B S K"], mask: Bool[Tensor, "B 1 #T S"] | None
 ) -> Float[Tensor, "B T S"]:
-    """Return the logarithms of a head's attention weights: those of the softmax of equation 1."""
+    """Return the logarithms of one head's attention weights, in float32; the arguments are those of equation 1."""
     scores = ((q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)).float()  # (B, T, S)
     if mask is not None:
         scores = scores.masked_fill(~mask[:, 0], float("-inf"))

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.config.choices import PositionKind, SinusoidLayout
+from clearhead.config import ModelConfig
+from clearhead.config.choices import SinusoidLayout
 from clearhead.errors import ConfigError
 from clearhead.model.other_positions import LearnedPositions
 
@@ -88,12 +89,12 @@ class SinusoidalPositions(nn.Module):
         return table[start:end]
 
 
-def make_positions(kind: PositionKind, *, d_model: int, max_positions: int, first: int) -> nn.Module | None:
+def make_positions(config: ModelConfig) -> nn.Module | None:
     """Return the positions added to embeddings; None if there are none, or attention uses them (rotary, relative)."""
-    match kind:
-        case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
-            return SinusoidalPositions(d_model=d_model, layout=kind, first=first)
+    match config.positions:
+        case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t" as layout:
+            return SinusoidalPositions(d_model=config.d_model, layout=layout, first=config.first_position)
         case "learned":
-            return LearnedPositions(d_model=d_model, max_positions=max_positions)
+            return LearnedPositions(d_model=config.d_model, max_positions=config.max_positions)
         case "rotary" | "relative" | "none":
             return None

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
-from clearhead.model.attention import AttentionWeights, HeadOnSource
 from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder
 from clearhead.model.embeddings import Embedding, OutputProjection, OutputTransform
@@ -21,8 +20,8 @@ from clearhead.model.encoder import Encoder
 from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
 from clearhead.model.positions import make_positions
-from clearhead.model.residual import HiddenStates, make_norm
-from clearhead.model.sublayers import Sublayers
+from clearhead.model.recorder import NOTHING, AttentionWeights, HiddenStates, Recorder
+from clearhead.model.sublayers import make_norm
 
 
 class Transformer(nn.Module):
@@ -42,36 +41,17 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         has_encoder, has_decoder = config.num_encoder_layers > 0, config.num_decoder_layers > 0
-        sublayers = Sublayers(
-            d_model=config.d_model,
-            d_ff=config.d_ff,
-            num_heads=config.num_heads,
-            d_k=config.d_k,
-            d_v=config.d_v,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            feed_forward_dropout=config.feed_forward_dropout,
-            norm=config.norm,
-            norm_kind=config.norm_kind,
-            norm_eps=config.norm_eps,
-            final_norm=config.final_norm,
-            activation=config.activation,
-            gated=config.gated,
-            attention_scale=config.attention_scale,
-            attention_bias=config.attention_bias,
-            feed_forward_bias=config.feed_forward_bias,
-            rotary=config.positions == "rotary",
-            relative=config.positions == "relative",
-            relative_attention_num_buckets=config.relative_attention_num_buckets,
-            relative_attention_max_distance=config.relative_attention_max_distance,
-        )
         if has_encoder:
             self.source_embedding = self._embedding(config.source_vocabulary, num_segments=config.num_segments)
-            self.encoder = Encoder(sublayers, num_layers=config.num_encoder_layers)
+            self.encoder = Encoder(config)
         if has_decoder:
             self.target_embedding = self._embedding(config.vocab_size, num_segments=config.num_target_segments)
-            self.decoder = Decoder(sublayers, num_layers=config.num_decoder_layers, cross_attention=has_encoder)
-            self.output_transform = self._output_transform() if config.output_transform else nn.Identity()
+            self.decoder = Decoder(config)
+            self.output_transform = (
+                OutputTransform(d_model=config.d_model, activation=config.activation, norm=make_norm(config))
+                if config.output_transform
+                else nn.Identity()
+            )
             self.output_proj = OutputProjection(
                 vocab_size=config.vocab_size, d_model=config.d_model, bias=config.output_bias
             )
@@ -90,22 +70,11 @@ class Transformer(nn.Module):
             vocab_size=vocab_size,
             d_model=config.d_model,
             dropout=config.dropout,
-            positions=make_positions(
-                config.positions,
-                d_model=config.d_model,
-                max_positions=config.max_positions,
-                first=config.first_position,
-            ),
+            positions=make_positions(config),
             scale=config.embedding_scale,
-            norm=self._norm() if config.embedding_norm else None,
+            norm=make_norm(config) if config.embedding_norm else None,
             num_segments=num_segments,
         )
-
-    def _output_transform(self) -> OutputTransform:
-        return OutputTransform(d_model=self.config.d_model, activation=self.config.activation, norm=self._norm())
-
-    def _norm(self) -> nn.Module:
-        return make_norm(self.config.norm_kind, self.config.d_model, self.config.norm_eps)
 
     @property
     def device(self) -> torch.device:
@@ -130,16 +99,14 @@ class Transformer(nn.Module):
         self,
         source: Int[Tensor, "B S"],
         segments: Int[Tensor, "B S"] | None = None,
-        weights: AttentionWeights | None = None,
-        hidden: list[Tensor] | None = None,
+        recorder: Recorder = NOTHING,
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
         """Return the memory, and the mask of its positions that hold a token.
 
         Args:
             source: Source ids, padded with `pad_id`.
             segments: Segment of each token, if the model has segments; all 0 if not given.
-            weights: Records the attention weights of every head, if given.
-            hidden: Records the input of every layer, and the memory, if given.
+            recorder: What to record.
 
         Raises:
             ValueError: If the model has no encoder, or segments are given and it has none.
@@ -149,7 +116,7 @@ class Transformer(nn.Module):
         if segments is not None and self.config.num_segments == 0:
             raise ValueError("this model knows no segments (model.num_segments = 0); give none")
         mask = padding_mask(source, self.config.pad_id)
-        return self.encoder(self.source_embedding(source, segments=segments), mask, weights, hidden), mask
+        return self.encoder(self.source_embedding(source, segments=segments), mask, recorder), mask
 
     def states(
         self,
@@ -157,9 +124,7 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
-        weights: AttentionWeights | None = None,
-        hidden: list[Tensor] | None = None,
-        seen: HeadOnSource | None = None,
+        recorder: Recorder = NOTHING,
     ) -> Float[Tensor, "R T D"]:
         """Return the decoder states, from which the output projection computes logits.
 
@@ -169,9 +134,7 @@ class Transformer(nn.Module):
             memory: Memory from `encode`; None for a decoder-only model.
             memory_mask: Mask from `encode`.
             cache: Cache of earlier calls, extended by the new positions; None to cache nothing.
-            weights: Records the attention weights of every head, if given.
-            hidden: Records the input of every layer and the output of the last, if given.
-            seen: Records the attention of one head to the memory, if given.
+            recorder: What to record.
 
         Raises:
             ValueError: If the model has no decoder, or a memory is missing or not expected.
@@ -183,7 +146,7 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        return self._before_output(self.decoder(embedded, memory, memory_mask, cache, weights, hidden, seen))
+        return self._before_output(self.decoder(embedded, memory, memory_mask, cache, recorder))
 
     def logits(self, hidden: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch V"]:
         """Return the logits of decoder states after the final norm, such as the last of `HiddenStates`."""
@@ -199,14 +162,13 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
-        weights: AttentionWeights | None = None,
     ) -> tuple[Float[Tensor, "R T V"], DecoderCache]:
         """Score the token after each target position, and return the logits with the cache for the next call.
 
         The arguments are those of `states`.
         """
         cache = cache or DecoderCache.empty(self.config.num_decoder_layers)
-        states = self.states(target, memory, memory_mask, cache, weights)
+        states = self.states(target, memory, memory_mask, cache)
         return self.output_proj(states), cache
 
     def attention_weights(
@@ -214,9 +176,7 @@ class Transformer(nn.Module):
     ) -> AttentionWeights:
         """Return the attention weights of every head in the pass of `forward`; of the encoder only if no target."""
         weights = AttentionWeights()
-        memory, memory_mask = (None, None) if source is None else self.encode(source, weights=weights)
-        if target is not None:
-            self.states(target, memory, memory_mask, weights=weights)
+        self.record(Recorder(weights), source, target)
         return weights
 
     def hidden_states(
@@ -232,12 +192,21 @@ class Transformer(nn.Module):
             target: Target ids, as for `forward`; None to run the encoder only.
             segments: Segment of each source token, as for `encode`.
         """
-        hidden, memory, memory_mask = HiddenStates(), None, None
-        if source is not None:
-            memory, memory_mask = self.encode(source, segments, hidden=hidden.encoder)
-        if target is not None:
-            self.states(target, memory, memory_mask, hidden=hidden.decoder)
+        hidden = HiddenStates()
+        self.record(Recorder(hidden=hidden), source, target, segments)
         return hidden
+
+    def record(
+        self,
+        recorder: Recorder,
+        source: Int[Tensor, "B S"] | None,
+        target: Int[Tensor, "B T"] | None,
+        segments: Int[Tensor, "B S"] | None = None,
+    ) -> None:
+        """Run the pass of `forward`, or that of the encoder only if there is no target, for what it records."""
+        memory, memory_mask = (None, None) if source is None else self.encode(source, segments, recorder)
+        if target is not None:
+            self.states(target, memory, memory_mask, recorder=recorder)
 
     def num_parameters(self) -> int:
         """Return the number of weights; a shared matrix is counted once."""

@@ -101,11 +101,10 @@ def _scores_have_unit_variance() -> float:
 
 
 def _residual() -> float:
-    layer = Residual(d_model=9, dropout=0.1)
+    norm = nn.LayerNorm(9)
+    layer = Residual(norm, dropout=0.1)
     _randomised(layer, seed=14)
     x, update = _random(4, 9, seed=16), _random(4, 9, seed=17)
-    norm = layer.norm
-    assert isinstance(norm, nn.LayerNorm)
     expected = plain.layer_norm((x + update).tolist(), norm.weight.tolist(), norm.bias.tolist(), norm.eps)
     return _largest(layer.add_and_norm(x[None], lambda x: update[None])[0], expected)
 

@@ -17,7 +17,7 @@ from clearhead.data.batches import Batch
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.kernels.dropout import drawn_by_row
-from clearhead.model.attention import HeadOnSource
+from clearhead.model.recorder import NOTHING, HeadOnSource, Recorder
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.training.distributed import Workers, whole
@@ -130,12 +130,13 @@ class Stepper:
                 self._drawn(seed, batch),
             ):
                 with self._precision():
-                    seen = None if batch.links is None else HeadOnSource(self._guided_layer, GUIDED_HEAD)
-                    how = {} if seen is None else {"seen": seen}
-                    part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source), **how), target_out)
+                    head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
+                    recorder = NOTHING if batch.links is None else Recorder(head=head)
+                    states = self._states(target_in, *self._encode(source), recorder=recorder)
+                    part_loss, part_nll = self._loss(states, target_out)
                 whole_loss = part_loss
-                if seen is not None and batch.links is not None:
-                    part_alignment = guided_alignment_loss(seen.log_weights[0], batch.links)
+                if batch.links is not None:
+                    part_alignment = guided_alignment_loss(head.log_weights[0], batch.links)
                     whole_loss = part_loss + self.config.guided_alignment_weight * part_alignment
                     alignment += part_alignment.item()
                     linked += batch.links.num_target_tokens

@@ -15,7 +15,7 @@ from clearhead.decoding.scheduler import search
 from clearhead.decoding.shortlist import learn_shortlist
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import library
-from clearhead.model.attention import AttentionWeights
+from clearhead.model import AttentionWeights
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]

@@ -77,7 +77,7 @@ def test_weights_sum_to_one_and_are_zero_where_masked(attn, mask):
 def test_causal_weights_sum_to_one_and_are_zero_in_the_future(attn):
     x = torch.randn(3, 7, 26)
     seen = []
-    attn.attend(x, *attn.keys_and_values(x), is_causal=True, weights=seen)
+    attn.attend(attn.queries(x), *attn.keys_and_values(x), is_causal=True, weights=seen)
     [weights] = seen
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 13, 7))
     future = torch.ones(7, 7, dtype=torch.bool).triu(1)
@@ -112,9 +112,9 @@ def test_fused_path_equals_the_explicit_one_with_a_mask(attn, mask):
 def test_fused_path_equals_the_explicit_one_when_causal(attn):
     x = torch.randn(3, 7, 26)
     keys, values = attn.keys_and_values(x)
-    fused = attn.attend(x, keys, values, is_causal=True)
-    explicit = attn.attend(x, keys, values, is_causal=True, weights=[])
-    masked = attn.attend(x, keys, values, mask=causal_mask(7))
+    fused = attn.attend(attn.queries(x), keys, values, is_causal=True)
+    explicit = attn.attend(attn.queries(x), keys, values, is_causal=True, weights=[])
+    masked = attn.attend(attn.queries(x), keys, values, mask=causal_mask(7))
     torch.testing.assert_close(fused, explicit, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(fused, masked, rtol=1e-5, atol=1e-6)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.model import AttentionWeights
+from clearhead.model import AttentionWeights, Recorder
 from clearhead.model.cache import DecoderCache, LayerCache
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
@@ -145,12 +145,12 @@ def test_weights_of_every_step_are_those_of_the_whole_pass(make_model, make_batc
     source, target = make_batch(model.config)
     expected = model.attention_weights(source, target)
     weights = AttentionWeights()
-    memory, mask = model.encode(source, weights=weights)
+    memory, mask = model.encode(source, recorder=Recorder(weights))
     assert all(found.equal(seen) for found, seen in zip(weights.encoder, expected.encoder, strict=True))
-    cache = None
+    cache = DecoderCache.empty(2)
     for position in range(target.size(1)):
         step = AttentionWeights()
-        _, cache = model.decode(target[:, position : position + 1], memory, mask, cache, step)
+        model.states(target[:, position : position + 1], memory, mask, cache, Recorder(step))
         for found, whole in zip(step.decoder, expected.decoder, strict=True):
             assert_same(found[:, :, 0], whole[:, :, position, : position + 1])
         for found, whole in zip(step.cross, expected.cross, strict=True):

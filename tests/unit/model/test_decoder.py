@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.model import AttentionWeights
+from clearhead.model import AttentionWeights, Recorder
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -54,7 +54,7 @@ def test_weights_come_one_tensor_a_layer_and_leave_the_states_unchanged(make_mod
     x = model.target_embedding(target)
     fused = model.decoder(x, memory, mask)
     weights = AttentionWeights()
-    explicit = model.decoder(x, memory, mask, weights=weights)
+    explicit = model.decoder(x, memory, mask, recorder=Recorder(weights))
     torch.testing.assert_close(explicit, fused, rtol=1e-5, atol=1e-5)
     assert [tuple(layer.shape) for layer in weights.decoder] == [(3, 13, 7, 7)] * 2
     assert [tuple(layer.shape) for layer in weights.cross] == [(3, 13, 7, 11)] * 2

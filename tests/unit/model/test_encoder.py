@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.model import AttentionWeights
+from clearhead.model import AttentionWeights, Recorder
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -30,7 +30,7 @@ def test_weights_come_one_tensor_a_layer_and_leave_the_memory_unchanged(make_mod
     mask = source != 0
     fused = model.encoder(model.source_embedding(source), mask)
     weights = AttentionWeights()
-    explicit = model.encoder(model.source_embedding(source), mask, weights)
+    explicit = model.encoder(model.source_embedding(source), mask, Recorder(weights))
     assert [tuple(layer.shape) for layer in weights.encoder] == [(3, 13, 11, 11)] * 3
     assert weights.decoder == weights.cross == []
     torch.testing.assert_close(explicit, fused, rtol=1e-5, atol=1e-5)

@@ -45,7 +45,7 @@ def test_every_head_is_one_attention_scaled_by_the_root_of_d_k(attn):
     keys, values = attn.keys_and_values(memory)
     assert (keys.shape, values.shape) == ((2, 3, 13, 7), (2, 3, 13, 5))
     seen = []
-    out = attn.attend(query, keys, values, weights=seen)
+    out = attn.attend(attn.queries(query), keys, values, weights=seen)
     [weights] = seen
     q, k, v = attn.q_proj(query), attn.k_proj(memory), attn.v_proj(memory)
     heads = []
@@ -66,8 +66,8 @@ def test_fused_path_equals_the_explicit_one_where_keys_and_values_differ_in_widt
     x = torch.randn(2, 11, 26)
     keys, values = attn.keys_and_values(x)
     mask = None if is_causal else (torch.arange(11) < torch.tensor([[11], [5]]))[:, None, None, :]
-    fused = attn.attend(x, keys, values, mask=mask, is_causal=is_causal)
-    explicit = attn.attend(x, keys, values, mask=mask, is_causal=is_causal, weights=[])
+    fused = attn.attend(attn.queries(x), keys, values, mask=mask, is_causal=is_causal)
+    explicit = attn.attend(attn.queries(x), keys, values, mask=mask, is_causal=is_causal, weights=[])
     torch.testing.assert_close(fused, explicit, rtol=1e-5, atol=1e-6)
 
 

@@ -6,13 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.model.residual import make_norm
+from clearhead.config import ModelConfig
+from clearhead.model.sublayers import make_norm
 
 both_kinds = pytest.mark.parametrize("kind", ["layer", "rms"])
 
 
+def norm_of(kind, eps=1e-5):
+    return make_norm(ModelConfig(d_model=26, num_heads=1, norm_kind=kind, norm_eps=eps))
+
+
 def shaken(kind, eps=1e-5):
-    norm = make_norm(kind, 26, eps).double()
+    norm = norm_of(kind, eps).double()
     with torch.no_grad():
         for weight in norm.parameters():
             weight.normal_()
@@ -37,7 +42,7 @@ def test_rms_norm_equals_its_formula(eps):
 
 @pytest.mark.parametrize(("kind", "names"), [("layer", ["bias", "weight"]), ("rms", ["weight"])])
 def test_rms_norm_has_a_gain_alone(kind, names):
-    assert sorted(name for name, _ in make_norm(kind, 26, 1e-5).named_parameters()) == names
+    assert sorted(name for name, _ in norm_of(kind).named_parameters()) == names
 
 
 def test_layer_norm_takes_the_mean_off_and_rms_norm_does_not():
@@ -56,7 +61,7 @@ def test_the_size_of_what_comes_in_does_not_matter(kind):
 
 @both_kinds
 def test_a_vector_of_zeros_stays_finite(kind):
-    norm, x = make_norm(kind, 26, 1e-5), torch.zeros(3, 7, 26, requires_grad=True)
+    norm, x = norm_of(kind), torch.zeros(3, 7, 26, requires_grad=True)
     norm(x).sum().backward()
     assert norm(x).eq(0).all()
     assert x.grad.isfinite().all()

@@ -8,7 +8,6 @@ import torch
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.model import Decoder, Encoder, Transformer
-from clearhead.model.sublayers import Sublayers
 
 SIZES = {"d_model": 26, "d_ff": 19, "num_heads": 13, "dropout": 0.0}
 
@@ -49,9 +48,9 @@ def test_an_encoder_alone_equals_the_encoder_of_a_whole_model(make_model, make_b
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_decoder_alone_equals_an_encoder_with_a_causal_mask(norm):
     """Without cross-attention the two sides of figure 1 differ in the mask alone."""
-    sublayers = Sublayers(**SIZES, norm=norm, activation="gelu", attention_bias=True)
-    decoder = shaken(Decoder(sublayers, num_layers=3, cross_attention=False)).double()
-    encoder = Encoder(sublayers, num_layers=3).double()
+    options = {**SIZES, "norm": norm, "activation": "gelu", "attention_bias": True}
+    decoder = shaken(Decoder(ModelConfig(**options, num_encoder_layers=0, num_decoder_layers=3))).double()
+    encoder = Encoder(ModelConfig(**options, num_encoder_layers=3)).double()
     encoder.load_state_dict(decoder.state_dict())
     x = torch.randn(2, 7, 26, dtype=torch.float64)
     states = decoder(x)

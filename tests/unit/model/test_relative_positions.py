@@ -85,10 +85,10 @@ def test_attention_adds_it_to_the_scores_and_the_fused_kernel_does_the_same():
     later = torch.ones(11, 11, dtype=torch.bool).triu(1)
     for hidden, how in ((later, {"is_causal": True}), (~mask, {"mask": mask}), (torch.tensor(False), {})):
         seen.clear()
-        output = attn.attend(x, keys, values, bias=positions(11), weights=seen, **how)
+        output = attn.attend(attn.queries(x), keys, values, bias=positions(11), weights=seen, **how)
         expected = scores.masked_fill(hidden, float("-inf")).softmax(dim=-1)
         torch.testing.assert_close(seen[0].double(), expected, rtol=0, atol=1e-6)
-        fused = attn.attend(x, keys, values, bias=positions(11), **how)
+        fused = attn.attend(attn.queries(x), keys, values, bias=positions(11), **how)
         torch.testing.assert_close(fused, output, rtol=0, atol=1e-6)
 
 

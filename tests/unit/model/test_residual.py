@@ -9,34 +9,33 @@ from torch import nn
 from clearhead.model.residual import Residual
 
 
-def shaken(norm):
-    residual = Residual(d_model=26, dropout=0.0, norm=norm)
+def shaken(*, is_pre):
+    residual = Residual(nn.LayerNorm(26), dropout=0.0, is_pre=is_pre)
     nn.init.normal_(residual.norm.weight)
     nn.init.normal_(residual.norm.bias)
     return residual
 
 
 def test_post_norm_is_the_norm_of_the_sum():
-    residual, x = shaken("post"), torch.randn(3, 7, 26)
+    residual, x = shaken(is_pre=False), torch.randn(3, 7, 26)
     torch.testing.assert_close(residual.add_and_norm(x, torch.sin), residual.norm(x + x.sin()))
 
 
 def test_pre_norm_leaves_the_sum_bare():
-    residual, x = shaken("pre"), torch.randn(3, 7, 26)
+    residual, x = shaken(is_pre=True), torch.randn(3, 7, 26)
     torch.testing.assert_close(residual.add_and_norm(x, torch.sin), x + residual.norm(x).sin())
 
 
 def test_the_norm_has_mean_0_and_variance_1_over_the_features():
-    residual = Residual(d_model=26, dropout=0.0, norm="post")
+    residual = Residual(nn.LayerNorm(26), dropout=0.0)
     out = residual.add_and_norm(3 + 5 * torch.randn(3, 7, 26), torch.zeros_like)
     torch.testing.assert_close(out.mean(-1), torch.zeros(3, 7), rtol=0, atol=1e-6)
     torch.testing.assert_close(out.var(-1, unbiased=False), torch.ones(3, 7), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_dropout_hits_the_update_and_never_what_came_in(norm):
-    residual = Residual(d_model=26, dropout=0.25, norm=norm)
-    residual.norm = nn.Identity()  # so that the sum itself shows
+@pytest.mark.parametrize("is_pre", [False, True])
+def test_dropout_hits_the_update_and_never_what_came_in(is_pre):
+    residual = Residual(nn.Identity(), dropout=0.25, is_pre=is_pre)  # so that the sum itself shows
     x, update = torch.randn(31, 47, 26), torch.full((31, 47, 26), 3.0)
     added = residual.add_and_norm(x, lambda x: update) - x
     dropped = added.abs() < 1e-5

@@ -95,7 +95,7 @@ def test_attention_turns_queries_and_keys_but_not_values():
     assert values.equal(attn.v_proj(x).unflatten(-1, (3, 5)).transpose(1, 2))
 
     seen = []
-    attn.attend(x, keys, values, start=13, weights=seen)
+    attn.attend(attn.queries(x, 13), keys, values, weights=seen)
     [weights] = seen
     queries = turned_by_complex_numbers(attn.q_proj(x).unflatten(-1, (3, 4)).transpose(1, 2), 13)
     expected = (queries @ keys.double().transpose(-2, -1) / 2).softmax(dim=-1)  # the root of d_k = 4

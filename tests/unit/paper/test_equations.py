@@ -64,8 +64,8 @@ class WithGelu(equations.FeedForward):
 
 
 class PreNorm(equations.Residual):
-    def __init__(self, **options):
-        super().__init__(**options, norm="pre")
+    def __init__(self, norm, **options):
+        super().__init__(norm, **options, is_pre=True)
 
 
 class WithBias(equations.MultiHeadAttention):

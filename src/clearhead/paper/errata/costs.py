@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from clearhead.config import ModelConfig
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.residual import Residual
-from clearhead.model.sublayers import Sublayers
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
 
@@ -112,7 +112,7 @@ def _names_the_larger(claimed: str) -> CheckResult:
     for d in (64, 512, 1024):
         layers: dict[str, nn.Module] = {
             "LSTM": on_meta(partial(nn.LSTM, d, d)),
-            "encoder": on_meta(partial(EncoderLayer, Sublayers(d_model=d, d_ff=4 * d, num_heads=8, dropout=0.0))),
+            "encoder": on_meta(partial(EncoderLayer, ModelConfig(d_model=d, d_ff=4 * d, num_heads=8))),
         }
         counts[d] = {name: count_weights(layer) for name, layer in layers.items()}
     correct = sum(count[claimed] == max(count.values()) for count in counts.values())
@@ -129,7 +129,7 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     The gradient is that of the differences between the eight words.
     """
     attentions = build(lambda: nn.ModuleList(MultiHeadAttention(d_model=32, num_heads=4) for _ in range(_SUBLAYERS)))
-    residual = build(lambda: Residual(d_model=32, dropout=0.0))
+    residual = build(lambda: Residual(nn.LayerNorm(32), dropout=0.0))
 
     def stack(x: Tensor, combine: Callable[[Residual, Tensor, Tensor], Tensor] = combine) -> Tensor:
         for attention in attentions:

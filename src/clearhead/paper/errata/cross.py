@@ -40,7 +40,7 @@ def _returns_what_the_memory_holds(
 def _values_from_the_decoder(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tensor:
     keys, _ = attention.keys_and_values(memory)
     _, values = attention.keys_and_values(states)
-    return attention.attend(memory, keys, values)
+    return attention.attend(attention.queries(memory), keys, values)
 
 
 def _ours(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import TokenizerConfig
+from clearhead.config import ModelConfig, TokenizerConfig
 from clearhead.model.encoder import EncoderLayer
-from clearhead.model.sublayers import Sublayers
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, paper_base_on_meta, small_model, standard_normal, word_ids
@@ -54,7 +53,7 @@ def _has_no_convolution(make: Callable[[], nn.Module]) -> CheckResult:
 class _OurLayer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layer = EncoderLayer(Sublayers(d_model=16, d_ff=24, num_heads=2, dropout=0.0))
+        self.layer = EncoderLayer(ModelConfig(d_model=16, d_ff=24, num_heads=2, dropout=0.0))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x, torch.ones(1, 1, 1, x.size(1), dtype=torch.bool))

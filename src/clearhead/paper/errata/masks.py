@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.config import ModelConfig
 from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.masks import causal_mask
-from clearhead.model.sublayers import Sublayers
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, standard_normal
 
@@ -52,8 +52,8 @@ Run = Callable[[DecoderLayer, Tensor, Tensor], Tensor]
 
 
 def _decoder_layer() -> DecoderLayer:
-    sublayers = Sublayers(d_model=16, d_ff=24, num_heads=2, dropout=0.0)
-    return build(lambda: DecoderLayer(sublayers, cross_attention=False))
+    config = ModelConfig(d_model=16, d_ff=24, num_heads=2, dropout=0.0, num_encoder_layers=0)
+    return build(lambda: DecoderLayer(config))
 
 
 def _as_it_is(layer: DecoderLayer, x: Tensor, is_token: Tensor) -> Tensor:
