@@ -63,6 +63,12 @@ def legend_of(height: float) -> dict[str, Any]:
     return {"pad": 0.02, "aspect": 20, "shrink": min(1.0, 3.0 / height), "anchor": (0.0, 1.0)}
 
 
+def ink_on(image: Any, value: float) -> str:
+    """Return the colour of text that is readable on a value's colour, by its perceived brightness (ITU-R BT.601)."""
+    red, green, blue, _ = image.to_rgba(value)
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+
+
 def token_label(token: str) -> str:
     """Return a token as an axis label."""
     return literal(visible(token))

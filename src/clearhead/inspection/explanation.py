@@ -200,8 +200,9 @@ class Explanation:
         [found] = projections([module], ran.run)
         bias = relative_positions(ran.model, attention, weights.shape[2])
         position_scores = None if bias is None else bias[head]
-        chosen: dict[str, Any] = {"attention": attention, "layer": layer, "head": head}
-        return Head.of(module, found, weights[layer, head], position_scores, **chosen)
+        return Head.of(
+            module, found, weights[layer, head], position_scores, attention=attention, layer=layer, head=head
+        )
 
     def projections(self, attention: AttentionName) -> list[Projections]:
         """Return inputs, queries, keys and values of every layer of an attention; runs the model once more.

@@ -43,7 +43,7 @@ def render_comparison(comparison: Mapping[str, Any]) -> str:
     """Return the HTML page of a comparison.
 
     Args:
-        comparison: The result of `Comparison.to_dict(packed=True)`.
+        comparison: The result of `ExplanationComparison.to_dict(packed=True)`.
     """
     first, second = (f"{one['source']} → {one['translation']}" for one in (comparison["first"], comparison["second"]))
     title = f"{_shortened(comparison['first']['source'])} · two compared"

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, share_colours, token_label
+from clearhead.inspection.canvas import (
+    SHARE_TICKS,
+    PictureFormat,
+    canvas,
+    ink_on,
+    legend_of,
+    share_colours,
+    token_label,
+)
 
 _CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
 _NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42
@@ -110,8 +118,7 @@ def draw_head_values(values: HeadValues, form: PictureFormat = "png") -> bytes:
             cmap = "RdBu_r" if values.diverging else "viridis"
             image = axes.imshow(part, aspect="auto", cmap=cmap, vmin=lowest, vmax=limit)
             for (layer, head), value in np.ndenumerate(part):
-                red, green, blue, _ = image.to_rgba(value)
-                ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+                ink = ink_on(image, value)
                 axes.text(head, layer, f"{value:.{digits}f}", ha="center", va="center", color=ink, fontsize=8)
             axes.set_title(name)
             axes.set_xlabel("head")

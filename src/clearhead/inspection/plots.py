@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, share_colours
+from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, ink_on, legend_of, share_colours
 from clearhead.inspection.pictures import (
     HeadGrid,
     HeadValues,
@@ -145,9 +145,7 @@ def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
         if is_small:
             for row, column in product(range(rows), range(columns)):
                 value = heat.values[row][column]
-                # Perceived brightness of the cell (ITU-R BT.601), for readable text on it.
-                red, green, blue, _ = image.to_rgba(value)
-                ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+                ink = ink_on(image, value)
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
         ticks = SHARE_TICKS if heat.are_shares else None
         legend = legend_of(size[1]) if has_names else {"pad": 0.02}
