@@ -76,9 +76,11 @@ class DecoderLayer(nn.Module):
         if cache is not None:
             keys, values = cache.extend(keys, values)
         queries = self.self_attn.queries(x, start)
-        weights = recorder.weights and recorder.weights.decoder
-        # A single new position may attend to all earlier ones; only several at once need the causal mask.
-        return self.self_attn.attend(queries, keys, values, is_causal=x.size(1) > 1, weights=weights, bias=bias)
+        weights = None if recorder.weights is None else recorder.weights.decoder
+        # A single new position may attend to all earlier ones; only several at once need the causal mask. The compiler
+        # takes the comparison for a symbol, which the fused kernel refuses; bool decides it.
+        is_causal = bool(x.size(1) > 1)
+        return self.self_attn.attend(queries, keys, values, is_causal=is_causal, weights=weights, bias=bias)
 
     def _cross_attention(
         self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None, recorder: Recorder
@@ -95,7 +97,7 @@ class DecoderLayer(nn.Module):
         queries = self.cross_attn.queries(x.reshape(memory.size(0), -1, x.size(-1)))  # (B, H, R/B * T, K)
         if (one := recorder.head) is not None:
             one.log_weights.append(log_attention_weights(queries[:, one.head], keys[:, one.head], mask))
-        weights = recorder.weights and recorder.weights.cross
+        weights = None if recorder.weights is None else recorder.weights.cross
         return self.cross_attn.attend(queries, keys, values, mask=mask, weights=weights).reshape(x.shape)
 
 

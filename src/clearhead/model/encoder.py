@@ -39,7 +39,7 @@ class EncoderLayer(nn.Module):
         recorder: Recorder = NOTHING,
     ) -> Float[Tensor, "B S D"]:
         """Run the sub-layers; `bias` is added to the scores of attention."""
-        weights = recorder.weights and recorder.weights.encoder
+        weights = None if recorder.weights is None else recorder.weights.encoder
         x = self.self_attn_residual.add_and_norm(x, partial(self.self_attn, mask=mask, weights=weights, bias=bias))
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
