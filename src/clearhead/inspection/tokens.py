@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clearhead.text.placeholder_masking import Protected
+from clearhead.text.scripts import WITHOUT_SPACES, script_of
 from clearhead.tokenizers import Vocabulary
 
 Span = tuple[int, int]
@@ -125,8 +126,4 @@ def _are_one_word(text: str, before: Span, span: Span) -> bool:
 def _joins(character: str) -> bool:
     """Return whether a character forms words with its neighbours; spaces, punctuation and letters such as 犬 do not."""
     category = unicodedata.category(character)
-    return category[0] in "LMN" and (category != "Lo" or not unicodedata.name(character, "").startswith(_SPACELESS))
-
-
-_SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-"""Prefixes of the Unicode names of letters in scripts without spaces between words."""
+    return category[0] in "LMN" and (category != "Lo" or script_of(character) not in WITHOUT_SPACES)

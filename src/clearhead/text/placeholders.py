@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS, CHINESE_AND_JAPANESE_MARKS
+
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
 SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))
@@ -13,7 +15,7 @@ opening ones, then those for closing ones in the same order."""
 
 _SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # width and precision of a number; bounded to keep matching fast
 
-_CJK = r"\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"  # text of these scripts may follow an address without a space
+_CJK = rf"{CHINESE_AND_JAPANESE_LETTERS}{CHINESE_AND_JAPANESE_MARKS}\u3000\uffa0-\uffef"  # follow an address directly
 _MAIL, _HOST = "[a-zA-Z0-9_.+-]", "[a-zA-Z0-9_-]"
 
 CLOSING_MARK = r"(?<=[\w`\"')»”.:!?])\*{1,2}(?![\w*])"

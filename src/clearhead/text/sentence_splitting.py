@@ -14,10 +14,7 @@ from itertools import pairwise
 
 import sentencex
 
-from clearhead.text.scripts import count_scripts, script_of
-
-_UNSPACED = {"HAN", "HIRAGANA", "KATAKANA", "BOPOMOFO"}
-"""Scripts in which sentences follow each other without a space."""
+from clearhead.text.scripts import CHINESE_AND_JAPANESE, count_scripts, script_of
 
 _SPACE = re.compile(r"[^\S\r\n]")
 _INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
@@ -182,4 +179,4 @@ def _first_letter(characters: Iterable[str]) -> str:
 
 
 def _is_unspaced(*letters: str) -> bool:
-    return any(letter and script_of(letter) in _UNSPACED for letter in letters)
+    return any(letter and script_of(letter) in CHINESE_AND_JAPANESE for letter in letters)

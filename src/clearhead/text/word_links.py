@@ -15,17 +15,15 @@ from itertools import accumulate
 import numpy as np
 from jaxtyping import Float
 
+from clearhead.text.scripts import CHINESE_AND_JAPANESE_MARKS, LETTERS_WITHOUT_SPACES
+
 Span = tuple[int, int]
 """Start and end of a stretch of text, in characters."""
 
 Link = tuple[int, int]
 """A word of the source and a word of the target, counted from 0."""
 
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    "\u2e80-\u2fff\u3001-\u312f\u31a0-\u31ff"  # Chinese, Japanese
-    "\u3400-\u9fff\uf900-\ufaff\uff00-\uff65\U00020000-\U0003ffff"
-)
+_UNSPACED = LETTERS_WITHOUT_SPACES + CHINESE_AND_JAPANESE_MARKS
 _UNLOOKED = 0.1
 """Added to the total of each source word, so that a word that no target word attends to is not linked. On 40 pairs of
 Multi30k linked by hand, values from 0.03 to 0.5 perform alike (docs/alignment.md)."""

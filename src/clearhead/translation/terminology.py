@@ -22,10 +22,7 @@ from typing import NamedTuple, Self
 from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import PLACEHOLDER
-from clearhead.text.scripts import script_of
-
-_WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
-"""Scripts without spaces between words, where a word may begin at every letter."""
+from clearhead.text.scripts import WITHOUT_SPACES, script_of
 
 _MOST_SHOWN = 10
 """Bad lines listed in an error message."""
@@ -196,7 +193,7 @@ def _kind(character: str) -> str:
         return "space"
     category = unicodedata.category(character)
     if category[0] in "LMN" or category == "Pc":
-        return character if script_of(character) in _WITHOUT_SPACES else "word"
+        return character if script_of(character) in WITHOUT_SPACES else "word"
     return character
 
 

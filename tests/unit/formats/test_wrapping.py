@@ -40,6 +40,7 @@ def test_no_other_lines_are_shorter(words, count):
 def test_chinese_and_japanese_are_broken_between_characters_but_not_before_marks():
     assert wrapped("「犬が走る。」猫です。", 12) == ["「犬が走", "る。」猫で", "す。"]
     assert wrapped("犬、猫。「猫」です。", 4) == ["犬、", "猫。", "「猫」", "で", "す。"]
+    assert wrapped("ｶﾞﾗｽ。ㄅㄆ𠀀〇", 4) == ["ｶﾞﾗ", "ｽ。", "ㄅㄆ", "𠀀〇"]
     assert wrapped("한국어 문장", 6) == ["한국어", "문장"]
 
 
