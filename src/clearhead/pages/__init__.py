@@ -27,7 +27,7 @@ def fill(name: str, /, **values: object) -> Html:
     """Return a template file of this folder with its `$names` replaced.
 
     Args:
-        name: The file, such as `data_doctor.html`, or a `template` element of it, such as `data_doctor_parts.html#row`.
+        name: The file, such as `report.html`, or a `template` element of it, such as `report_parts.html#row`.
         values: Value for each name. Values other than `Html` are escaped, also for use in quoted attributes.
 
     Raises:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.pages import Html, fill, joined
+from clearhead.pages.parts import table
 
 
 def description_page(document: Mapping[str, Any]) -> Html:
@@ -38,7 +39,7 @@ def description_page(document: Mapping[str, Any]) -> Html:
 def _request(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Html:
     body = operation.get("requestBody")
     if body is None:
-        return Html("")
+        return Html()
     kinds = ", ".join(body["content"])
     return fill("api_parts.html#request", kinds=kinds, fields=_table(_schema_of(body, schemas), schemas))
 
@@ -58,16 +59,15 @@ def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[
 
 def _table(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Html:
     rows = [
-        fill(
-            "api_parts.html#field",
-            name=name,
-            kind=_kind(field) + (", required" if name in schema.get("required", ()) else ""),
-            default="" if "default" not in field else json.dumps(field["default"]),
-            description=field.get("description", ""),
+        (
+            fill("api_parts.html#name", name=name),
+            _kind(field) + (", required" if name in schema.get("required", ()) else ""),
+            "" if "default" not in field else json.dumps(field["default"]),
+            field.get("description", ""),
         )
         for name, field in schema.get("properties", {}).items()
     ]
-    return fill("api_parts.html#fields", rows=joined(rows)) if rows else Html("")
+    return table(("text",) * 4, rows, heads=("Field", "Type", "Default", "Meaning")) if rows else Html()
 
 
 def _kind(field: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.files import write_text
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.tokens import visible
-from clearhead.pages import style
+from clearhead.pages import Html, joined
+from clearhead.pages.charts import Curve, attention_grid, attention_map, bar_chart, line_chart
+from clearhead.pages.parts import figure, figures_in_a_row, lines, paragraph, report_page, table
 from clearhead.text.quality_flags import KINDS
-from clearhead.training.charts import Curve, attention_grid, attention_map, bar_chart, line_chart
 from clearhead.translation.result import Translation
 
 _NUM_SAMPLES = 20
@@ -26,7 +26,7 @@ _NUM_RANKED = 10
 _NUM_DETAILS = 5
 _MOST_BARS = 8
 _MOST_STEPS = 6
-_NONE = "<p>No translation is short enough for a small picture.</p>"
+_NONE = "No translation is short enough for a small picture."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,99 +92,80 @@ def write_report(
         bar_chart("chrF of validation sentences by length", "characters of the source", _by_length(judged)),
         bar_chart("Training pairs, in percent", "tokens", _histogram(lengths)),
     ]
-    summary_rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary.items()
-    )
     ranked = sorted(judged, key=lambda one: one.chrf)
-    page = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>clearhead: {escape(path.parent.name)}</title><style>{style("report.css")}</style></head><body>
-<h1>{escape(path.parent.name)}</h1>
-<table>{summary_rows}</table>
-<h2>Learning curves</h2><div class="charts">{"".join(charts)}</div>
-<h2>Lengths</h2><div class="charts">{"".join(about_lengths)}</div>
-<h2>Sample translations of validation sentences</h2>{_table(judged[:_NUM_SAMPLES])}
-<h2>The worst of {len(judged):,} by chrF</h2>{_table(ranked[:_NUM_RANKED])}
-<h2>The best of {len(judged):,} by chrF</h2>{_table(ranked[::-1][:_NUM_RANKED])}
-<h2>What looks wrong with the {len(judged):,}</h2>{_warnings(judged)}
-<h2>Where attention went</h2>{_about(head)}<div class="charts">{"".join(map(_attention, explanations)) or _NONE}</div>
-{_learning(head, learned)}
-<h2>Data</h2><pre tabindex="0">{escape(chr(10).join(data_lines))}</pre>
-<details><summary>Settings</summary><pre tabindex="0">{escape(config.to_toml())}</pre></details>
-</body></html>
-"""
+    page = report_page(
+        "training_report.html",
+        title=f"clearhead: {path.parent.name}",
+        name=path.parent.name,
+        summary=table(("row", "text"), list(summary.items()), classes="stacked"),
+        curves=joined(charts),
+        lengths=joined(about_lengths),
+        count=f"{len(judged):,}",
+        samples=_table(judged[:_NUM_SAMPLES]),
+        worst=_table(ranked[:_NUM_RANKED]),
+        best=_table(ranked[::-1][:_NUM_RANKED]),
+        warnings=_warnings(judged),
+        head=head,
+        attention=joined(map(_attention, explanations)) or paragraph(_NONE),
+        learned=_learning(head, learned),
+        data="\n".join(data_lines),
+        settings=config.to_toml(),
+    )
     write_text(path, page)
 
 
-def _table(judged: Iterable[Judged]) -> str:
-    titles = ("source", "translation", "reference", "log-probability", "chrF")
-    rows = ""
-    for one in judged:
-        texts = (one.translation.source, one.translation.text, one.reference)
-        cells = [f'<td title="{title}">{escape(text)}</td>' for title, text in zip(titles, texts, strict=False)]
-        numbers = (f"{one.translation.score:.2f}", f"{one.chrf:.1f}")
-        cells += [
-            f'<td class="number" title="{title}">{value}</td>' for title, value in zip(titles[3:], numbers, strict=True)
-        ]
-        rows += f"<tr>{''.join(cells)}</tr>"
-    heads = "".join(f"<th>{title}</th>" for title in titles)
-    return f'<table class="texts"><tr>{heads}</tr>{rows}</table>'
+def _table(judged: Iterable[Judged]) -> Html:
+    rows = [
+        (one.translation.source, one.translation.text, one.reference, f"{one.translation.score:.2f}", f"{one.chrf:.1f}")
+        for one in judged
+    ]
+    heads = ("source", "translation", "reference", "log-probability", "chrF")
+    return table(("text", "text", "text", "number", "number"), rows, heads=heads, classes="stacked texts")
 
 
-def _warnings(judged: Sequence[Judged]) -> str:
+def _warnings(judged: Sequence[Judged]) -> Html:
     """Return a table of the quality flags of translations, with counts and the first examples."""
     details: dict[str, list[str]] = {}
     for one in judged:
         for flag in one.translation.warnings:
             details.setdefault(flag.kind, []).append(flag.detail)
     if not details:
-        return "<p>Nothing.</p>"
-    rows = ""
-    for kind in (kind for kind in KINDS if kind in details):
-        examples = "<br>".join(map(escape, list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))
-        rows += (
-            f'<tr><td class="number" title="lines">{len(details[kind]):,}</td>'
-            f'<td title="what">{escape(KINDS[kind])}</td><td title="for example">{examples}</td></tr>'
-        )
-    return f'<table class="texts"><tr><th>lines</th><th>what</th><th>for example</th></tr>{rows}</table>'
+        return paragraph("Nothing.")
+    rows = [
+        (f"{len(details[kind]):,}", KINDS[kind], lines(list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))
+        for kind in KINDS
+        if kind in details
+    ]
+    return table(("number", "text", "text"), rows, heads=("lines", "what", "for example"), classes="stacked texts")
 
 
-def _about(head: AlignmentHead) -> str:
-    return (
-        f"<p>Rows are written, columns read; a stronger colour is more. Shown is {head}, which tells best which words "
-        f"belong together; clearhead explain shows every head.</p>"
+def _attention(explanation: Explanation) -> Html:
+    return figure(
+        explanation.translation, _grid(explanation.target_tokens, explanation.source_tokens, explanation.alignment)
     )
 
 
-def _attention(explanation: Explanation) -> str:
-    grid = _grid(explanation.target_tokens, explanation.source_tokens, explanation.alignment)
-    return f"<figure><figcaption>{escape(explanation.translation)}</figcaption>{grid}</figure>"
-
-
-def _grid(target: Sequence[str], source: Sequence[str], weights: Float32[np.ndarray, "T S"]) -> str:
+def _grid(target: Sequence[str], source: Sequence[str], weights: Float32[np.ndarray, "T S"]) -> Html:
     return attention_grid(list(map(visible, target)), list(map(visible, source)), weights)
 
 
-def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> str:
+def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> Html:
     """Return attention maps of a few pairs at several steps of training."""
-    title = "<h2>How attention became an alignment</h2>"
     if not learned:
-        return f"{title}<p>No validation pair is short enough for a small picture, or nothing was kept of it.</p>"
-    rows = ""
+        return paragraph("No validation pair is short enough for a small picture, or nothing was kept of it.")
+    rows = []
     for pair in learned:
         shown = [pair.cross[place] for place in _spread(len(pair.cross), _MOST_STEPS)]
-        grids = [(step, head.of_pair(weights)) for step, weights in shown]
-        maps = "".join(
-            f"<figure><figcaption>step {step:,}</figcaption>{attention_map(weights)}</figure>"
-            for step, weights in grids[:-1]
-        )
-        step, last = grids[-1]
-        labelled = _grid(pair.target_tokens, pair.source_tokens, last)
-        rows += f'<div class="steps">{maps}<figure><figcaption>step {step:,}</figcaption>{labelled}</figure></div>'
-    return (
-        f"{title}<p>The same for the first short validation pairs and their "
-        f"references, at {len(grids)} of {len(learned[0].cross)} validations.</p>{rows}"
+        maps = [(step, head.of_pair(weights)) for step, weights in shown]
+        pictures = [figure(f"step {step:,}", attention_map(weights)) for step, weights in maps[:-1]]
+        step, last = maps[-1]
+        pictures.append(figure(f"step {step:,}", _grid(pair.target_tokens, pair.source_tokens, last)))
+        rows.append(figures_in_a_row(pictures))
+    about = (
+        f"The same for the first short validation pairs and their references, at {len(maps)} of "
+        f"{len(learned[0].cross)} validations."
     )
+    return joined([paragraph(about), *rows])
 
 
 def _spread(count: int, most: int) -> list[int]:

@@ -11,10 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from clearhead.files import open_output
-from clearhead.pages import Html, fill, joined, style
+from clearhead.pages import Html, fill, joined
+from clearhead.pages.parts import SEVERITY_WEIGHTS, Severity, bullets, filter_rules, kind_filter, report_page
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.quality_flags import KINDS
 from clearhead.translation.result import Translation
@@ -24,11 +25,6 @@ MOST_SHOWN = 100
 
 MOST_CHARACTERS = 2_000
 """Characters shown of each text; a longer one is cut, and the number left out is shown."""
-
-Severity = Literal["serious", "moderate", "mild"]
-
-_WEIGHTS: dict[Severity, int] = {"serious": 9, "moderate": 3, "mild": 1}
-"""Weight of a reason in the ranking: one outweighs two of the next lower severity."""
 
 MISSED_TERMS, UNSURE = "terms", "unsure"
 
@@ -51,7 +47,7 @@ _REASONS = {
     "output_truncated": _Reason("the translation was ended by the length limit or in a repetition", "serious"),
     **{
         kind: _Reason(KINDS[kind], _severity(kind))
-        for kind in sorted(KINDS, key=lambda kind: _WEIGHTS[_severity(kind)], reverse=True)
+        for kind in sorted(KINDS, key=lambda kind: SEVERITY_WEIGHTS[_severity(kind)], reverse=True)
     },
     MISSED_TERMS: _Reason("a term is not translated as it should be", "moderate"),
     UNSURE: _Reason("nothing looks wrong; these are what the model is least sure of", "mild"),
@@ -106,7 +102,7 @@ class TranslationReport:
             self._num_reused += is_reused and not details
             if not details and (is_reused or not translation.source.strip()):
                 continue  # the model did not translate it
-            weight = sum(_WEIGHTS[_REASONS[kind].severity] for kind in details)
+            weight = sum(SEVERITY_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, line {number:,}",
                 _clipped(translation.source),
@@ -137,30 +133,28 @@ class TranslationReport:
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
         found = [kind for kind in _REASONS if self._counts[kind]]
-        return fill(
+        return report_page(
             "translation_report.html",
-            title=title,
-            style=style(),
-            rules=joined(fill(f"{_PARTS}#rule", kind=kind) for kind in found),
+            title=f"Translation report: {title}",
+            rules=filter_rules(found),
             summary=_summary(self._num_segments, self._num_flagged, self._num_reused),
-            filters=self._filters(found, len(entries)) if entries else Html(),
+            filter=self._filter(found, len(entries)) if entries else Html(),
             segments=joined(map(_segment, entries)),
-            files=joined(fill(f"{_PARTS}#item", text=line) for line in self._files),
+            files=bullets(self._files),
         )
 
-    def _filters(self, found: Iterable[str], num_shown: int) -> Html:
-        rows = joined(
-            fill(
-                f"{_PARTS}#filter",
-                kind=kind,
-                meaning=_capitalised(_REASONS[kind].meaning),
-                severity="" if kind == UNSURE else _REASONS[kind].severity,
-                count=f"{self._counts[kind]:,}",
-                shown=f"{len(self._worst[kind]):,}",
+    def _filter(self, found: Iterable[str], num_shown: int) -> Html:
+        kinds = {
+            kind: (
+                _capitalised(_REASONS[kind].meaning),
+                "" if kind == UNSURE else _REASONS[kind].severity,
+                f"{self._counts[kind]:,}",
+                f"{len(self._worst[kind]):,}",
             )
             for kind in found
-        )
-        return fill(f"{_PARTS}#filters", rows=rows, count=f"{self._num_segments:,}", shown=f"{num_shown:,}")
+        }
+        total = (f"{self._num_segments:,}", f"{num_shown:,}")
+        return kind_filter(kinds, total, heads=("Reason", "Severity", "Count", "Shown"))
 
 
 @contextmanager

@@ -14,19 +14,19 @@ from clearhead.pages import Html, data_block, fill, joined, script, style
 
 
 def test_values_are_escaped_and_html_is_not():
-    assert fill("data_doctor_parts.html#item", text="<b> & \"'") == "<li>&lt;b&gt; &amp; &quot;&#x27;</li>\n"
-    inner = fill("data_doctor_parts.html#item", text=Html("<b>"))
+    assert fill("report_parts.html#item", text="<b> & \"'") == "<li>&lt;b&gt; &amp; &quot;&#x27;</li>\n"
+    inner = fill("report_parts.html#item", text=Html("<b>"))
     assert joined([inner, inner]) == "<li><b></li>\n" * 2
     assert isinstance(joined([]), Html)
 
 
 def test_a_name_without_a_value_is_a_mistake():
     with pytest.raises(KeyError, match="text"):
-        fill("data_doctor_parts.html#item")
+        fill("report_parts.html#item")
 
 
 def test_a_value_is_not_looked_through_for_names():
-    assert fill("data_doctor_parts.html#item", text="$text $$ ${other}") == "<li>$text $$ ${other}</li>\n"
+    assert fill("report_parts.html#item", text="$text $$ ${other}") == "<li>$text $$ ${other}</li>\n"
 
 
 def test_colours_are_given_for_light_and_dark_and_the_shades_of_a_scale_follow_in_even_steps():

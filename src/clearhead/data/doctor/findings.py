@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.formats import SentencePair
-
-Severity = Literal["serious", "moderate", "mild"]
+from clearhead.pages.parts import Severity
 
 NUM_EXAMPLES = 5
 """Number of examples kept of each finding: the first ones."""

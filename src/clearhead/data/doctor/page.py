@@ -8,7 +8,8 @@ from clearhead.data.doctor.examination import Examination
 from clearhead.data.doctor.findings import Finding
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.text_report import percent, row_counts
-from clearhead.pages import Html, fill, joined, style
+from clearhead.pages import Html, fill, joined
+from clearhead.pages.parts import bullets, paragraph, report_page, table
 
 _PARTS = "data_doctor_parts.html"
 
@@ -26,27 +27,33 @@ def render_page(examination: Examination, files: Sequence[str], *, title: str) -
     summary = (
         f"{pairs:,} pairs; {clean:,} of them have no finding." if found else f"{pairs:,} pairs. Nothing was found."
     )
-    return fill(
+    return report_page(
         "data_doctor.html",
-        title=title,
-        style=style(),
+        title=f"Data doctor: {title}",
         summary=summary,
         contents=_contents(found, pairs) if found else Html(),
-        findings=joined(_finding(one, pairs) for one in found) if found else _paragraph("None."),
+        findings=joined(_finding(one, pairs) for one in found) if found else paragraph("None."),
         quiet=_quiet(examination),
-        rows=joined(
-            _row(count, words + (f" ({name})" if name else ""), examples)
-            for name, rows in {"": examination.rows, **examination.held_out}.items()
-            for count, words, examples in row_counts(rows)
-        ),
-        files=joined(fill(f"{_PARTS}#item", text=line) for line in files),
-        lengths=_lengths(examination) if pairs else _paragraph("There is no pair."),
+        rows=_rows(examination),
+        files=bullets(files),
+        lengths=_lengths(examination) if pairs else paragraph("There is no pair."),
     )
 
 
 def _contents(found: Sequence[Finding], pairs: int) -> Html:
-    rows = joined(fill(f"{_PARTS}#contents_row", **_numbers(one, pairs)) for one in found)
-    return fill(f"{_PARTS}#contents", rows=rows)
+    rows = [
+        (
+            fill(f"{_PARTS}#link", name=one.name, title=one.kind.title),
+            one.kind.severity,
+            f"{one.count:,}",
+            _share(one, pairs),
+        )
+        for one in found
+    ]
+    heads = ("Finding", "Severity", "Pairs", "Share")
+    return table(
+        ("text", "severity", "number", "number"), rows, heads=heads, caption="What was found", classes="contents"
+    )
 
 
 def _finding(finding: Finding, pairs: int) -> Html:
@@ -57,7 +64,11 @@ def _finding(finding: Finding, pairs: int) -> Html:
     )
     return fill(
         f"{_PARTS}#finding",
-        **_numbers(finding, pairs),
+        name=finding.name,
+        title=kind.title,
+        severity=kind.severity,
+        count=f"{finding.count:,}",
+        share=_share(finding, pairs),
         meaning=kind.meaning,
         why=kind.why,
         remedy=kind.remedy,
@@ -65,15 +76,9 @@ def _finding(finding: Finding, pairs: int) -> Html:
     )
 
 
-def _numbers(finding: Finding, pairs: int) -> dict[str, str]:
+def _share(finding: Finding, pairs: int) -> str:
     share = finding.share(pairs)
-    return {
-        "name": finding.name,
-        "title": finding.kind.title,
-        "severity": finding.kind.severity,
-        "count": f"{finding.count:,}",
-        "share": "" if share is None else percent(share),
-    }
+    return "" if share is None else percent(share)
 
 
 def _quiet(examination: Examination) -> Html:
@@ -82,17 +87,19 @@ def _quiet(examination: Examination) -> Html:
     lines = [f"Not looked for: {one.kind.title}, for {one.unchecked}." for one in quiet if one.unchecked is not None]
     if titles := [one.kind.title for one in quiet if one.unchecked is None]:
         lines.insert(0, f"Nothing found of: {'; '.join(titles)}.")
-    return joined(map(_paragraph, lines))
+    return joined(map(paragraph, lines))
 
 
-def _row(count: int, words: str, examples: Sequence[str]) -> Html:
-    items = joined(fill(f"{_PARTS}#item", text=example) for example in examples)
-    return fill(
-        f"{_PARTS}#row",
-        count=f"{count:,}",
-        words=words,
-        examples=fill(f"{_PARTS}#list", items=items) if examples else Html(),
-    )
+def _rows(examination: Examination) -> Html:
+    rows = [
+        (f"{count:,}", fill(f"{_PARTS}#words", words=words + name, examples=bullets(examples) if examples else Html()))
+        for name, counts in [
+            ("", examination.rows),
+            *((f" ({one})", rows) for one, rows in examination.held_out.items()),
+        ]
+        for count, words, examples in row_counts(counts)
+    ]
+    return table(("row number", "text"), rows, caption="Where every row went")
 
 
 def _lengths(examination: Examination) -> Html:
@@ -108,25 +115,18 @@ def _lengths(examination: Examination) -> Html:
 def _histogram(caption: str, unit: str, lengths: Lengths, step: int) -> Html:
     bars = histogram(lengths, step)
     most, total = max(count for *_, count in bars), lengths.counts.total()
-    rows = joined(
-        fill(
-            f"{_PARTS}#bar",
-            label=_label(first, last),
-            count=f"{count:,}",
-            share=percent(count / total),
-            width=f"{max(100 * count / most, 0.5) if count else 0:.1f}",  # bars above zero are visible
-        )
-        for first, last, count in bars
-    )
+    rows = []
+    for first, last, count in bars:
+        width = f"{max(100 * count / most, 0.5) if count else 0:.1f}"  # bars above zero are visible
+        bar = fill(f"{_PARTS}#bar", share=percent(count / total), width=width)
+        rows.append((_label(first, last), f"{count:,}", bar))
+    heads = (unit, "Texts", "Share")
+    bars_table = table(("row", "number", "text"), rows, heads=heads, caption=caption.capitalize(), classes="histogram")
     quantiles = "; ".join(f"{name} {value:,}" for name, value in lengths.to_dict().items())
-    return fill(f"{_PARTS}#histogram", caption=caption.capitalize(), unit=unit, bars=rows, quantiles=quantiles)
+    return fill(f"{_PARTS}#histogram", table=bars_table, quantiles=paragraph(quantiles))
 
 
 def _label(first: int, last: int | None) -> str:
     if last is None:
         return f"{first:,} and more"
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
-
-
-def _paragraph(text: str) -> Html:
-    return fill(f"{_PARTS}#paragraph", text=text)

@@ -1,4 +1,4 @@
-"""Charts of the training report as SVG text: line charts, bar charts and attention heat maps."""
+"""Charts as SVG: line charts, bar charts and attention heat maps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from unicodedata import east_asian_width
 import numpy as np
 from jaxtyping import Float
 
+from clearhead.pages import Html, fill, joined
+from clearhead.pages.parts import figure
+
 Curve = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 460, 240
@@ -17,14 +20,14 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
 _COLOURS = ("var(--a)", "var(--b)")
 
 
-def line_chart(title: str, curves: Mapping[str, Curve]) -> str:
-    """Return a line chart of one or two curves over training steps, or "" if they have no points.
+def line_chart(title: str, curves: Mapping[str, Curve]) -> Html:
+    """Return a line chart of one or two curves over training steps, empty if they have no points.
 
     The vertical axis starts at zero, so that a nearly constant curve looks constant.
     """
     points = [point for curve in curves.values() for point in curve]
     if not points:
-        return ""
+        return Html()
     steps = _ticks(max(x for x, _ in points) or 1.0, 4)
     heights = _ticks(max(y for _, y in points), 5)
 
@@ -41,8 +44,8 @@ def line_chart(title: str, curves: Mapping[str, Curve]) -> str:
     return _figure(title, "step", heights, drawn, list(curves))
 
 
-def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a grouped bar chart, or "" if there are no bars.
+def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> Html:
+    """Return a grouped bar chart, empty if there are no bars.
 
     Args:
         title: Title of the chart: the quantity that the bars measure.
@@ -50,7 +53,7 @@ def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -
         bars: For each group's label, the name and height of its bars. All groups have the same one or two names.
     """
     if not bars:
-        return ""
+        return Html()
     names = list(next(iter(bars.values())))
     heights = _ticks(max(height for group in bars.values() for height in group.values()), 5)
     room = (_WIDTH - _LEFT - _RIGHT) / len(bars)
@@ -68,14 +71,14 @@ def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -
     return _figure(title, below, heights, drawn, names)
 
 
-def attention_map(weights: Float[np.ndarray, "T S"]) -> str:
+def attention_map(weights: Float[np.ndarray, "T S"]) -> Html:
     """Return a small attention heat map without labels."""
     num_rows, num_columns = weights.shape
     size = f'viewBox="0 0 {num_columns} {num_rows}" style="max-width: {9 * num_columns}px"'
-    return f'<svg class="map" {size} role="img" aria-label="attention">{_squares(weights)}</svg>'
+    return Html(f'<svg class="map" {size} role="img" aria-label="attention">{_squares(weights)}</svg>')
 
 
-def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[np.ndarray, "T S"]) -> str:
+def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[np.ndarray, "T S"]) -> Html:
     """Return a labelled attention heat map, darker for more: a row per target token, a column per source token."""
     size, left = 18, 10 + 7 * max(map(_width, rows))
     top = 10 + 7 * max(map(_width, columns))
@@ -88,7 +91,7 @@ def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[n
         drawn += f'<text x="{left - 4}" y="{top + size * (row + 0.7):.0f}" text-anchor="end">{escape(token)}</text>'
     drawn += f'<g transform="translate({left} {top}) scale({size})">{_squares(weights)}</g>'
     box = f'viewBox="0 0 {width} {height}" style="max-width: {width}px"'
-    return f'<svg {box} role="img" aria-label="attention">{drawn}</svg>'
+    return Html(f'<svg {box} role="img" aria-label="attention">{drawn}</svg>')
 
 
 def _squares(weights: Float[np.ndarray, "T S"]) -> str:
@@ -106,7 +109,7 @@ def _width(text: str) -> int:
     return sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
-def _figure(title: str, below: str, heights: Sequence[float], drawn: str, names: Sequence[str]) -> str:
+def _figure(title: str, below: str, heights: Sequence[float], drawn: str, names: Sequence[str]) -> Html:
     grid = ""
     for value in heights:
         y = _down(value, heights[-1])
@@ -114,15 +117,13 @@ def _figure(title: str, below: str, heights: Sequence[float], drawn: str, names:
         grid += f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     grid += f'<text x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">{escape(below)}</text>'
-    legend = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+    legend = joined(
+        fill("report_parts.html#legend", colour=colour, name=name)
         for colour, name in zip(_COLOURS, names, strict=False)
     )
-    return (
-        f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{grid}{drawn}</svg>'
-        f'<div class="legend">{legend}</div></figure>'
-    )
+    drawing = Html(grid + drawn)
+    values = {"width": _WIDTH, "height": _HEIGHT, "title": title, "content": drawing, "legend": legend}
+    return figure(title, fill("report_parts.html#chart", **values))
 
 
 def _down(y: float, highest: float) -> float:
