@@ -14,8 +14,10 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.passages import Passage, changes
-from clearhead.formats.word.paragraphs import WORD, paragraphs, parse_xml
+from clearhead.formats.word.paragraphs import WORD, paragraphs, word_events
 from clearhead.formats.word.runs import WordParagraph
+from clearhead.formats.xml.escaping import UNWRITABLE
+from clearhead.formats.xml.events import StartTag
 
 MOST_PART_BYTES = 64_000_000
 """Maximum size of a part with text, unpacked."""
@@ -29,7 +31,6 @@ _TEXT_TYPE = re.compile(
 )
 _ORDER = ("document.main", "header", "footer", "footnotes", "endnotes")
 _OLE_START = b"\xd0\xcf\x11\xe0"
-_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def read_docx(path: str) -> WordDocument:
@@ -95,7 +96,7 @@ class WordDocument(Document):
 
     def _check(self, fillings: Iterable[Filling | None], first: int) -> None:
         for number, filling in enumerate(fillings, start=first + 1):
-            if filling is not None and (found := _UNWRITABLE.search(filling.text)):
+            if filling is not None and (found := UNWRITABLE.search(filling.text)):
                 raise DataError(
                     f"{self._name}, paragraph {number}: the translation holds U+{ord(found[0]):04X}, which XML cannot"
                 )
@@ -137,14 +138,12 @@ def _text_parts(archive: ZipFile, name: str) -> list[str]:
     if _CONTENT_TYPES not in names:
         raise DataError(f"{name} is a zip file, but no DOCX file: it has no {_CONTENT_TYPES}")
     found: list[tuple[int, str]] = []
-
-    def start(_: str, attributes: dict[str, str], at: int) -> None:
-        if text_type := _TEXT_TYPE.fullmatch(attributes.get("ContentType", "")):
-            part = attributes.get("PartName", "").removeprefix("/")
+    for event, _ in word_events(_unpacked(archive, _CONTENT_TYPES, name), f"{name}: {_CONTENT_TYPES}"):
+        said = event.attributes if isinstance(event, StartTag) else {}
+        if text_type := _TEXT_TYPE.fullmatch(said.get("ContentType", "")):
+            part = said.get("PartName", "").removeprefix("/")
             if part in names:
                 found.append((_ORDER.index(text_type[1]), part))
-
-    parse_xml(_unpacked(archive, _CONTENT_TYPES, name), f"{name}: {_CONTENT_TYPES}", start, lambda at: None)
     if not any(order == 0 for order, _ in found):
         raise DataError(f"{name} is no DOCX file: it has no document of Word in it")
     return [part for _, part in sorted(set(found))]
@@ -163,7 +162,7 @@ def _text_part(data: bytes, name: str) -> _TextPart:
     passages: list[Passage] = []
     for outer in paragraphs(data, name):
         # A text box contains paragraphs of its own, within a run of the paragraph that anchors it.
-        for element in (outer, *(inner for inner in outer.within() if inner.name == f"{WORD}p")):
+        for element in (outer, *(inner for inner in outer.within() if inner.tag.name == f"{WORD}p")):
             paragraph = WordParagraph(data, element)
             if paragraph.passage is not None:
                 passages.append(paragraph.passage)

@@ -10,7 +10,8 @@ from xml.sax.saxutils import escape
 
 from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Passage, Run
-from clearhead.formats.word.paragraphs import WORD, WordElement
+from clearhead.formats.word.paragraphs import WORD
+from clearhead.formats.xml.elements import XmlElement
 
 
 def _named(*names: str) -> frozenset[str]:
@@ -55,8 +56,8 @@ class WordParagraph:
         element: The paragraph.
     """
 
-    def __init__(self, data: bytes, element: WordElement) -> None:
-        content = [child for child in element.children if child.name != f"{WORD}pPr"]
+    def __init__(self, data: bytes, element: XmlElement) -> None:
+        content = [child for child in element.elements if child.tag.name != f"{WORD}pPr"]
         start = content[0].start if content else element.content_end
         name = re.split(rb"[\s/>]", data[element.start + 1 : element.content], maxsplit=1)[0]
         self._prefix = name.removesuffix(b"p")
@@ -112,60 +113,60 @@ class WordParagraph:
         return b'<%bt xml:space="preserve">%b</%bt>' % (self._prefix, escape(words).encode(), self._prefix)
 
 
-def _units(data: bytes, elements: Sequence[WordElement]) -> Iterator[_Unit]:
+def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
     for element in elements:
-        if element.name == f"{WORD}r":
+        if element.tag.name == f"{WORD}r":
             yield from _run_units(data, element)
-        elif element.name in _WRAPPERS and (inner := _inside(element)):
+        elif element.tag.name in _WRAPPERS and (inner := _inside(element)):
             last = inner[-1].end
             yield _Unit("open", (((element.start, inner[0].start), None),))
             yield from _units(data, inner)
             yield _Unit("close", (((last, element.end), None),))
-        elif element.name not in _DROPPED:
-            is_seen = element.name in _SEEN or element.name.endswith(" oMath")
+        elif element.tag.name not in _DROPPED:
+            is_seen = element.tag.name in _SEEN or element.tag.name.endswith(" oMath")
             yield _Unit("alone", ((element.place, None),), is_seen=is_seen)
 
 
-def _inside(element: WordElement) -> list[WordElement]:
+def _inside(element: XmlElement) -> list[XmlElement]:
     """Return the content of a wrapper element, without its properties."""
-    children = element.children
-    if element.name == f"{WORD}sdt":
-        children = next((child.children for child in children if child.name == f"{WORD}sdtContent"), [])
-    first = next((index for index, child in enumerate(children) if not child.name.endswith("Pr")), len(children))
+    children = element.elements
+    if element.tag.name == f"{WORD}sdt":
+        children = next((child.elements for child in children if child.tag.name == f"{WORD}sdtContent"), [])
+    first = next((index for index, child in enumerate(children) if not child.tag.name.endswith("Pr")), len(children))
     return children[first:]
 
 
-def _run_units(data: bytes, run: WordElement) -> Iterator[_Unit]:
+def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
     if b"xmlns" in data[run.start : run.content]:  # declares a prefix that is unknown elsewhere
         yield _Unit("alone", ((run.place, None),), is_seen=True)
         return
     raw = look = b""
-    for child in run.children:
-        if child.name == f"{WORD}rPr":
+    for child in run.elements:
+        if child.tag.name == f"{WORD}rPr":
             raw, look = data[slice(*child.place)], _look(data, child)
-        elif child.name == f"{WORD}t" and len(child.text) > 1 and child.text.isspace():
+        elif child.tag.name == f"{WORD}t" and len(child.text) > 1 and child.text.isspace():
             yield _Unit("alone", ((child.place, raw),), properties=look)  # a gap, or a blank to fill in
-        elif child.name == f"{WORD}t" or child.name in _CHARACTERS:
-            words = _CHARACTERS.get(child.name) or _SPACES.sub(" ", child.text)
-            if child.name == f"{WORD}t" and child.attributes.get("xml:space") != "preserve":
+        elif child.tag.name == f"{WORD}t" or child.tag.name in _CHARACTERS:
+            words = _CHARACTERS.get(child.tag.name) or _SPACES.sub(" ", child.text)
+            if child.tag.name == f"{WORD}t" and child.tag.attributes.get("xml:space") != "preserve":
                 words = words.strip(" ")
             edges = _EDGES.fullmatch(words)
             assert edges is not None
             for piece in filter(None, edges.groups()):
                 yield _Unit("words", words=piece, properties=look)
-        elif child.name == f"{WORD}fldChar":
-            form = child.attributes.get(f"{WORD}fldCharType", "")
+        elif child.tag.name == f"{WORD}fldChar":
+            form = child.tag.attributes.get(f"{WORD}fldCharType", "")
             form = form if form in ("begin", "separate", "end") else "alone"
             yield _Unit(form, ((child.place, raw),), properties=look)
-        elif child.name == f"{WORD}instrText":
+        elif child.tag.name == f"{WORD}instrText":
             yield _Unit("code", ((child.place, raw),), child.text, properties=look)
-        elif child.name not in _DROPPED:
-            yield _Unit("alone", ((child.place, raw),), properties=look, is_seen=child.name in _SEEN)
+        elif child.tag.name not in _DROPPED:
+            yield _Unit("alone", ((child.place, raw),), properties=look, is_seen=child.tag.name in _SEEN)
 
 
-def _look(data: bytes, properties: WordElement) -> bytes:
+def _look(data: bytes, properties: XmlElement) -> bytes:
     """Return run properties without those that have no visible effect; empty if there are no others."""
-    shown = [child for child in properties.children if child.name not in _UNSHOWN]
+    shown = [child for child in properties.elements if child.tag.name not in _UNSHOWN]
     if not shown:
         return b""
     kept = b"".join(data[slice(*child.place)] for child in shown)

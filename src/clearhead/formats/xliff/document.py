@@ -12,8 +12,9 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_within, with_attribute, without_attribute
+from clearhead.formats.xml.escaping import UNWRITABLE
 from clearhead.formats.xml.events import StartTag
-from clearhead.formats.xml.inline_text import UNWRITABLE, XmlInlineText, escaped, inline_text
+from clearhead.formats.xml.inline_text import XmlInlineText, escaped, inline_text
 
 REVIEW_STATE = "needs-review-translation"
 """State of an unreviewed `target` in XLIFF 1.x."""

@@ -1,4 +1,4 @@
-"""Elements of an XML file with their positions, and replacing ranges of the file; used for XLIFF and TMX."""
+"""Elements of an XML file with their positions, and replacing ranges of the file; used for XLIFF, TMX and Word."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from clearhead.errors import DataError
 from clearhead.formats.file_text import FileText
 from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of, placed_events
+
+MAX_ELEMENTS = 1_000_000
+"""Maximum number of elements in an element that is read completely."""
 
 SPACE = "http://www.w3.org/XML/1998/namespace space"
 """Name of the attribute `xml:space`, with its namespace."""
@@ -36,13 +39,32 @@ class XmlElement:
         """Whether it is a self-closing tag, such as `<x/>`."""
         return self.content == self.end
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Start and end of the element."""
+        return self.start, self.end
+
+    @property
+    def elements(self) -> list[XmlElement]:
+        """Its child elements."""
+        return [part for part in self.parts if isinstance(part, XmlElement)]
+
+    @property
+    def text(self) -> str:
+        """Its own text, without that of its child elements."""
+        return "".join(part for part in self.parts if isinstance(part, str))
+
     def children(self, name: str) -> list[XmlElement]:
         """Return the child elements with a name, in the namespace of this element."""
-        return [
-            part
-            for part in self.parts
-            if isinstance(part, XmlElement) and part.tag.name == name and part.tag.namespace == self.tag.namespace
-        ]
+        return [one for one in self.elements if one.tag.name == name and one.tag.namespace == self.tag.namespace]
+
+    def within(self) -> Iterator[XmlElement]:
+        """Yield all descendants, in no particular order."""
+        waiting = self.elements
+        while waiting:
+            element = waiting.pop()
+            waiting += [part for part in element.parts if isinstance(part, XmlElement)]
+            yield element
 
     @property
     def is_blank(self) -> bool:
@@ -129,29 +151,51 @@ class XmlFile:
         return self.source.replaced(found)
 
     def _element(self, events: Iterator[tuple[XmlEvent, int]], tag: StartTag, start: int) -> XmlElement:
-        """Read the rest of an element, up to its end tag; its start tag has been read."""
-        stack = [XmlElement(tag, start, self._tag_end(start))]
-        for event, place in events:
-            if isinstance(event, str):
-                stack[-1].parts.append(event)
-            elif isinstance(event, StartTag):
-                element = XmlElement(event, place, self._tag_end(place))
-                stack[-1].parts.append(element)
-                stack.append(element)
-            else:
-                element = stack.pop()
-                if self._utf8[element.content - 2 : element.content] == b"/>":
-                    element.content_end = element.end = element.content
-                else:
-                    element.content_end, element.end = place, self._tag_end(place)
-                if not stack:
-                    return element
-        raise AssertionError("the parser refuses an element without an end")
+        return read_element(events, tag, start, self._utf8, self.source.path)
 
-    def _tag_end(self, place: int) -> int:
-        match = _TAG.match(self._utf8, place)
+
+def read_element(
+    events: Iterator[tuple[XmlEvent, int]], tag: StartTag, start: int, data: bytes, name: str
+) -> XmlElement:
+    """Read the rest of an element, up to its end tag; its start tag has been read.
+
+    Args:
+        events: Events behind the start tag, see `placed_events`.
+        tag: The start tag.
+        start: Its position.
+        data: The file's text as UTF-8.
+        name: Name of the file in messages.
+
+    Raises:
+        DataError: If it has more than `MAX_ELEMENTS` elements.
+    """
+
+    def opened(tag: StartTag, place: int) -> XmlElement:
+        match = _TAG.match(data, place)
         assert match is not None, place
-        return match.end()
+        return XmlElement(tag, place, match.end())
+
+    stack = [opened(tag, start)]
+    num_elements = 1
+    for event, place in events:
+        if isinstance(event, str):
+            stack[-1].parts.append(event)
+        elif isinstance(event, StartTag):
+            num_elements += 1
+            if num_elements > MAX_ELEMENTS:
+                raise DataError(f"{name}, line {tag.line}: what begins here has more than {MAX_ELEMENTS:,} elements")
+            element = opened(event, place)
+            stack[-1].parts.append(element)
+            stack.append(element)
+        else:
+            element = stack.pop()
+            if data.startswith(b"/>", element.content - 2):
+                element.content_end = element.end = element.content
+            else:
+                element.content_end, element.end = place, data.index(b">", place) + 1
+            if not stack:
+                return element
+    raise AssertionError("the parser refuses an element without an end")
 
 
 def said_within(tags: Sequence[StartTag], name: str) -> str:

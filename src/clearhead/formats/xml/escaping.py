@@ -10,8 +10,10 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import open_output
 from clearhead.formats.pair import SentencePair
 
-UNWRITABLE = re.compile(r"[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Line endings, because a segment is always a single line, and characters that XML 1.0 (section 2.2) forbids."""
+UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 (section 2.2) forbids."""
+_UNWRITABLE_IN_SEGMENTS = re.compile(rf"[\n\r]|{UNWRITABLE.pattern}")
+"""Line endings too, because a segment is always a single line."""
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 
@@ -55,7 +57,7 @@ def xml_texts(pair: SentencePair) -> tuple[str, str]:
     ('a &lt; b', '&lt;x1/&gt;')
     """
     for side, text in (("source", pair.source), ("target", pair.target)):
-        if found := UNWRITABLE.search(text):
+        if found := _UNWRITABLE_IN_SEGMENTS.search(text):
             raise DataError(
                 f"{pair.origin}: the {side} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which an XML "
                 f"file of segments cannot keep; replace it"

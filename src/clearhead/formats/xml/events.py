@@ -1,4 +1,4 @@
-"""Safe streaming XML parser: tags and texts in bounded memory; the only place where XLIFF and TMX are parsed.
+"""Safe streaming XML parser: tags and texts in bounded memory; the only parser of XLIFF, TMX and Word files.
 
 No file but the given one is ever opened. A document type is allowed, and its internal subset may describe elements, but
 entities are refused: they could make a short file endless or include another one. An external DTD is not loaded. The

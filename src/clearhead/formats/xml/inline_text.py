@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import html
-import re
 from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
 from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile
+from clearhead.formats.xml.escaping import UNWRITABLE
 from clearhead.formats.xml.inline_elements import ROLES, element_of
 
 _WITHOUT_TEXT = {*ROLES, "cp", "sm", "em"}
-UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
 @dataclass(frozen=True, slots=True)
