@@ -179,8 +179,8 @@ def evaluate(
     from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.files import open_output, read_lines
+    from clearhead.text.line_ends import on_one_line
     from clearhead.text.word_links import spaced_words
-    from clearhead.translation.result import on_one_line
     from clearhead.translation.test_set import evaluate as evaluate_translator
     from clearhead.translation.worker_pool import TranslatorTeam
 

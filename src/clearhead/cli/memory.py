@@ -6,15 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from clearhead.cli.checks import MOST_LINES_NAMED
 from clearhead.cli.console import notice
 
 if TYPE_CHECKING:
     from clearhead.translation.memory import TranslationMemory
     from clearhead.translation.result import MemoryMatch, TermUse, Translation
-
-
-MOST_LINES_NAMED = 10
-"""Maximum number of missed terms in a notice."""
 
 
 @dataclass(frozen=True, slots=True)

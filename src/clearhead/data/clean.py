@@ -14,6 +14,7 @@ from typing import Any
 from clearhead.config import DataConfig
 from clearhead.formats import SKIPS, SentencePair
 from clearhead.text.language_tags import split_tag
+from clearhead.text.line_statistics import RATIO_FLOOR
 
 REASONS = {
     "malformed": "the row of its file is no pair",
@@ -29,8 +30,6 @@ REASONS = {
 """Every reason to drop a pair, in the order of the checks, with its meaning."""
 
 NUM_EXAMPLES = 3
-# Short segments are not judged by their ratio: "Ja" for "That is right" is no mistake.
-RATIO_FLOOR = 20
 
 
 @dataclass

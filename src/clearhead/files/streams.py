@@ -91,7 +91,7 @@ def open_binary(path: str) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise DataError(f"{name}: there is no such file") from None
     except IsADirectoryError:
-        raise DataError(f"{name} is a directory; give a text file") from None
+        raise DataError(f"{name} is a directory; give a file") from None
     except EOFError:
         raise DataError(f"{name} is cut off: its compressed data ends too early; make or fetch it again") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:

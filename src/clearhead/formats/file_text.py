@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import codecs
 import re
-import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
 from clearhead.errors import DataError
+from clearhead.files.streams import display_name, open_binary
 from clearhead.formats.document import Splice, spliced
 from clearhead.runtime.lazy import cached_property
 
 MOST_BYTES = 200_000_000
-"""Maximum size of a document, which is held in memory as a whole together with its segments."""
+"""Maximum size of a document or catalogue, which is held in memory as a whole together with its segments."""
 
 _UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -31,27 +31,17 @@ def read_bytes(path: str) -> bytes:
     """Read a whole file.
 
     Args:
-        path: The file; `-` is standard input.
+        path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
 
     Raises:
         DataError: If the file cannot be read, or is larger than `MOST_BYTES`.
     """
-    name = "standard input" if path == "-" else path
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(MOST_BYTES + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file") from None
-    except IsADirectoryError:
-        raise DataError(f"{name} is a directory; give a file") from None
-    except OSError as error:
-        raise DataError(f"cannot read {name}: {error.strerror or error}") from None
+    with open_binary(path) as stream:
+        data = stream.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise DataError(
-            f"{name} has more than {MOST_BYTES // 1_000_000} MB, which is the most that a document may have; divide it"
+            f"{display_name(path)} has more than {MOST_BYTES // 1_000_000} MB, which is the most that a document or a "
+            f"catalogue may have; divide it"
         )
     return data
 
@@ -108,7 +98,7 @@ class FileText:
         Raises:
             DataError: If the bytes are not valid text; the message gives line and byte.
         """
-        name = "standard input" if path == "-" else path
+        name = display_name(path)
         if data.startswith(_UTF32_MARKS):
             raise DataError(f"{name} looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8")
         mark, encoding = next(((mark, code) for mark, code in _MARKS.items() if data.startswith(mark)), (b"", encoding))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -99,15 +98,6 @@ class PairFile:
 
 LINE_ENDS = {"\n": "line feed", "\r": "carriage return"}
 """Line endings, with their names; no segment may contain one, because a segment is always a single line."""
-
-
-def on_one_line(text: str) -> str:
-    r"""Return the text with each line ending replaced by a space, because a segment is always a single line.
-
-    >>> on_one_line("one\r\ntwo\n")
-    'one two '
-    """
-    return re.sub(r"\r\n|\n|\r", " ", text) if "\n" in text or "\r" in text else text
 
 
 def refuse_signs(pair: SentencePair, signs: Mapping[str, str], keeper: str) -> None:

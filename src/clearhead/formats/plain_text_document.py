@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
+from clearhead.text.line_ends import on_one_line
 
 _INDENTATION = re.compile(r"\s*+(?:>\s*+)*+")
 _MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s++")
@@ -38,7 +39,7 @@ class _Paragraph:
 
     def written(self, text: str, line_end: str) -> str:
         """Wrap a translation to the width of the longest original line; a paragraph of one line stays on one line."""
-        text = " ".join(text.splitlines())
+        text = on_one_line(text.rstrip())
         if len(self.texts) == 1:
             return text
         columns = max(width_of(before + own) for before, own in zip(self.before, self.texts, strict=True))

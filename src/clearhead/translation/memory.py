@@ -20,8 +20,9 @@ import numpy as np
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import Wanted, expand_paths, read_pairs
+from clearhead.text.line_ends import on_one_line
 from clearhead.text.quality_flags import missing_placeholders
-from clearhead.translation.result import MemoryMatch, Translation, on_one_line
+from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
 
 LEAST_SIMILARITY = 0.75

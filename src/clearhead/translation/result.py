@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
+from clearhead.text.line_ends import on_one_line
 from clearhead.text.placeholders import change_words
 from clearhead.text.quality_flags import Flag, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
@@ -19,8 +19,6 @@ TERM_REASONS = {
     "left": "its part of the message was left as it was",
 }
 """Reasons why a translation lacks a term, with their explanations."""
-
-_LINE_END = re.compile("[\n\v\f\r\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +189,6 @@ def join_translations(
 
 def _in_capitals(text: str) -> str:
     return change_words(text, str.upper)
-
-
-def on_one_line(text: str) -> str:
-    """Return a text with line ends of every kind replaced by spaces."""
-    return _LINE_END.sub(" ", text)
 
 
 def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> list[tuple[Alternative, ...]]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, decode, expected_chrf, score
+from clearhead.text.line_ends import on_one_line
 from clearhead.tokenizers import Vocabulary
-from clearhead.translation.result import on_one_line
 
 Decode = Callable[
     [

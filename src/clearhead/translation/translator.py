@@ -26,6 +26,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
+from clearhead.text.line_ends import on_one_line
 from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_flags, placeholders_of
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.text.word_links import Link, Span, words_of
@@ -34,7 +35,7 @@ from clearhead.translation.alignment import align, alignment_head, encoded_pair
 from clearhead.translation.markup_restoration import MarkupRestorer
 from clearhead.translation.pair_encoding import PairEncoder, require_continuations
 from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
-from clearhead.translation.result import Alternative, Translation, on_one_line
+from clearhead.translation.result import Alternative, Translation
 from clearhead.translation.search import Decode, DecodedText, TextSearch
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import TermEncoder, WantedTerms, search_with_terms

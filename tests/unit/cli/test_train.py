@@ -255,7 +255,7 @@ MISTAKES: dict[str, tuple[Bad, str]] = {
         r"there is no such file: .*a\.de, .*b\.de, .*a\.en, .*b\.en",
     ),
     "missing validation file": (of_settings("--valid-pairs", "none.tsv"), r"there is no such file: none\.tsv"),
-    "directory": (lambda d: ["--source", d, "--target", d], r" is a directory; give a text file"),
+    "directory": (lambda d: ["--source", d, "--target", d], r" is a directory; give a file"),
     "directory of pairs": (
         lambda d: [(d / "dir.tsv").mkdir(), "--pairs", d / "dir.tsv"][1:],
         r"dir\.tsv is a directory without a file of pairs \(",

@@ -78,7 +78,7 @@ def test_a_file_that_is_missing_a_directory_or_too_large_is_refused(write, tmp_p
         FileText.read(str(tmp_path))
     monkeypatch.setattr(file_text, "MOST_BYTES", 3)
     FileText.read(write(b"abc"))
-    with pytest.raises(DataError, match=r"the most that a document may have"):
+    with pytest.raises(DataError, match=r"the most that a document or a catalogue may have"):
         FileText.read(write(b"abcd"))
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from gettext import c2py
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.files.streams import display_name, open_binary
+from clearhead.files.streams import display_name
+from clearhead.formats.file_text import read_bytes
 from clearhead.formats.languages import is_variant
-from clearhead.formats.pair import PairFile, SentencePair, Wanted, on_one_line
-
-MOST_BYTES = 200_000_000
-"""Maximum size of a catalogue, decompressed; one at a time is held in memory, which takes a few times its size."""
+from clearhead.formats.pair import PairFile, SentencePair, Wanted
+from clearhead.text.line_ends import segment_on_one_line
 
 PLACEHOLDER = "CHARSET"
 """Placeholder for the encoding in a template."""
@@ -115,7 +114,7 @@ def open_catalogue(
         ConfigError: If the catalogue does not have the requested languages.
         DataError: If the file cannot be read, is too large, or is not a catalogue; also raised during iteration.
     """
-    data = _read(path)
+    data = read_bytes(path)
     first = next(messages(data, display_name(path)), None)
     fields = first.fields() if first is not None and first.is_header else {}
     has = fields.get("x-source-language") or None, fields.get("language") or None
@@ -124,24 +123,13 @@ def open_catalogue(
     del data, first
 
     def pairs() -> Iterator[SentencePair]:
-        for message in messages(_read(path) if kept is None else kept, display_name(path)):
+        for message in messages(read_bytes(path) if kept is None else kept, display_name(path)):
             yield from _pairs(path, message, first_form)
 
     words = ("msgid", "msgstr")
     sides = words[0] + (f" ({has[0]})" if has[0] else ""), words[1] + (f" ({has[1]})" if has[1] else "")
     file = PairFile(path, format, sides, pairs(), has)
     return file.swapped() if _is_reversed(path, has, wanted) else file
-
-
-def _read(path: str) -> bytes:
-    with open_binary(path) as stream:
-        data = stream.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise DataError(
-            f"{display_name(path)} is larger than {MOST_BYTES // 1_000_000} MB, and a catalogue is read into memory "
-            f"whole; split it, or convert it to TSV"
-        )
-    return data
 
 
 def _pairs(path: str, message: Message, form_of_one: int) -> Iterator[SentencePair]:
@@ -159,7 +147,7 @@ def _pairs(path: str, message: Message, form_of_one: int) -> Iterator[SentencePa
             skipped = "untranslated"
         elif message.is_fuzzy:
             skipped = "unfinished"
-        yield SentencePair(on_one_line(source), on_one_line(target), origin, skipped=skipped)
+        yield SentencePair(segment_on_one_line(source), segment_on_one_line(target), origin, skipped=skipped)
 
 
 def form_of_one(rule: str) -> int:

@@ -12,7 +12,7 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, read_bytes
 from clearhead.formats.html.references import ATTRIBUTE_REFERENCE, TEXT_REFERENCE, habits, resolved
-from clearhead.formats.html.tokens import HtmlToken, html_tokens
+from clearhead.formats.html.tokens import VOID_ELEMENTS, HtmlToken, html_tokens
 from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Change, Passage, Run, changes
 
@@ -27,9 +27,6 @@ _BLOCKS = frozenset(
     "tfoot th thead title tr ul video".split()
 )
 """Block elements, whose tags end a segment; all other elements, also unknown ones, are inline."""
-
-_VOID = frozenset("area base br col embed frame hr img input link meta param source track wbr".split())
-"""Elements without an end tag."""
 
 _UNSEEN = frozenset("base link meta noembed noframes param script source style track wbr xmp".split())
 
@@ -156,7 +153,7 @@ def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
             _add_words(run, text, token)
         elif token.form == "raw" or token.form == "other" or token.name in _UNSEEN:
             run.alone(token.start, token.end, is_seen=False)
-        elif not is_block and token.name in _VOID:
+        elif not is_block and token.name in VOID_ELEMENTS:
             run.alone(token.start, token.end, is_seen=token.name not in ("br", "input"))
         elif not is_block and token.form == "start":
             run.opening(token.name, token.start, token.end)
@@ -212,7 +209,7 @@ def _behind_element(text: str, cut: Sequence[HtmlToken], first: int) -> int:
     The element ends at its end tag, where its end tag is implied, or at the end of an enclosing element.
     """
     tag = cut[first]
-    if tag.name in _VOID or (tag.name in ("svg", "math") and text[tag.end - 2] == "/"):
+    if tag.name in VOID_ELEMENTS or (tag.name in ("svg", "math") and text[tag.end - 2] == "/"):
         return first + 1
     stack = [tag.name]
     num_open = Counter(stack)
@@ -223,7 +220,7 @@ def _behind_element(text: str, cut: Sequence[HtmlToken], first: int) -> int:
                 num_open[stack.pop()] -= 1
             if not stack:
                 return index
-            if token.name not in _VOID:
+            if token.name not in VOID_ELEMENTS:
                 stack.append(token.name)
                 num_open[token.name] += 1
         elif token.form == "end" and num_open[token.name]:

@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+VOID_ELEMENTS = frozenset("area base br col embed frame hr img input link meta param source track wbr".split())  # noqa: SIM905
+"""Elements without content and end tag."""
+
 # Elements that contain only text, up to their own end tag.
 _RAW = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})
 

@@ -17,6 +17,7 @@ from html.entities import html5
 from typing import NamedTuple
 
 from clearhead.formats.html.references import resolved
+from clearhead.formats.html.tokens import VOID_ELEMENTS
 
 _SPECIAL = re.compile(r"[\\`*_~\[\]!<&{]|(?<![ \t])[ \t]*+\n[ \t]*+|(?<![a-zA-Z0-9])https?://")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -30,7 +31,6 @@ _HTML_TAG = re.compile(
     r"(?:\s++[a-zA-Z_:][a-zA-Z0-9_.:-]*+(?:\s*+=\s*+(?:[^\s\"'=<>`]++|'[^']*+'|\"[^\"]*+\"))?+)*+\s*+(/?)>"
 )
 _HTML_OTHERS = (("<!--", "-->"), ("<?", "?>"), ("<![CDATA[", "]]>"), ("<!", ">"))
-_VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
 _CODE = frozenset({"code", "pre", "script", "style", "svg"})
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,100}\]")
 _TEMPLATE = re.compile(r"\{%[^\n%]{0,500}%\}|\{\{[^\n{}]{0,500}\}\}")
@@ -205,7 +205,7 @@ class _Scanner:
             name = tag[2].lower()
             if not tag[1] and name in _CODE and (behind := self._find(f"</{name}>", tag.end())) is not None:
                 return self._alone(start, behind)
-            if name in _VOID or tag[3]:
+            if name in VOID_ELEMENTS or tag[3]:
                 return self._alone(start, tag.end())
             self._nodes.append(InlineEvent("close" if tag[1] else "open", start, tag.end(), f"<{name}>"))
             return tag.end()

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output, require_regular
 from clearhead.files.streams import COMPRESSIONS, display_name, whole_or_absent
-from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on_one_line, refuse_signs
+from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.json_lines import TRANSLATION, side_names
+from clearhead.text.line_ends import segment_on_one_line
 
 READ_ROWS = 1_000
 WRITTEN_ROWS = 50_000
@@ -143,7 +144,9 @@ def _pairs(
             sides = [_texts(batch.column(name), field) for name, field in zip(names, fields, strict=True)]
             for source, target in zip(*sides, strict=True):
                 row += 1
-                yield SentencePair(on_one_line(source or ""), on_one_line(target or ""), f"{path}:{row}")
+                yield SentencePair(
+                    segment_on_one_line(source or ""), segment_on_one_line(target or ""), f"{path}:{row}"
+                )
 
 
 def _texts(column: pa.Array, field: str) -> list[str | None]:

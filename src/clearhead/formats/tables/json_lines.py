@@ -11,9 +11,10 @@ from typing import Any
 from clearhead.errors import DataError
 from clearhead.files import parse_json
 from clearhead.files.streams import display_name, open_output, read_lines
-from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on_one_line, refuse_signs
+from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
+from clearhead.text.line_ends import segment_on_one_line
 
 TRANSLATION = "translation"
 """Key of the object whose own keys are the two languages."""
@@ -99,7 +100,7 @@ def _pairs(path: str, lines: Iterator[str], is_nested: bool, source: str, target
         if row is not None:
             texts, problem = _texts(row, source, target)
             if texts is not None:
-                yield SentencePair(on_one_line(texts[0]), on_one_line(texts[1]), origin)
+                yield SentencePair(segment_on_one_line(texts[0]), segment_on_one_line(texts[1]), origin)
                 continue
         yield SentencePair("", "", origin, defect=f"{problem} (the line begins {line[:SHOWN_CHARACTERS]!r})")
 
