@@ -18,6 +18,7 @@ import zstandard
 
 from clearhead.errors import DataError
 from clearhead.files.writing import is_leftover, is_standard_output, new_file
+from clearhead.text.shortening import first_few
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions of files that are decompressed when read and compressed when written."""
@@ -146,8 +147,7 @@ def display_name(path: str) -> str:
 
 def some_names(paths: Sequence[str]) -> str:
     """Return the names of several input files for messages: the first few, and the number of the others."""
-    more = len(paths) - SHOWN_NAMES
-    return ", ".join(map(display_name, paths[:SHOWN_NAMES])) + (f" and {more:,} more" if more > 0 else "")
+    return first_few([display_name(path) for path in paths], SHOWN_NAMES)
 
 
 @contextmanager

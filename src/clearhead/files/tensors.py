@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from clearhead.errors import ModelError
 from clearhead.files.reading import require_regular
 from clearhead.files.writing import new_file
+from clearhead.text.shortening import first_few
 
 _FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
 """Name of the shared embedding in models and checkpoints of format 1, and its present name."""
@@ -111,8 +112,7 @@ def require_fit(own: Mapping[str, Tensor], headers: Mapping[str, TensorHeader], 
 def raise_problems(problems: Sequence[str], headline: str) -> None:
     """Raise a ModelError that lists the first problems, if there are any."""
     if problems:
-        more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise ModelError(f"{headline}:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
+        raise ModelError(f"{headline}:\n  " + first_few(sorted(problems), 8, "\n  "))
 
 
 def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -16,6 +16,7 @@ from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree, TreeNode
 from clearhead.inspection.plots import Figure, HeatMap
 from clearhead.inspection.tokens import Span
+from clearhead.text.shortening import shortened
 from clearhead.tokenizers.spans import UNREADABLE
 
 PICTURES = {
@@ -180,5 +181,4 @@ def _title(explanation: Explanation) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return literal(line if len(line) <= 44 else line[:43] + "…")
+    return literal(shortened(" ".join(text.split()), 44))

@@ -9,6 +9,7 @@ from typing import Any
 from clearhead.errors import DataError
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.pages import Html, content_policy, data_block, fill, script, style
+from clearhead.text.shortening import shortened
 
 MAX_PAGE_WEIGHTS = 5_000_000
 """Most attention weights in a page, at 8/3 bytes each: a size that browsers still open readily."""
@@ -74,5 +75,4 @@ def framed(page: Callable[[], str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else line[:59] + "…"
+    return shortened(" ".join(text.split()), 60)

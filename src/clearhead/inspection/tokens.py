@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.scripts import WITHOUT_SPACES, script_of
+from clearhead.text.shortening import shortened
 from clearhead.tokenizers import Vocabulary
 
 Span = tuple[int, int]
@@ -76,7 +77,7 @@ def visible(token: str) -> str:
     ('Hund', '␣', '[200B]')
     """
     text = (token.strip() or token).translate(_SPACES)
-    return _coded(text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…")
+    return _coded(shortened(text, _LONGEST_SHOWN))
 
 
 def printable(text: str) -> str:

@@ -17,6 +17,7 @@ from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholders import PLACEHOLDER, words_alone
 from clearhead.text.scripts import script_of
+from clearhead.text.shortening import first_few
 
 KINDS = {
     "longer_than_trained": "the source is longer than the model's training lines were, and was translated whole",
@@ -287,12 +288,8 @@ def _scripts(characters: Iterable[str]) -> frozenset[str]:
 
 def _shown(characters: Sequence[str]) -> str:
     """Return a few characters, each with its code point: many are invisible."""
-    named = [
-        (f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}"
-        for one in characters[:MOST_SHOWN]
-    ]
-    more = len(characters) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    named = [(f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}" for one in characters]
+    return first_few(named, MOST_SHOWN)
 
 
 def _numbers(text: str) -> list[_Number]:

@@ -23,6 +23,7 @@ from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import PLACEHOLDER
 from clearhead.text.scripts import WITHOUT_SPACES, script_of
+from clearhead.text.shortening import first_few
 
 _MOST_SHOWN = 10
 """Bad lines listed in an error message."""
@@ -93,8 +94,7 @@ class Terms:
             else:
                 terms.append(term)
         if problems:
-            more = f"; and {len(problems) - _MOST_SHOWN:,} more" if len(problems) > _MOST_SHOWN else ""
-            raise DataError("; ".join(problems[:_MOST_SHOWN]) + more)
+            raise DataError(first_few(problems, _MOST_SHOWN, "; "))
         if not terms:
             raise DataError(f"{display_name(str(path))} has no terms; a line is a term, a tab, and its translation")
         return cls(terms)

@@ -18,7 +18,6 @@ SEEN_CHARACTERS = 10_000
 """Most characters examined of a side; the rest counts only for lengths and equality."""
 
 _NAME_CHARACTERS = 4
-_NAME_BITS = 64
 
 
 class Texts:

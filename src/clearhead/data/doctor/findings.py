@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from clearhead.formats import SentencePair
 from clearhead.pages.parts import Severity
+from clearhead.text.shortening import shortened
 
 NUM_EXAMPLES = 5
 """Number of examples kept of each finding: the first ones."""
@@ -247,7 +248,7 @@ def shown(text: str) -> str:
     >>> shown("a\u200bb\x1b[0m")
     'a‹U+200B›b‹U+001B›[0m'
     """
-    cut = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    cut = shortened(text, SHOWN_CHARACTERS)
     if cut.isprintable():
         return cut
     return "".join(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from clearhead.errors import ConfigError
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import Wanted
+from clearhead.text.shortening import first_few
 
 SIDES = {
     *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
@@ -230,4 +231,4 @@ def _languages() -> dict[str, str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"{name[:40]!r}" for name in names[:20]) + (f" and {len(names) - 20} more" if names[20:] else "")
+    return first_few([f"{name[:40]!r}" for name in names], 20)
