@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import tokenizers
@@ -173,15 +174,20 @@ def require_id(token_id: object) -> None:
         raise DataError(f"these ids cannot be read as pieces: {token_id!r} is none")
 
 
-def _processor(model: str) -> Any:
+def _library() -> ModuleType:
     try:
         import sentencepiece
     except ImportError:
         raise ModelError(
             "this model encodes text with SentencePiece, which is not installed: pip install 'clearhead[interop]'"
         ) from None
+    return sentencepiece
+
+
+def _processor(model: str) -> Any:
+    library = _library()
     with typed_errors(ValueError):
-        return sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(model, validate=True))
+        return library.SentencePieceProcessor(model_proto=base64.b64decode(model, validate=True))
 
 
 def sentencepiece_pieces(model: str) -> list[str]:
@@ -196,6 +202,34 @@ def sentencepiece_pieces(model: str) -> list[str]:
     """
     processor = _processor(model)
     return [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+
+
+def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
+    """Return a SentencePiece model that segments text only into some pieces; single characters and special ones stay.
+
+    The library's own `SetVocabulary` does the same, but versions since 0.2.2 lack it.
+
+    Args:
+        model: The bytes of a `.model` file; an invalid file is returned unchanged, and the library then rejects it.
+        kept: Names of the pieces to keep.
+
+    Raises:
+        ModelError: If the library `sentencepiece` is missing.
+    """
+    _library()
+    from google.protobuf.message import DecodeError
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined] # made when imported
+
+    piece_type = ModelProto.SentencePiece
+    try:
+        read = ModelProto.FromString(model)
+        for piece in read.pieces:
+            wanted = piece_type.NORMAL if piece.piece in kept or len(piece.piece) == 1 else piece_type.UNUSED
+            if piece.type in (piece_type.NORMAL, piece_type.UNUSED) and piece.type != wanted:
+                piece.type = wanted
+    except (DecodeError, UnicodeDecodeError):
+        return model
+    return read.SerializeToString()
 
 
 def byte_level_tokenizer(

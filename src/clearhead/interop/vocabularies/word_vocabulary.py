@@ -15,8 +15,8 @@ from torch import Tensor
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.vocabularies.huggingface_files import file_base64, file_text
-from clearhead.interop.vocabularies.sentencepiece_pieces import only_pieces
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
+from clearhead.tokenizers.subword_encoders import only_pieces
 
 _CODES = ("bpecodes", "bpe.codes", "codes", "code")
 _SENTENCEPIECE = (".model", ".spm")

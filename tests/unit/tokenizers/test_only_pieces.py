@@ -1,0 +1,56 @@
+"""A SentencePiece model restricted to some pieces encodes with these, single characters and special pieces."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+import sentencepiece
+
+from clearhead.tokenizers.subword_encoders import only_pieces
+
+TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde <sep> bellen", "der Mann liest", "日本語の本", "😀 lacht"] * 9
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def model(request) -> bytes:
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT),
+        model_writer=file,
+        vocab_size=400,
+        hard_vocab_limit=False,
+        model_type=request.param,
+        byte_fallback=True,
+        user_defined_symbols=["<sep>"],
+        minloglevel=2,
+    )
+    return file.getvalue()
+
+
+def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+def test_text_is_encoded_with_kept_pieces_characters_and_special_pieces(model):
+    before = processor(model)
+    names = [before.id_to_piece(number) for number in range(before.get_piece_size())]
+    kept = set(random.Random(2).sample(names, len(names) // 2))
+    after = processor(only_pieces(model, kept))
+    assert [after.id_to_piece(number) for number in range(after.get_piece_size())] == names
+    used = {piece for line in after.encode(TEXT, out_type=str) for piece in line}
+    assert "<sep>" in used
+    assert {piece for piece in used - kept if len(piece) > 1} <= {"<sep>"}
+    lost = {piece for line in before.encode(TEXT, out_type=str) for piece in line} - used
+    assert lost
+    assert after.decode(after.encode(TEXT)) == TEXT
+    # Pieces that were left out return.
+    assert processor(only_pieces(only_pieces(model, kept), names)).encode(TEXT) == before.encode(TEXT)
+
+
+def test_all_pieces_are_the_model_itself_and_noise_stays_noise(model):
+    before = processor(model)
+    assert only_pieces(model, {before.id_to_piece(number) for number in range(before.get_piece_size())}) == model
+    for noise in (b"\x0a", b"\x0a\x05ab", b"\x0a\x03\x0a\x01\xff", b"\xff" * 9, model[:-7], bytes(range(256))):
+        assert only_pieces(noise, set()) == noise
