@@ -54,6 +54,7 @@ OWNERS = {
     "prometheus_client": ("serving",),
     "py3langid": ("serving",),
     "pyarrow": ("data", "formats"),
+    "rapidfuzz": ("translation",),
     "ray": ("serving",),
     "sacrebleu": ("evaluation",),
     "safetensors": ("files",),

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import Wanted, expand_paths, read_pairs
@@ -130,21 +131,11 @@ class TranslationMemory:
         for number in near[np.lexsort((-near, -bounds[near]))].tolist():
             if best is not None and bounds[number] < best[0]:
                 break
-            found = _similarity(words, self._words[number]), number
+            longest = max(len(words), int(self._lengths[number]))
+            found = Levenshtein.similarity(words, self._words[number]) / longest, number
             if found[0] >= least - _ROUNDING and (best is None or found > best):
                 best = found
         return best
-
-
-def similarity(one: str, other: str) -> float:
-    """Return the similarity of two texts, from 0 to 1.
-
-    >>> similarity("The door is open.", "The doors are open.")
-    0.6
-    """
-    texts = [[word.text for word in term_words(text)] for text in (one, other)]
-    ids = {word: number for number, word in enumerate(dict.fromkeys(texts[0] + texts[1]))}
-    return _similarity(*([ids[word] for word in words] for words in texts)) if ids else 1.0
 
 
 def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:
@@ -179,25 +170,3 @@ def recalled(
             translation = replace(translation, source=line, text=text, score=None)
         found.append(translation if match is None else replace(translation, memory=match))
     return found
-
-
-def _similarity(one: Sequence[int], other: Sequence[int]) -> float:
-    longest = max(len(one), len(other))
-    return (longest - _distance(one, other)) / longest
-
-
-def _distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the word edit distance: Myers' bit-parallel algorithm in the form of Hyyrö 2003, a bit per word."""
-    places: dict[int, int] = {}
-    for place, word in enumerate(one):
-        places[word] = places.get(word, 0) | 1 << place
-    every, last = (1 << len(one)) - 1, 1 << len(one) >> 1
-    up, down, distance = every, 0, len(one)
-    for word in other:
-        same = places.get(word, 0)
-        diagonal = (((same & up) + up) ^ up) | same | down
-        right, left = down | ~(diagonal | up), up & diagonal
-        distance += bool(right & last) - bool(left & last)
-        right = right << 1 | 1
-        up, down = (left << 1 | ~(diagonal | right)) & every, right & diagonal & every
-    return distance

@@ -55,7 +55,7 @@ class MemoryMatch:
     target: str
     """Its translation in the memory."""
     similarity: float
-    """Similarity of the line and that source; 1 is an exact match. See `translation.memory.similarity`."""
+    """Similarity of the line and that source; 1 is an exact match. See `translation.memory`."""
     is_reused: bool = False
     """Whether the memory's translation is used for the line; otherwise the model translated it."""
 
