@@ -274,15 +274,10 @@ class Workers:
         """Return the texts of all workers, in order of rank."""
         if self.count == 1:
             return list(texts)
-        own = torch.frombuffer(bytearray(json.dumps(list(texts)).encode()), dtype=torch.uint8)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
+        found: list[list[str]] = [[] for _ in range(self.count)]
         with self.together():
-            dist.all_gather(sizes, torch.tensor([own.numel()]))
-            longest = max(int(size) for size in sizes)
-            parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.count)]
-            dist.all_gather(parts, torch.cat([own, own.new_zeros(longest - own.numel())]))
-        found = (part[: int(size)].numpy().tobytes() for part, size in zip(parts, sizes, strict=True))
-        return [text for part in found for text in json.loads(part)]
+            dist.all_gather_object(found, list(texts))
+        return [text for part in found for text in part]
 
     def shard(self, model: nn.Module, layers: Iterable[nn.Module], methods: Sequence[str]) -> None:
         """Shard every weight with its gradient and moments over the workers (FSDP2); layers are gathered one at a time.

@@ -2,6 +2,16 @@
 
 A heartbeat also carries what its worker is doing. A worker that hangs in a computation still sends heartbeats, from a
 separate thread. But the others wait for it, so no worker makes progress, and that is detected.
+
+PyTorch 2.13 does part of this, and docs/scaling.md promises more:
+
+- The launcher notices that a process ended. It does not notice a process that hangs, nor the loss of another machine
+  while the workers of its own live, nor that it was itself stopped.
+- A collective operation fails when its connection breaks, or after its time limit. The error names an address and no
+  worker. `monitored_barrier` then names a worker that hangs, if it runs in another group, but none that ended.
+- NCCL's time limit aborts the process, so the launcher would report the workers that waited.
+- A time limit is the same for every step. The one here follows the run's own steps, which take a second or an hour.
+- A call to a store that does not answer has no time limit.
 """
 
 from __future__ import annotations
