@@ -26,11 +26,12 @@ from clearhead.runtime.cpus import prepare_openmp
 prepare_openmp()  # before PyTorch is loaded, as the command does
 
 from clearhead.bundle import load_bundle  # noqa: E402
+from clearhead.config.nested import merge  # noqa: E402
 from clearhead.data.prepare import prepare  # noqa: E402
 from clearhead.runtime.device import resolve_device, set_num_threads  # noqa: E402
 from clearhead.training.plan import make_plan  # noqa: E402
 from clearhead.training.run import train_from_values  # noqa: E402
-from clearhead.training.settings import draft, merge  # noqa: E402
+from clearhead.training.settings import requested  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _count(name: str, options: argparse.Namespace) -> None:
     """Write how many steps of every recipe fit into the minutes on this machine."""
     start = time.monotonic()
     values = _settings(name, options)
-    data = prepare(draft({**values, "out": "."}), options.out / f"{_plain(name)}.data")
+    data = prepare(requested({**values, "out": "."}).early, options.out / f"{_plain(name)}.data")
     spent = time.monotonic() - start + _SECONDS_TO_START
     path = options.out / f"{_plain(name)}.json"
     counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -19,6 +19,25 @@ from clearhead.interop.import_model import LIBRARIES
 from clearhead.paper.errata import errata_page
 
 
+PRECEDENCE = """
+## Which value is used
+
+A setting of `clearhead train` may have a value in several places. The last of these is used:
+
+1. its default, as below
+2. the preset
+3. the plan for the corpus and the time limit ([recipes.md](recipes.md)); a resumed run keeps its plan
+4. the model that `--from` names: its decoding settings
+5. `config.toml` of the run that `--out` names, if the command names no input files
+6. the TOML file of the command
+7. `--set`
+8. an option of its own, such as `--max-steps`
+
+What cannot be changed: the shape and the tokenizer of the model that `--from` names; the token ids and the vocabulary
+size that a run's tokenizer determines; and in a resumed run everything that would make it another run.
+"""
+
+
 def settings_page() -> str:
     """Return the page of every setting with its type, default and meaning."""
     lines = [
@@ -27,6 +46,7 @@ def settings_page() -> str:
         "Generated from `src/clearhead/config/`. Write them in a TOML file, or give them as "
         "`--set section.key=value`. Where a default is *none*, the meaning says what is used instead; the values "
         "chosen when a run starts are in the run's `config.toml`.",
+        *PRECEDENCE.splitlines(),
     ]
     top = {name: field for name, field in Config.model_fields.items() if not _is_section(field.annotation)}
     lines += ["", "## Top level", "", *_table(top)]

@@ -174,7 +174,8 @@ def train(
 def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Mapping[str, Any]:
     """Return all settings of the user, from the file, from `--set` and from flags."""
     from clearhead.config import read_toml
-    from clearhead.training.settings import merge, over_file, parse_override
+    from clearhead.config.nested import merge, parse_override
+    from clearhead.training.settings import over_file
 
     if config is not None and config.is_dir():
         if flags["out"] is not None:

@@ -19,6 +19,9 @@ Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
 Buckets = Annotated[PositiveInt, Field(le=1_000_000)]
 Distance = Annotated[PositiveInt, Field(le=10_000_000)]
 
+OF_THE_TOKENIZER = {"vocab_size", "num_placeholders", "pad_id", "bos_id", "eos_id"}
+"""Settings of `[model]` that the tokenizer of a run determines."""
+
 
 class ModelConfig(Settings):
     """`[model]`: the shape of the Transformer; the defaults are the paper's base model (Table 3)."""

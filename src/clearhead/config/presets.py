@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from clearhead.config.model import ModelConfig
+from clearhead.config.model import OF_THE_TOKENIZER, ModelConfig
 from clearhead.errors import ConfigError, nearest_name
 
 _SHALLOW: Mapping[str, Any] = {"num_heads": 4, "num_encoder_layers": 4, "num_decoder_layers": 4, "norm": "pre"}
@@ -148,7 +148,6 @@ def recipe(name: str) -> dict[str, Any]:
             f"preset {name!r} is an encoder without a decoder, so it cannot learn to translate; "
             f"build it in Python: clearhead.Transformer(clearhead.config.presets.{name.replace('-', '_')}())"
         )
-    model = PRESETS[name]().model_dump()
-    del model["vocab_size"]  # the tokenizer decides
+    model = PRESETS[name]().model_dump(exclude=OF_THE_TOKENIZER)
     settings = {"preset": name, "model": model, "train": dict(RECIPES[name])}
     return {**settings, "data": {"augment": False}} if name in TABLE3 else settings

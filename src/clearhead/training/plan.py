@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from clearhead.config import MOST_STEPS as MOST_STEPS_SET
-from clearhead.config import Config
+from clearhead.config import MOST_STEPS, Config
+from clearhead.config.nested import flat, merge
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
@@ -21,16 +21,8 @@ from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.optimizer import build_optimizer
-from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete, merge
+from clearhead.training.settings import PLANNED, Request, check_resumable, complete, default_steps, resolved
 from clearhead.training.step import Stepper
-
-_PLANNED = {
-    "data": ("augment",),
-    "model": ("dropout",),
-    "train": ("optimizer", "learning_rate", "weight_decay", "warmup_steps", "validate_every", "checkpoint_every"),
-    "decode": ("length_penalty",),
-}
-"""Settings that a plan chooses, unless they are given."""
 
 _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 """Target tokens that each preset must see in training to be better than the smaller ones."""
@@ -75,7 +67,7 @@ class Plan:
     """Plan of a run: its settings and its expected length."""
 
     config: Config
-    """Settings of the run, before `settings.resolved` completes them."""
+    """Complete settings of the run."""
     order: BatchOrder
     """Assignment of pairs to steps."""
     steps: int
@@ -107,16 +99,14 @@ class Plan:
         return lines
 
 
-def make_plan(
-    values: Mapping[str, Any], data: Prepared, device: torch.device, *, spent: float, num_workers: int = 1
-) -> Plan:
+def make_plan(request: Request, data: Prepared, device: torch.device, *, spent: float, num_workers: int = 1) -> Plan:
     """Choose the settings that the user left open, and estimate the length of the run.
 
     Without a time limit the choice depends only on the corpus and the settings, so that the same command gives the same
     weights. With a time limit it also depends on the measured speed of a few steps on this machine.
 
     Args:
-        values: Nested settings as the user gave them. They are never overridden.
+        request: Settings of the command, which are never overridden.
         data: Prepared pairs.
         device: Device for training.
         spent: Seconds of the time limit that have already passed.
@@ -127,11 +117,12 @@ def make_plan(
     """
     largest = choose_preset(data.report["train"]["kept"])  # altered copies add no information
     names = list(AUTOMATIC_PRESETS)
-    candidates = [values["preset"]] if values.get("preset") else names[: names.index(largest) + 1]
+    named = request.values.get("preset")
+    candidates = [named] if named else names[: names.index(largest) + 1]
     plan, problem = None, None
     for preset in reversed(candidates):
         try:
-            plan = _plan(values, preset, data, device, spent, num_workers)
+            plan = _plan(request.values, preset, data, device, spent, num_workers)
         except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
@@ -143,14 +134,37 @@ def make_plan(
         most = max(1, plan.steps // _TIMED_SHARE)
         seconds = _seconds_per_step(plan.config, plan.order, data, device, num_workers, most)
         plan = replace(plan, seconds_per_step=seconds)
-    return plan
+    return replace(plan, config=resolved(plan.config, plan.order.batches_per_epoch))
+
+
+def resume(
+    request: Request, saved: Config, data: Prepared, made: TrainingState
+) -> tuple[Config, BatchOrder, list[str]]:
+    """Return complete settings of a resumed run, its batches, and the changes of settings as lines to print.
+
+    Args:
+        request: Settings of the command.
+        saved: Settings that the run was last trained with.
+        data: Prepared data of the run.
+        made: State of the run.
+
+    Raises:
+        CheckpointError: If the changes would make it another run; see `check_resumable`.
+        ConfigError: If the settings are invalid.
+    """
+    values = request.values
+    preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
+    now = complete(values, preset, data.tokenizer.model_settings, planned_before(saved))
+    order = data.order(now.train)
+    # Older runs did not save the chosen values.
+    saved, now = (resolved(config, order.batches_per_epoch) for config in (saved, now))
+    now = with_intervals(saved, now, made, values.get("train", {}))
+    return now, order, check_resumable(saved, now, made)
 
 
 def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
     """Return the settings that a resumed run already has for everything a plan would choose."""
-    before = {
-        section: {name: getattr(getattr(saved, section), name) for name in names} for section, names in _PLANNED.items()
-    }
+    before = saved.model_dump(include={section: {*names} for section, names in PLANNED.items()})
     return merge(before, {"train": {"planned": saved.train.planned}})
 
 
@@ -180,12 +194,11 @@ def with_intervals(saved: Config, now: Config, made: TrainingState, given: Colle
 def _plan(
     values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float, num_workers: int
 ) -> Plan:
-    def completed(chosen: Mapping[str, Any]) -> Config:
-        found = {"data": {"augment": "augmented" in data.report}}  # decided before a preset was chosen
-        return complete(values, preset, data.tokenizer.model_settings, {**found, **chosen})
-
-    is_of_the_paper = preset in TABLE3
-    config = completed({} if is_of_the_paper else {"train": {"optimizer": _optimizer(values)}})
+    is_of_the_paper, of_tokenizer = preset in TABLE3, data.tokenizer.model_settings
+    optimizer = "adam" if values.get("train", {}).get("lora_rank") else "muon"
+    found = {"data": {"augment": "augmented" in data.report}}  # decided before a preset was chosen
+    first = found if is_of_the_paper else {**found, "train": {"optimizer": optimizer}}
+    config = complete(values, preset, of_tokenizer, first)
     train, decode, width = config.train, config.decode, config.model.d_model
     order = data.order(train)
     steps, seconds_per_step = train.max_steps, None
@@ -193,28 +206,29 @@ def _plan(
         seconds_per_step = _seconds_per_step(config, order, data, device, num_workers)
     if train.max_minutes is not None and seconds_per_step is not None:
         left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
-        steps = min(steps or MOST_STEPS_SET, max(1, int(left / seconds_per_step)))
-    steps = steps or min(MOST_STEPS, DEFAULT_EPOCHS * order.batches_per_epoch)
+        steps = min(steps or MOST_STEPS, max(1, int(left / seconds_per_step)))
+    steps = steps or default_steps(order.batches_per_epoch)
     epochs = steps / order.batches_per_epoch
     if not is_of_the_paper:
         most_warmup = _MOST_WARMUP if config.from_model is None else _MOST_WARMUP_FROM
-        chosen = {
+        rate = _share_of_rate(config) * _RATES[train.optimizer] * (128 / width) ** 0.5
+        muon_decay = min(_MOST_DECAY, float(f"{_DECAY_OF_ONE_STEP / steps**0.5:.2g}"))
+        planned = {
+            **found,
             "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
             "train": {
                 "optimizer": train.optimizer,
-                "learning_rate": float(
-                    f"{_share_of_rate(config) * _RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"
-                ),
-                "weight_decay": _muon_decay(steps) if train.optimizer == "muon" else train.weight_decay,
+                "learning_rate": float(f"{rate:.2g}"),
+                "weight_decay": muon_decay if train.optimizer == "muon" else train.weight_decay,
                 "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
                 **dict.fromkeys(_INTERVALS, _interval(steps)),
-                "planned": _left_open(values),
             },
             "decode": {
                 "length_penalty": _LENGTH_PENALTY if decode.length_penalty_form == "gnmt" else decode.length_penalty
             },
         }
-        config = completed(chosen)
+        left_open = [name for name in flat(planned) if name not in flat(values)]
+        config = complete(values, preset, of_tokenizer, merge(planned, {"train": {"planned": left_open}}))
     return Plan(config, order, steps, epochs, seconds_per_step)
 
 
@@ -222,28 +236,11 @@ def _interval(steps: int) -> int:
     return min(_MOST_STEPS_BETWEEN, max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS))
 
 
-def _optimizer(values: Mapping[str, Any]) -> str:
-    return "adam" if values.get("train", {}).get("lora_rank") else "muon"
-
-
 def _share_of_rate(config: Config) -> float:
     if config.from_model is None or config.train.lora_rank:
         return 1.0
     data = config.data
     return _SHARE_BESIDE_GENERAL_TEXT if data.general_source or data.general_pairs else _SHARE_OF_RATE
-
-
-def _muon_decay(steps: int) -> float:
-    return min(_MOST_DECAY, float(f"{_DECAY_OF_ONE_STEP / steps**0.5:.2g}"))
-
-
-def _left_open(values: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{section}.{name}"
-        for section, names in _PLANNED.items()
-        for name in names
-        if name not in values.get(section, {})
-    ]
 
 
 def _seconds_per_step(

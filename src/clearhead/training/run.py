@@ -9,20 +9,19 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
+from clearhead.bundle import load_bundle, require_fitting_weights
 from clearhead.config import Config, read_toml
-from clearhead.config.presets import choose_preset
 from clearhead.data.batches import BatchOrder
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
-from clearhead.errors import CheckpointError, ConfigError, ModelError, TrainingError
+from clearhead.errors import CheckpointError, ModelError, TrainingError
 from clearhead.files import file_sha256, write_text
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.version import __version__
@@ -31,15 +30,15 @@ from clearhead.training.distributed import Workers, crowding
 from clearhead.training.finish import data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
-from clearhead.training.plan import make_plan, planned_before, with_intervals
+from clearhead.training.plan import make_plan, resume
 from clearhead.training.progress import Display
 from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
-from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
+from clearhead.training.settings import Request, requested
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
 from clearhead.training.verdict import misalignment
-from clearhead.training.warm_start import over_start, starting_model, tag_trouble
+from clearhead.training.warm_start import starting_model, tag_trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +94,8 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
     if not workers.is_first:
         return _follow(workers, start)
     fresh = fresh and not workers.began_afresh
-    if not values.get("out"):
-        raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
-    given = values.get("train", {})  # given by the user, not by the saved run
-    values, start_model = over_start(over_saved(values, fresh=fresh), fresh=fresh)
-    early = draft(values)
+    request = requested(values, fresh=fresh)
+    early = request.early
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
     device = workers.device(resolve_device(early.device))
     if fresh or not (run / "config.toml").exists():
@@ -114,9 +110,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(
-                values, given, early, run, made, device, display, start, start_model, workers.count
-            )
+            config, data, order = _settle(request, run, made, device, display, start, workers.count)
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
@@ -127,7 +121,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
                 return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
             workers.connect(device)
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers)
-            loop.begin(newest, start_model)
+            loop.begin(newest, request.start_model)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
             with MetricsLog(run, step=loop.state.step, validated_step=loop.last_validation) as log:
@@ -187,84 +181,43 @@ class _Settled(NamedTuple):
 
 
 def _settle(
-    values: Mapping[str, Any],
-    given: Collection[str],
-    early: Config,
-    run: Path,
-    made: TrainingState,
-    device: torch.device,
-    display: Display,
-    start: float,
-    start_model: Bundle | None,
-    num_workers: int,
+    request: Request, run: Path, made: TrainingState, device: torch.device, display: Display, start: float, workers: int
 ) -> tuple[Config, Prepared, BatchOrder]:
-    """Prepare a new run's data, or check that an old run may resume; return complete settings, data and batch order.
+    """Prepare a new run, or check that an old one may resume; write its settings, return them, the data and its order.
 
     Args:
-        values: Nested settings of the user.
-        given: Names of the `[train]` settings in this command.
-        early: Settings known before the corpus was read, from `draft`.
+        request: Settings of the command.
         run: Run directory.
         made: State of the run; an empty one for a new run.
         device: Device for training.
         display: Progress display.
         start: `time.monotonic()` at the start of the command.
-        start_model: Initial model, if it has been loaded already.
-        num_workers: Number of processes that train together.
+        workers: Number of processes that train together.
     """
-    path = run / "config.toml"
-    saved = Config.load(path) if path.exists() else None  # under the lock: no other process writes
-    if saved is None:
-        started = time.monotonic()
-        tokenizer = None if early.from_model is None else starting_model(early, start_model).tokenizer
-        data = prepare(early, run / "data", tokenizer=tokenizer, on_progress=display.stage, notice=display.say)
-        seconds = time.monotonic() - started
-        kept, general = data.report["train"]["kept"], ""
-        if data.general is not None:
-            mixed_in = data.report["general"]["kept"]
-            general = f", {mixed_in:,} general pairs to mix in and {len(data.general):,} to watch,"
-        display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs{general} in {seconds:.0f} s")
-        for line in data_lines(data.report):
-            display.say("  " + line)
-        display.say(
-            f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
-        )
-        if (warning := misalignment(data)) is not None:
-            display.say(warning)
-        for what, pairs in (("source", data.train), ("general source", data.general)):
-            if pairs is not None and (warning := tag_trouble(pairs, data.tokenizer, what)):
-                display.say(warning)
-    else:
-        data = open_prepared(run / "data")
+    path, changes = run / "config.toml", list[str]()
+    if path.exists():  # under the lock: no other process writes
+        saved, data = Config.load(path), open_prepared(run / "data")
         if missing := missing_inputs(saved):
             display.say(f"going on with the prepared data; its files are no longer there: {', '.join(missing)}")
-        if changed := changed_inputs(data.report, saved, early):
+        if changed := changed_inputs(data.report, saved, request.early):
             raise CheckpointError(
                 "the data changed since this run was started, and going on would mix two corpora:\n  "
                 + "\n  ".join(changed)
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
-    if saved is None:
+        config, order, changes = resume(request, saved, data, made)
+    else:
+        data = _prepared(request, run, display)
         display.stage("timing a few steps", 0)
-        plan = make_plan(values, data, device, spent=time.monotonic() - start, num_workers=num_workers)
+        plan = make_plan(request, data, device, spent=time.monotonic() - start, num_workers=workers)
         config, order = plan.config, plan.order
         for line in plan.lines():
             display.say(line)
-    else:
-        preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
-        config = complete(values, preset, data.tokenizer.model_settings, planned_before(saved))
-        order = data.order(config.train)
-    rows = values.get("model", {}).get("vocab_size", config.model.vocab_size)
+    rows = request.values.get("model", {}).get("vocab_size", config.model.vocab_size)
     if rows != config.model.vocab_size:
         display.say(
             f"model.vocab_size is {config.model.vocab_size:,}, the pieces of this tokenizer, not {rows!r:.50} as set"
         )
-    config = resolved(config, batches_per_epoch=order.batches_per_epoch)
-    changes = []
-    if saved is not None:
-        saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs did not save the chosen values
-        config = with_intervals(saved, config, made, given)
-        changes = check_resumable(saved, config, made)
     if changes or not is_finished(run) or made.ended_by(config.train) is None:
         # Reject unusable golden sentences before the run is changed.
         golden_sources(config.golden, data.tokenizer, config.decode.target_lang)
@@ -273,9 +226,33 @@ def _settle(
         for line in changes:
             display.say(f"changed since the run was started: {line}")
     settled = config.to_toml()
-    if saved is None or path.read_text(encoding="utf-8") != settled:  # nothing of a finished run is rewritten
+    if not path.exists() or path.read_text(encoding="utf-8") != settled:  # nothing of a finished run is rewritten
         write_text(path, settled)
     return config, data, order
+
+
+def _prepared(request: Request, run: Path, display: Display) -> Prepared:
+    """Prepare the data of a new run, and say what was found."""
+    started, early = time.monotonic(), request.early
+    tokenizer = None if early.from_model is None else starting_model(early, request.start_model).tokenizer
+    data = prepare(early, run / "data", tokenizer=tokenizer, on_progress=display.stage, notice=display.say)
+    seconds = time.monotonic() - started
+    kept, general = data.report["train"]["kept"], ""
+    if data.general is not None:
+        mixed_in = data.report["general"]["kept"]
+        general = f", {mixed_in:,} general pairs to mix in and {len(data.general):,} to watch,"
+    display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs{general} in {seconds:.0f} s")
+    for line in data_lines(data.report):
+        display.say("  " + line)
+    display.say(
+        f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
+    )
+    if (warning := misalignment(data)) is not None:
+        display.say(warning)
+    for what, pairs in (("source", data.train), ("general source", data.general)):
+        if pairs is not None and (warning := tag_trouble(pairs, data.tokenizer, what)):
+            display.say(warning)
+    return data
 
 
 def _published_bleu(run: Path) -> float:

@@ -1,33 +1,56 @@
-"""Complete settings of a run from the user's settings, and checks whether a run may resume with them.
+"""Settings of a run, merged from several layers and checked.
 
-Settings are merged in layers: a preset, then a file or an earlier run, then the command line.
+Each layer overrides those above it:
+
+| layer | from |
+| --- | --- |
+| defaults | `config/` |
+| preset | `config/presets.py`; the plan chooses one if none is named |
+| plan | `plan.py`: by corpus, time limit and machine; a resumed run keeps its plan |
+| initial model | the model of `--from`: its decoding settings |
+| saved settings | `config.toml` of the run `--out`, if the command names no input files |
+| file | `CONFIG.toml` of the command |
+| `--set` | |
+| options | such as `--max-steps` |
+| fixed | shape of the initial model, and what the tokenizer determines; other values are rejected |
+
+The plan needs the prepared data, and preparing them needs settings. Therefore `requested` merges and checks
+all other layers before any data is read; `plan.make_plan` or `plan.resume` then returns the complete `Config`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
-from clearhead.config import Config, ModelConfig, TrainConfig, parse_toml
+from clearhead.bundle import Bundle
+from clearhead.config import Config, ModelConfig, TrainConfig
+from clearhead.config.model import OF_THE_TOKENIZER
+from clearhead.config.nested import flat, merge
 from clearhead.config.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.data.inputs import ROLES, source_language
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.guided_alignment import guided_layer
+from clearhead.training.optimizer import weights_to_train
 from clearhead.training.schedule import noam_rate, peak_rate
+from clearhead.training.warm_start import over_model
 
-DEFAULT_EPOCHS = 30
-"""Passes over the corpus if neither a number of steps nor minutes are given."""
-MOST_STEPS = 100_000
-"""Maximum number of steps of such a run; the paper's base model made as many (section 5.2)."""
+PLANNED = {
+    "data": ("augment",),
+    "model": ("dropout",),
+    "train": ("optimizer", "learning_rate", "weight_decay", "warmup_steps", "validate_every", "checkpoint_every"),
+    "decode": ("length_penalty",),
+}
+"""Settings that a plan chooses, unless they are given."""
 
-OF_THE_TOKENIZER = {"vocab_size", "num_placeholders", "pad_id", "bos_id", "eos_id"}
-"""Settings of `[model]` that the tokenizer determines."""
 _VOCAB_SIZE_UNKNOWN = 1_000  # placeholder until the tokenizer is trained
 
 _MAY_CHANGE = {
@@ -42,67 +65,39 @@ _MAY_CHANGE = {
 """Settings that a resumed run may change, besides all of the section `decode`."""
 
 
-def parse_override(text: str) -> dict[str, Any]:
-    """Parse `section.key=value` into nested values; the value is read as TOML, or else as plain text.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Settings that a command asks of a run, merged and checked before any data is read."""
 
-    Raises:
-        ConfigError: If `=` or the key before it is missing, the key has more than one dot, or there is a line break.
-
-    >>> parse_override("train.max_steps=500")
-    {'train': {'max_steps': 500}}
-    >>> parse_override("tokenizer.kind=bpe")
-    {'tokenizer': {'kind': 'bpe'}}
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip() or "\n" in text or key.count(".") > 1:
-        raise ConfigError(
-            f"--set {text!r:.200} must look like section.key=value, for example --set train.max_steps=1000"
-        )
-    try:
-        parsed = parse_toml(f"value = {value}")["value"]
-    except ValueError:
-        parsed = value.strip()
-    nested: Any = parsed
-    for name in reversed(key.strip().split(".")):
-        nested = {name: nested}
-    return nested
+    values: Mapping[str, Any]
+    """Nested settings of all layers above the plan."""
+    early: Config
+    """The same, as far as they are known; `out`, `device`, `data`, `tokenizer` and `train.seed` are final."""
+    start_model: Bundle | None
+    """Initial model of a new run; None if it starts from random weights, and for a resumed run."""
 
 
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested mappings; for each key the last layer wins.
-
-    >>> merge({"train": {"seed": 1, "patience": 3}}, {"train": {"seed": 2}})
-    {'train': {'seed': 2, 'patience': 3}}
-    """
-    result: dict[str, Any] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            old = result.get(key)
-            result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return result
-
-
-def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+def over_file(file: Mapping[str, Any], command: Mapping[str, Any]) -> Mapping[str, Any]:
     """Merge the command line's settings over those of a file.
 
     Raises:
         ConfigError: If the command line sets what the tokenizer determines. A file may contain it, because a run may
             have written the file.
     """
-    if overrides.get("from_model"):
-        values = {name: value for name, value in values.items() if name != "from_sha256"}  # of the file's model
-    settings = merge(values, overrides)
-    refuse_misshapen(settings)
-    _refuse_what_the_tokenizer_decides({**settings, "model": overrides.get("model", {})})
+    if command.get("from_model"):
+        file = {name: value for name, value in file.items() if name != "from_sha256"}  # of the file's model
+    settings = merge(file, command)
+    _refuse_misshapen(settings)
+    _refuse_what_the_tokenizer_decides({**settings, "model": command.get("model", {})})
     return settings
 
 
 def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
-    """Merge the settings of a `clearhead train --out RUN` without input files over the saved settings of that run.
+    """Merge a command's settings over the saved ones of the run `out`, if the command names no input files.
 
-    Settings of the model that the tokenizer determines are left out, because it determines them again. With `fresh`,
-    planned settings and a peak rate chosen by `resolved` are left out too: a run that starts over with other steps or
-    another width needs other values. It then starts from the current content of `from_model`.
+    Left out are settings that the plan chose, because a resumed run gets them from its plan and a new one is planned
+    again, and those of the model that the tokenizer determines. With `fresh` a peak rate chosen by `resolved` is left
+    out too, because another width needs another, and the run starts from the current content of `from_model`.
 
     Args:
         values: Nested settings of the command.
@@ -112,12 +107,17 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
         ConfigError: If the saved settings cannot be read, or if `fresh` is combined with another preset: the saved
             settings already have a value for everything that a preset sets.
     """
-    out, data, preset = values["out"], values.get("data", {}), values.get("preset")
-    names_files = isinstance(data, Mapping) and any(data.get(name) for name in ("source", "target", "pairs"))
-    if names_files or not isinstance(out, str) or not (path := Path(out, "config.toml")).is_file():
+    _refuse_misshapen(values)
+    path, data, preset = Path(values["out"], "config.toml"), values.get("data", {}), values.get("preset")
+    if any(data.get(name) for name in ("source", "target", "pairs")) or not path.is_file():
         return values
     saved = Config.load(path)
-    settings = saved.model_dump(exclude={"model": OF_THE_TOKENIZER})
+    left_out = {
+        section: {name for name in names if f"{section}.{name}" in saved.train.planned}
+        for section, names in PLANNED.items()
+    }
+    left_out["model"] |= OF_THE_TOKENIZER
+    settings = saved.model_dump(exclude=left_out)
     if fresh:
         if preset is not None and preset != saved.preset:
             raise ConfigError(
@@ -127,64 +127,43 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
         warmup = saved.train.warmup_steps
         if saved.train.learning_rate == noam_rate(warmup, d_model=saved.model.d_model, warmup_steps=warmup):
             settings["train"]["learning_rate"] = None
-        settings = _without(settings, {"train.planned", *saved.train.planned})
         settings["from_sha256"] = None
-    limits, asked = ("max_steps", "max_minutes"), values.get("train", {})
-    if isinstance(asked, Mapping) and any(asked.get(limit) is not None for limit in limits):
-        settings["train"].update(dict.fromkeys(limits))  # a new limit replaces both saved ones
+    limits = dict.fromkeys(("max_steps", "max_minutes"))
+    if any(values.get("train", {}).get(limit) is not None for limit in limits):
+        settings["train"] |= limits  # a new limit replaces both saved ones
     return merge(settings, values)
 
 
-def draft(values: Mapping[str, Any]) -> Config:
-    """Check the user's settings before any data is read, and return them as far as they are known.
-
-    The preset may depend on the corpus. So without a named preset it is enough if the settings fit some preset.
+def requested(values: Mapping[str, Any], *, fresh: bool = False) -> Request:
+    """Merge the settings of a command over those of the saved run and of the initial model, and check them.
 
     Args:
-        values: Nested settings as the user gave them.
-
-    Returns:
-        The settings as far as they are known; `out`, `device`, `data`, `tokenizer` and `train.seed` are final.
+        values: Nested settings of the command.
+        fresh: Whether an existing run in `out` will be renamed and started over.
 
     Raises:
-        ConfigError: If the settings are invalid.
+        ConfigError: If no run directory is named, or a setting is invalid or contradicts the initial model.
+        CheckpointError: If the resumed run started from another model.
+        ModelError: If there is no initial model, or it cannot be read.
     """
-    refuse_misshapen(values)  # `over_file` has checked commands only
-    _refuse_other_than_utf8(values)
-    _refuse_what_the_tokenizer_decides(values)
-    problems = []
-    for preset in [values["preset"]] if values.get("preset") else list(AUTOMATIC_PRESETS):
-        try:
-            config = complete(values, preset, {"vocab_size": _VOCAB_SIZE_UNKNOWN})
-            _refuse_what_training_cannot_have(config)
-            return config
-        except ConfigError as error:
-            problems.append(error)
-    raise problems[0]
+    if not values.get("out"):
+        raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
+    values, start_model = over_saved(values, fresh=fresh), None
+    if values.get("from_model") is not None:
+        path = Path(values["out"], "config.toml")
+        saved = Config.load(path) if path.exists() and not fresh else None
+        if saved is None or saved.from_model is not None:  # otherwise `check_resumable` rejects the change
+            values, start_model = over_model(values, saved)
+    early = _draft(values)
+    if start_model is not None:
+        weights_to_train(start_model.model, early.train)  # reject invalid settings before anything is written
+        if source_language(early) is None:
+            values = merge({"decode": {"source_lang": start_model.decode.source_lang}}, values)
+            early = _draft(values)
+    return Request(values, early, start_model)
 
 
-def complete(
-    values: Mapping[str, Any], preset: str, model: Mapping[str, int], planned: Mapping[str, Any] | None = None
-) -> Config:
-    """Merge the user's settings over the preset's; what depends on the corpus stays open, see `resolved`.
-
-    Args:
-        values: Nested settings as the user gave them.
-        preset: Name of the preset, whose settings have the lowest priority.
-        model: Model settings that the tokenizer determines, its `model_settings`.
-        planned: Nested settings between the preset's and the user's, see `plan`. Only these set `train.planned`.
-    """
-    settings = merge(recipe(preset), planned or {}, values, {"preset": preset, "model": model})
-    train = settings["train"]
-    train["planned"] = (planned or {}).get("train", {}).get("planned", ())  # a file may be a copy of another run's
-    if train.get("max_steps") is not None or train.get("max_minutes") is not None:
-        return Config.from_dict(settings, origin="settings")
-    # Some schedules require an end, and `resolved` will set one.
-    config = Config.from_dict(merge(settings, {"train": {"max_steps": MOST_STEPS}}), origin="settings")
-    return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
-
-
-def resolved(config: Config, *, batches_per_epoch: int) -> Config:
+def resolved(config: Config, batches_per_epoch: int) -> Config:
     """Return complete settings: choose the vocabulary size, the peak rate and the number of steps where left open.
 
     The language of the sources is set too, if the file names show it. `device` and `train.precision` stay `auto`,
@@ -192,25 +171,22 @@ def resolved(config: Config, *, batches_per_epoch: int) -> Config:
 
     Args:
         config: Settings from `complete`, or saved by an earlier clearhead, which left more open.
-        batches_per_epoch: Optimiser steps of one pass over the corpus. 30 passes are the default length of a run.
+        batches_per_epoch: Optimiser steps of one pass over the corpus.
     """
-    tokenizer, train, model = config.tokenizer, config.train, config.model
-    chosen: dict[str, Any] = {"learning_rate": peak_rate(train, d_model=model.d_model)}
-    if train.max_steps is None and train.max_minutes is None:
-        chosen["max_steps"] = min(MOST_STEPS, DEFAULT_EPOCHS * batches_per_epoch)
-    decode = config.decode.model_copy(update={"source_lang": source_language(config)})
-    return config.model_copy(
-        update={
-            "decode": decode,
-            "tokenizer": tokenizer.model_copy(
-                update={
-                    "vocab_size": tokenizer.vocab_size or model.vocab_size,
-                    "placeholders": model.num_placeholders > 0,
-                }
-            ),
-            "train": train.model_copy(update=chosen),
-        }
-    )
+    train, model = config.train, config.model
+    is_open = train.max_steps is None and train.max_minutes is None
+    chosen = {
+        "decode": {"source_lang": source_language(config)},
+        "tokenizer": {
+            "vocab_size": config.tokenizer.vocab_size or model.vocab_size,
+            "placeholders": model.num_placeholders > 0,
+        },
+        "train": {
+            "learning_rate": peak_rate(train, d_model=model.d_model),
+            "max_steps": default_steps(batches_per_epoch) if is_open else train.max_steps,
+        },
+    }
+    return Config.from_dict(merge(config.model_dump(), chosen))
 
 
 def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str]:
@@ -234,12 +210,13 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
         raise ConfigError(
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and that of this run has none"
         )
-    old, new = _flat(saved.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
-    names = (old.keys() | new.keys()) - {"train.planned"}  # it follows from the other changes
-    changed = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
-    lines = {name: f"{name}: {before!r} -> {after!r}" for name, (before, after) in sorted(changed.items())}
-    may_change = {name for name in changed if name in _MAY_CHANGE or name.startswith("decode.")}
-    if all(changed.get("from_model", ())):  # the model was moved; `from_sha256` identifies it
+    old, new = (
+        flat(config.model_dump(mode="json", exclude={"train": {"planned"}}))  # which follows from the other changes
+        for config in (saved, now)
+    )
+    lines = {name: f"{name}: {old[name]!r} -> {new[name]!r}" for name in sorted(old) if old[name] != new[name]}
+    may_change = {name for name in lines if name in _MAY_CHANGE or name.startswith("decode.")}
+    if saved.from_model is not None and now.from_model is not None:  # it was moved; `from_sha256` identifies it
         may_change.add("from_model")
     refused = [line for name, line in lines.items() if name not in may_change]
     if refused:
@@ -251,12 +228,58 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
     return [line for name, line in lines.items() if name != "out"]
 
 
-def refuse_misshapen(values: Mapping[str, Any]) -> None:
-    """Check that every section is a mapping and every top-level setting is text.
+def default_steps(batches_per_epoch: int) -> int:
+    """Return the length of a run without a limit: 30 passes over the corpus, at most 100,000 steps.
 
-    Raises:
-        ConfigError: If one is not.
+    The paper's base model was trained for 100,000 steps (section 5.2).
     """
+    return min(100_000, 30 * batches_per_epoch)
+
+
+def complete(
+    values: Mapping[str, Any],
+    preset: str,
+    model: Mapping[str, int],
+    planned: Mapping[str, Any] = MappingProxyType({}),
+) -> Config:
+    """Merge all layers; what depends on the number of steps in an epoch stays open, see `resolved`.
+
+    Args:
+        values: Nested settings of the layers above the plan.
+        preset: Name of the preset.
+        model: Model settings that the tokenizer determines, its `model_settings`.
+        planned: Nested settings of the plan. Only these set `train.planned`.
+    """
+    settings = merge(recipe(preset), planned, values, {"preset": preset, "model": model})
+    train = settings["train"]
+    train["planned"] = planned.get("train", {}).get("planned", ())  # a file may be a copy of another run's
+    if train.get("max_steps") is not None or train.get("max_minutes") is not None:
+        return Config.from_dict(settings, origin="settings")
+    # Some schedules require an end, and `resolved` will set one.
+    config = Config.from_dict(merge(settings, {"train": {"max_steps": 1}}), origin="settings")
+    return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
+
+
+def _draft(values: Mapping[str, Any]) -> Config:
+    """Check merged settings before any data is read, and return them as far as they are known.
+
+    The preset may depend on the corpus. So without a named preset it is enough if the settings fit some preset.
+    """
+    _refuse_other_than_utf8(values)
+    _refuse_what_the_tokenizer_decides(values)
+    problems = []
+    for preset in [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS:
+        try:
+            config = complete(values, preset, {"vocab_size": _VOCAB_SIZE_UNKNOWN})
+            _refuse_what_training_cannot_have(config)
+            return config
+        except ConfigError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def _refuse_misshapen(values: Mapping[str, Any]) -> None:
+    """Check that every section is a mapping and every top-level setting is text."""
     for name, field in Config.model_fields.items():
         value = values.get(name)
         is_section = isinstance(field.default, BaseModel)
@@ -283,7 +306,7 @@ def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingS
 
 def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:
     """Reject text, mostly file names, that config.toml cannot store."""
-    for name, value in _flat(values).items():
+    for name, value in flat(values).items():
         for text in value if isinstance(value, list | tuple) else (value,):
             if isinstance(text, str) and not is_utf8(text):
                 raise ConfigError(f"{name} = {text!r:.200}: it is not UTF-8, and config.toml cannot hold it; rename it")
@@ -323,7 +346,12 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
             "decode.shortlist cannot be set for training: a model has none before `clearhead optimize` made it; "
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
-    require_both_sides(model)
+    if not model.is_encoder_decoder:
+        raise ConfigError(
+            f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "
+            f"{model.num_encoder_layers} and model.num_decoder_layers {model.num_decoder_layers} (a model of one side "
+            f"is for Python: clearhead.Transformer)"
+        )
     guided_layer(config.train, model)  # raises if there is no such layer
     if config.from_model is not None:
         return  # the initial model brings its own vocabularies and segments
@@ -334,37 +362,3 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
         )
     if model.num_segments:
         raise ConfigError("training on pairs of text has no segments; model.num_segments must be 0")
-
-
-def require_both_sides(model: ModelConfig) -> None:
-    """Check that a model can be trained on pairs.
-
-    Raises:
-        ConfigError: If the model has no encoder or no decoder.
-    """
-    if not model.is_encoder_decoder:
-        raise ConfigError(
-            f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "
-            f"{model.num_encoder_layers} and model.num_decoder_layers {model.num_decoder_layers} (a model of one side "
-            f"is for Python: clearhead.Transformer)"
-        )
-
-
-def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return settings without those named `section.key`."""
-    return {
-        section: {key: value for key, value in values.items() if f"{section}.{key}" not in names}
-        if isinstance(values, Mapping)
-        else values
-        for section, values in settings.items()
-    }
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -14,14 +14,13 @@ from typing import Any
 
 from clearhead.bundle import Bundle, load_bundle
 from clearhead.config import Config, DataConfig
+from clearhead.config.model import OF_THE_TOKENIZER
+from clearhead.config.nested import flat, merge
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
-from clearhead.data.inputs import source_language
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.text.language_tags import language_tag, split_tag
 from clearhead.tokenizers import Vocabulary
-from clearhead.training.optimizer import weights_to_train
-from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen, require_both_sides
 
 _NO_MATTER_OF_WEIGHTS = {"dropout", "attention_dropout", "feed_forward_dropout"}
 _LINES_ASKED_FOR_A_TAG = 1_000
@@ -29,62 +28,56 @@ _NO_NAME = ("",)
 """With this, `split_tag` accepts any language tag, not only those of known languages."""
 
 
-def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, Any], Bundle | None]:
-    """Merge the user's settings over those fixed by the model that `from_model` names, if any.
+def over_model(values: Mapping[str, Any], saved: Config | None) -> tuple[dict[str, Any], Bundle | None]:
+    """Merge the user's settings over those of the model that `from_model` names.
 
     Args:
-        values: Nested settings as the user gave them.
-        fresh: Whether the existing run in `out` will be renamed and started over.
+        values: Nested settings of the user.
+        saved: Saved settings of a resumed run, which contain what the model fixed; None for a new run.
 
     Returns:
-        The settings and the loaded model. The model is None if none is named, and for a resumed run, whose saved
-        settings already contain what the model fixed.
+        The merged settings and, for a new run, the loaded model.
 
     Raises:
         ConfigError: If a setting or the named preset contradicts the model, or `from_sha256` is that of another model.
         CheckpointError: If the resumed run started from another model.
         ModelError: If there is no model, or it cannot be read.
     """
-    refuse_misshapen(values)
-    named, path = values.get("from_model"), Path(values["out"], "config.toml")
-    if named is None:
-        return values, None
-    saved = Config.load(path) if path.exists() and not fresh else None
-    if saved is not None and saved.from_model is None:
-        return values, None  # `check_resumable` rejects the change
+    named, asked = values["from_model"], values.get("from_sha256")
     if saved is not None:
-        if named != saved.from_model and (found := load_bundle(named).model_sha256) != saved.from_sha256:
+        bundle, preset, sha256 = None, saved.preset, saved.from_sha256
+        if named != saved.from_model and (found := load_bundle(named).model_sha256) != sha256:
             raise CheckpointError(
                 f"this run started from another model than --from {named}: the SHA-256 of the weights was "
-                f"{saved.from_sha256}, and there it is {found}; leave --from as it was, or use another --out, or "
-                f"--fresh to start over"
+                f"{sha256}, and there it is {found}; leave --from as it was, or use another --out, or --fresh to start "
+                f"over"
             )
-        owned = {"model": saved.model.model_dump(), "tokenizer": saved.tokenizer.model_dump()}
-        decode = saved.decode.model_dump()
-        settings: dict[str, Any] = {"preset": saved.preset, "decode": decode, "from_sha256": saved.from_sha256}
-        settings["data"] = {"max_length": saved.data.max_length} if saved.model.max_length is not None else {}
-        return _over(values, owned, settings, named), None
-    bundle = load_bundle(named)
-    require_both_sides(bundle.model.config)
-    asked = values.get("from_sha256")
-    if asked is not None and asked != bundle.model_sha256:
-        raise ConfigError(
-            f"from_sha256 = {asked!r:.200} is not the model at {named}: the SHA-256 of its weights is "
-            f"{bundle.model_sha256}; name the other model, or leave from_sha256 out to start from this one"
-        )
-    owned = {"model": bundle.model.config.model_dump(), "tokenizer": bundle.tokenizer.settings}
-    # A newly trained model has no shortlist, and the new text may be in another language.
-    no_longer = {"shortlist"} if bundle.tokenizer.tells_languages else {"shortlist", "source_lang"}
-    decode = bundle.decode.model_dump(exclude=no_longer)
-    settings = {"preset": _preset(bundle), "decode": decode, "from_sha256": bundle.model_sha256}
-    longest = bundle.model.config.max_length
-    if longest is not None and longest < DataConfig().max_length:
-        settings["data"] = {"max_length": longest}
-    whole = _over(values, owned, settings, named)
-    weights_to_train(bundle.model, draft(whole).train)  # reject invalid settings before anything is written
-    if source_language(draft(whole)) is None:
-        whole = merge({"decode": {"source_lang": bundle.decode.source_lang}}, whole)
-    return whole, bundle
+        shape, tokenizer, decode = saved.model, saved.tokenizer.model_dump(), saved.decode.model_dump()
+    else:
+        bundle = load_bundle(named)
+        preset, sha256 = _preset(bundle), bundle.model_sha256
+        if asked is not None and asked != sha256:
+            raise ConfigError(
+                f"from_sha256 = {asked!r:.200} is not the model at {named}: the SHA-256 of its weights is "
+                f"{sha256}; name the other model, or leave from_sha256 out to start from this one"
+            )
+        # A newly trained model has no shortlist, and the new text may be in another language.
+        no_longer = {"shortlist"} if bundle.tokenizer.tells_languages else {"shortlist", "source_lang"}
+        shape, tokenizer = bundle.model.config, bundle.tokenizer.settings
+        decode = bundle.decode.model_dump(exclude=no_longer)
+    fixed = {"model": shape.model_dump(exclude=_NO_MATTER_OF_WEIGHTS), "tokenizer": tokenizer}
+    _refuse_contradictions(values, fixed, named)
+    of_model = shape.model_dump(exclude=OF_THE_TOKENIZER | {"dropout"})
+    defaults = {"preset": preset, "from_sha256": sha256, "decode": decode, "model": of_model, "tokenizer": tokenizer}
+    if shape.max_length is not None:
+        longest = (saved.data if saved is not None else DataConfig()).max_length
+        defaults["data"] = {"max_length": min(longest, shape.max_length)}
+    free = {
+        section: {name: value for name, value in values.get(section, {}).items() if name not in own}
+        for section, own in fixed.items()
+    }
+    others = {name: value for name, value in values.items() if name not in fixed and value is not None}
+    return merge(defaults, free, others), bundle
 
 
 def starting_model(config: Config, bundle: Bundle | None) -> Bundle:
@@ -148,56 +141,28 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
     return None
 
 
-def _over(
-    values: Mapping[str, Any], owned: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], named: str
-) -> dict[str, Any]:
-    """Check the user's settings against the settings of the weights, and merge the rest over the model's.
-
-    Args:
-        values: Nested settings of the user.
-        owned: Settings of the model that its weights need, in the sections `model` and `tokenizer`.
-        settings: Defaults from the model for what the user does not set.
-        named: Path of the model, for the message.
-
-    Raises:
-        ConfigError: If a setting contradicts the model.
-    """
-    preset, problems, free = values.get("preset"), [], {}
-    of_preset = {} if preset is None else recipe(preset)["model"]
-    for section, own in owned.items():
-        asked = values.get(section, {})
-        free[section] = {name: value for name, value in asked.items() if name not in own or _is_free(section, name)}
-        for name, value in own.items():
-            given = asked.get(name)
-            if _is_free(section, name) or (given is not None and _is_same(given, value)):
-                continue
-            if given is not None:
-                problems.append(f"{section}.{name} = {given!r:.200}, and the model has {value!r}")
-            elif name in of_preset.keys() - OF_THE_TOKENIZER and section == "model" and of_preset[name] != value:
-                problems.append(f"preset {preset} has model.{name} = {of_preset[name]!r}, and the model has {value!r}")
+def _refuse_contradictions(values: Mapping[str, Any], fixed: Mapping[str, Mapping[str, Any]], named: str) -> None:
+    """Reject settings of the user, or of the named preset, that differ from those that the weights need."""
+    preset, problems, asked = values.get("preset"), [], flat(values)
+    of_preset = {} if preset is None else flat({"model": recipe(preset)["model"]})
+    for name, own in flat(fixed).items():
+        given = asked.get(name)
+        if given is not None and not _is_same(given, own):
+            problems.append(f"{name} = {given!r:.200}, and the model has {own!r}")
+        elif given is None and of_preset.get(name, own) != own:
+            problems.append(f"preset {preset} has {name} = {of_preset[name]!r}, and the model has {own!r}")
     if problems:
         raise ConfigError(
             f"a run from {named} has the shape and the tokenizer of that model, or its weights would not fit:\n  "
             + "\n  ".join(problems)
             + "\nleave them out, or train without --from"
         )
-    shape = {name: value for name, value in owned["model"].items() if name not in OF_THE_TOKENIZER | {"dropout"}}
-    others = {name: value for name, value in values.items() if name not in owned}
-    return merge(settings, {"model": shape, "tokenizer": owned["tokenizer"]}, free, _without_none(others))
-
-
-def _is_free(section: str, name: str) -> bool:
-    return section == "model" and name in _NO_MATTER_OF_WEIGHTS
 
 
 def _is_same(given: Any, own: Any) -> bool:
     if isinstance(own, tuple):  # a tuple of languages, whose order does not matter
         return isinstance(given, list | tuple) and sorted(map(str, given)) == sorted(own)
     return bool(given == own)
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _preset(bundle: Bundle) -> str:

@@ -9,10 +9,10 @@ import re
 import pytest
 from small_corpus import clearhead
 
+from clearhead.config.nested import merge
 from clearhead.formats import read_pairs
 from clearhead.training import run as training
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import merge
 from clearhead.translation.translator import Translator
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clearhead.config import Config, ModelConfig
+from clearhead.config.nested import merge
 from clearhead.config.presets import (
     PRESETS,
     RECIPES,
@@ -17,7 +18,6 @@ from clearhead.config.presets import (
     recipe,
 )
 from clearhead.errors import ConfigError
-from clearhead.training.settings import merge
 
 ENCODERS = {"bert-base": bert_base, "bert-large": bert_large}
 

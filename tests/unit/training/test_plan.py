@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from clearhead.config import Config
+from clearhead.config.nested import merge
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.files.tensors import read_weights
@@ -17,7 +18,7 @@ from clearhead.training import plan as plan_module
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.plan import make_plan, planned_before, with_intervals
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import complete, merge
+from clearhead.training.settings import Request, complete, resolved
 
 CPU = torch.device("cpu")
 
@@ -36,7 +37,7 @@ def planned(monkeypatch):
         store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
         tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
         data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={"train": {"kept": kept or pairs}})
-        return make_plan({"out": "run", **values}, data, CPU, spent=spent)
+        return make_plan(Request({"out": "run", **values}, Config(), None), data, CPU, spent=spent)
 
     plan.timed = []
     return plan
@@ -208,7 +209,8 @@ def test_what_the_user_set_stays(planned, given):
 @pytest.mark.parametrize("preset", ["paper-base", "table3-b-dk-16", "paper-big"])
 def test_presets_of_the_paper_are_left_as_they_are(planned, preset):
     values = {"preset": preset, "train": {"max_minutes": 3}}
-    assert planned(values).config == complete({"out": "run", **values}, preset, {"vocab_size": 1_000})
+    expected = complete({"out": "run", **values}, preset, {"vocab_size": 1_000})
+    assert planned(values).config == resolved(expected, batches_per_epoch=1)
 
 
 def test_the_plan_is_said_in_two_lines(planned):

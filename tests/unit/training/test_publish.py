@@ -12,6 +12,7 @@ import torch
 
 from clearhead.bundle import load_bundle, read_golden
 from clearhead.config import Config
+from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, DataError, ModelError
@@ -19,7 +20,6 @@ from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import merge
 from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head
 from clearhead.translation.golden import check_golden
 from clearhead.translation.translator import Translator

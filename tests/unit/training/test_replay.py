@@ -15,13 +15,13 @@ from tiny_runs import tiny_settings, write_numbers
 
 from clearhead.bundle import load_bundle
 from clearhead.config import TrainConfig
+from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import file_sha256
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import merge
 
 QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2, "seed": 3}
 

@@ -23,6 +23,7 @@ from tiny_runs import tiny_settings, write_numbers
 import clearhead as ch
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
+from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
@@ -35,7 +36,6 @@ from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
-from clearhead.training.settings import merge
 from clearhead.training.validation import Validation
 from clearhead.translation.translator import Translator
 
@@ -289,8 +289,11 @@ def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(settings, mon
 def test_naming_the_run_is_enough_to_go_on(quick):
     values, run = quick, Path(quick["out"])
     shutil.rmtree(run / "checkpoints" / "step-00000004")
+    before = Config.load(run / "config.toml")
     result = train_from_values({"out": str(run)})
     assert (result.step, result.was_finished) == (4, False)
+    assert Config.load(run / "config.toml") == before
+    assert before.train.planned
     assert train_from_values({"out": str(run), "train": {"max_steps": 6}}).step == 6
     assert Config.load(run / "config.toml").train.batch_tokens == values["train"]["batch_tokens"]
 

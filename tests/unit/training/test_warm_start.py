@@ -15,6 +15,7 @@ from tiny_runs import tiny_settings, write_numbers
 from clearhead.bundle import load_bundle
 from clearhead.cli.summary import summary
 from clearhead.config import Config
+from clearhead.config.nested import merge
 from clearhead.data.inputs import source_language
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, ModelError
@@ -24,9 +25,9 @@ from clearhead.tokenizers import Tokenizer
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import draft, merge, over_file
+from clearhead.training.settings import over_file, requested
 from clearhead.training.validation import Validation
-from clearhead.training.warm_start import model_name, over_start
+from clearhead.training.warm_start import model_name
 
 QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}
 
@@ -298,9 +299,17 @@ def test_pairs_are_as_long_at_most_as_the_model_can_read(make_model_dir, tmp_pat
         "out": str(tmp_path),
     }
     values["data"] = {"pairs": ["mine.tsv"]}
-    assert draft(over_start(values, fresh=False)[0]).data.max_length == 50
+    assert requested(values).early.data.max_length == 50
     values["data"]["max_length"] = 40
-    assert draft(over_start(values, fresh=False)[0]).data.max_length == 40
+    assert requested(values).early.data.max_length == 40
+
+
+def test_decoding_settings_are_those_of_the_model_unless_set(make_model_dir, tmp_path):
+    model = make_model_dir(decode={"length_penalty": 0.3, "beam_size": 7})
+    values = {"from_model": str(model), "out": str(tmp_path), "data": {"pairs": ["mine.tsv"]}}
+    request = requested({**values, "decode": {"beam_size": 3}})
+    assert (request.early.decode.length_penalty, request.early.decode.beam_size) == (0.3, 3)
+    assert request.values["decode"]["length_penalty"] == 0.3  # above the plan, which has 1
 
 
 def test_a_run_from_a_model_of_few_positions_goes_on_by_the_same_command(settings, make_model_dir):
@@ -320,7 +329,6 @@ def test_the_language_of_the_sources_is_the_new_texts_and_else_the_models(make_m
         ({"source": ["train.de.gz"], "target": ["train.en.gz"]}, "de"),
         ({"pairs": ["mine.tsv"]}, "en"),
     ):
-        found, _ = over_start({**values, "data": data}, fresh=False)
-        assert source_language(draft(found)) == language
+        assert source_language(requested({**values, "data": data}).early) == language
     chosen = {**values, "data": {"pairs": ["mine.tsv"]}, "decode": {"source_lang": "fr"}}
-    assert source_language(draft(over_start(chosen, fresh=False)[0])) == "fr"
+    assert source_language(requested(chosen).early) == "fr"

@@ -1,0 +1,60 @@
+"""Nested settings as plain dicts, section to key to value: parse `--set`, merge, flatten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clearhead.config import parse_toml
+from clearhead.errors import ConfigError
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """Parse `section.key=value` into nested values; the value is read as TOML, or else as plain text.
+
+    Raises:
+        ConfigError: If `=` or the key before it is missing, the key has more than one dot, or there is a line break.
+
+    >>> parse_override("train.max_steps=500")
+    {'train': {'max_steps': 500}}
+    >>> parse_override("tokenizer.kind=bpe")
+    {'tokenizer': {'kind': 'bpe'}}
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip() or "\n" in text or key.count(".") > 1:
+        raise ConfigError(
+            f"--set {text!r:.200} must look like section.key=value, for example --set train.max_steps=1000"
+        )
+    try:
+        nested: Any = parse_toml(f"value = {value}")["value"]
+    except ValueError:
+        nested = value.strip()
+    for name in reversed(key.strip().split(".")):
+        nested = {name: nested}
+    return nested
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge nested mappings; for each key the last layer wins.
+
+    >>> merge({"train": {"seed": 1, "patience": 3}}, {"train": {"seed": 2}})
+    {'train': {'seed': 2, 'patience': 3}}
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = result.get(key)
+            result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by their dotted names.
+
+    >>> flat({"out": "runs/de", "train": {"seed": 2}})
+    {'out': 'runs/de', 'train.seed': 2}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
