@@ -116,7 +116,7 @@ class Config(Settings):
 
     def to_toml(self) -> str:
         """Return all settings as TOML; unset ones are left out because TOML has no null."""
-        return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -149,11 +149,3 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-
-
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in values.items()
-        if value is not None
-    }

@@ -70,7 +70,6 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
         misaligned=misalignment(data),
         epochs=state.step / loop.order.batches_per_epoch,
         validation=validation,
-        general_margin=config.train.general_margin,
         is_unchanged=translator.bundle.info["weights"] == UNCHANGED,
         ended_by=ended_by,
     )

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -63,7 +63,7 @@ class Loop:
     """Signals that ask to stop."""
     start: float
     """`time.monotonic()` at the start of the command, moved back by the time of earlier commands of the run."""
-    workers: Workers = field(default_factory=Workers)
+    workers: Workers
     """Processes that train together. All make the same steps; only the first writes files."""
 
     def __post_init__(self) -> None:
@@ -171,13 +171,11 @@ class Loop:
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             self._published = None  # the model of an earlier step is no longer current
-            rate = learning_rate(
-                self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
-            )
+            number = self.state.step + 1
+            rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self._progress())
             self.workers.begin("a step")
             parts, tokens = self._share()
             with self._explained():
-                number = self.state.step + 1
                 result = self.stepper.step(parts, number=number, rate=rate, tokens=tokens)
             self.state.step += 1
             self.state.target_tokens += result.target_tokens

@@ -28,7 +28,7 @@ class Display:
             description = TextColumn("{task.description}", markup=False)  # a file name may hold square brackets
             columns = (SpinnerColumn(), description, BarColumn(20), TaskProgressColumn())
             self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task("starting", total=None) if self._bar else None
+            self._task = self._bar.add_task("starting", total=None)
         self._stage = ""
         self._last_line = time.monotonic()
 
@@ -44,7 +44,7 @@ class Display:
 
     def stage(self, name: str, count: int) -> None:
         """Show the name of a stage other than training, and the number of items done."""
-        if self._bar and self._task is not None:
+        if self._bar:
             self._bar.update(self._task, description=f"{name} {count:,}" if count else name, total=None)
         elif name != self._stage:
             self.say(name)
@@ -66,7 +66,7 @@ class Display:
         hours, minutes = divmod(minutes, 60)
         left = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
         text = f"step {step:,}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s  {left} left"
-        if self._bar and self._task is not None:
+        if self._bar:
             self._bar.update(self._task, description=text, total=1.0, completed=min(1.0, progress))
         elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
@@ -18,8 +19,7 @@ from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.files import file_sha256, read_lines
-from clearhead.files.tensors import average_weights, load_tensors
-from clearhead.model.transformer import Transformer
+from clearhead.files.tensors import average_weights
 from clearhead.runtime.device import resolve_device
 from clearhead.text.language_tags import split_tag
 from clearhead.tokenizers import Vocabulary
@@ -28,7 +28,7 @@ from clearhead.training.guided_alignment import GUIDED_HEAD, guided_layer
 from clearhead.training.model_card import model_card
 from clearhead.training.published_record import read_published
 from clearhead.training.run_directory import lock
-from clearhead.training.validation import Validation, validate_weights
+from clearhead.training.validation import Validation, validate_weights, with_weights
 from clearhead.training.warm_start import model_name
 from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
 from clearhead.translation.golden import make_golden
@@ -63,18 +63,19 @@ def publish(
     Returns:
         The model, ready to translate, on the CPU.
     """
-    model = Transformer(config.model)  # overwritten random weights, as in `load_bundle`
-    load_tensors(model, weights, origin=chosen)
+    model = with_weights(weights, config, torch.device("cpu"))
     named = (path for role in ROLES for path in getattr(config.data, role))
     start = config.from_model and model_name(config.from_model)
     settings = config.model_copy(update={"from_model": start}).model_dump(mode="json")
     paths = {config.out, config.golden, *(file["path"] for file in data.report["files"]), *named}
+    guided = AlignmentHead(guided_layer(config.train, config.model), GUIDED_HEAD, is_reading=True)
+    general = validation.general
     info = {
         "preset": config.preset,
         "weights": chosen,
         **({"started_from": {"name": start, "sha256": config.from_sha256}} if start else {}),
         **({"imported_from": state.imported_from} if state.imported_from else {}),
-        **({"guided_alignment": _guided_head(config)._asdict()} if config.data.alignments else {}),
+        **({"guided_alignment": guided._asdict()} if config.data.alignments else {}),
         "data": _without_directories(data.report, paths),
         "training": {
             "date": time.strftime("%Y-%m-%d"),
@@ -92,7 +93,7 @@ def publish(
             "chrf_signature": validation.chrf_signature,
             "valid_nll": round(validation.nll, 4),
             "valid_ppl": round(validation.ppl, 3),
-            **_general(validation),
+            **({"general_bleu": round(general.bleu, 2), "general_chrf": round(general.chrf, 2)} if general else {}),
         },
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
@@ -110,8 +111,6 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
         data: Prepared data.
     """
     bundle, config = translator.bundle, translator.bundle.decode
-    if not bundle.model.config.is_encoder_decoder:
-        return AlignmentHead()
     found = translatable(data, config.target_lang, _MOST_LOOKED_AT)
     sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
     pairs = translator.pair_encoder.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
@@ -120,17 +119,6 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
     identity = {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
     save_head(directory / ALIGNMENT_FILE, head, agreement, identity)
     return head
-
-
-def _guided_head(config: Config) -> AlignmentHead:
-    return AlignmentHead(guided_layer(config.train, config.model), GUIDED_HEAD, is_reading=True)
-
-
-def _general(validation: Validation) -> dict[str, float]:
-    """Return the metrics on general text, or nothing if none is configured."""
-    if (general := validation.general) is None:
-        return {}
-    return {"general_bleu": round(general.bleu, 2), "general_chrf": round(general.chrf, 2)}
 
 
 def golden_lines(golden: str | None) -> list[str]:
@@ -153,8 +141,8 @@ def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str |
     Raises:
         DataError: If the file cannot be read, has no sentence or too many, or a sentence cannot be translated.
     """
-    if golden is None or golden == NO_GOLDEN:
-        return None if golden is None else []
+    if golden is None:
+        return None
     sources = golden_lines(golden)
     parts = tokenizer.split_sources(sources, target_lang, name=golden)
     for number, (language, text) in enumerate(parts if tokenizer.language_tags else [], start=1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,11 +17,6 @@ _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
     *("report.html", "model", "attention.jsonl", OLDER_MODEL),
 }
-
-_FORMER_LEFTOVERS = {
-    *("config.partial", "data.partial", "metrics.partial", "report.partial", ".model.partial", ".model.old"),
-}
-"""Temporary names that a killed run of an earlier clearhead may have left in its directory."""
 
 
 def move_aside(run: Path) -> Path:
@@ -56,7 +50,7 @@ def claim(run: Path) -> None:
     if run.exists() and not run.is_dir():
         raise CheckpointError(f"--out {run} is a file; name a directory for the run")
     names = sorted(path.name for path in run.iterdir()) if run.exists() else []
-    foreign = [name for name in names if name not in _OWN_NAMES | _FORMER_LEFTOVERS and not is_leftover(name)]
+    foreign = [name for name in names if name not in _OWN_NAMES and not is_leftover(name)]
     if foreign and not (run / "config.toml").exists():
         raise CheckpointError(
             f"--out {run} is not empty and is not a run (it holds {', '.join(foreign[:3])}); name a new directory"
@@ -94,7 +88,6 @@ def lock(run: Path) -> Iterator[None]:
                 ) from None
         remove_leftovers(run, _OWN_NAMES)  # skips a translation that is being written here
         remove_leftovers(run / "checkpoints")
-        _remove_former_leftovers(run)
         try:
             yield
         finally:
@@ -102,13 +95,3 @@ def lock(run: Path) -> Iterator[None]:
                 with suppress(OSError):
                     (run / ".lock").unlink()
                     run.rmdir()
-
-
-def _remove_former_leftovers(run: Path) -> None:
-    if (run / ".model.old").is_dir() and not (run / "model").exists():
-        os.replace(run / ".model.old", run / "model")
-    for path in [*(run / name for name in _FORMER_LEFTOVERS), *(run / "checkpoints").glob(".step-*[0-9].partial")]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)

@@ -53,7 +53,6 @@ def verdict(
     misaligned: str | None,
     epochs: float,
     validation: Validation,
-    general_margin: float,
     is_unchanged: bool,
     ended_by: str,
 ) -> list[str]:
@@ -68,7 +67,6 @@ def verdict(
         misaligned: Warning from `misalignment` about the training pairs; None if there is none.
         epochs: Passes over the training pairs.
         validation: Validation result of the published model.
-        general_margin: Points of chrF that the model may lose on general text.
         is_unchanged: Whether the published model is the initial one, because no later one was better.
         ended_by: Why training ended, as `TrainingState.ended_by` returns it.
     """
@@ -86,7 +84,7 @@ def verdict(
     elif is_from_model:
         sentences.append(_beside_start(valid, validation, is_unchanged))
         if validation.general is not None and not is_unchanged:
-            sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, general_margin))
+            sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, train.general_margin))
     if is_useless and misaligned is not None:
         return [f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}", *sentences]
     if not is_from_model and state.step <= train.warmup_steps:

@@ -50,7 +50,6 @@ def said(
         misaligned=misaligned,
         epochs=epochs,
         validation=Validation(2.0, bleu, "", chrf, ""),
-        general_margin=1.0,
         is_unchanged=is_unchanged,
         ended_by=ended_by,
     )
@@ -258,7 +257,6 @@ def test_general_text_that_got_worse_than_the_margin_is_said(now, words):
         misaligned=None,
         epochs=5.0,
         validation=Validation(2.0, 33.0, "", 45.0, "", general=Validation(2.0, 30.0, "", now, "")),
-        general_margin=1.0,
         is_unchanged=False,
         ended_by="max_minutes",
     )
