@@ -14,8 +14,8 @@ Each layer overrides those above it:
 | options | such as `--max-steps` |
 | fixed | shape of the initial model, and what the tokenizer determines; other values are rejected |
 
-The plan needs the prepared data, and preparing them needs settings. Therefore `requested` merges and checks
-all other layers before any data is read; `plan.make_plan` or `plan.resume` then returns the complete `Config`.
+The plan needs the prepared data, and preparing them needs settings. Therefore `requested` merges and checks all other
+layers before any data is read; `plan.make_plan` or `plan.resume` then returns the complete `Config`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -163,6 +162,51 @@ def requested(values: Mapping[str, Any], *, fresh: bool = False) -> Request:
     return Request(values, early, start_model)
 
 
+def _draft(values: Mapping[str, Any]) -> Config:
+    """Check merged settings before any data is read, and return them as far as they are known.
+
+    The preset may depend on the corpus. So without a named preset it is enough if the settings fit some preset.
+    """
+    _refuse_other_than_utf8(values)
+    _refuse_what_the_tokenizer_decides(values)
+    problems = []
+    for preset in [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS:
+        try:
+            config = complete(values, preset, {"vocab_size": _VOCAB_SIZE_UNKNOWN}, {})
+            _refuse_what_training_cannot_have(config)
+            return config
+        except ConfigError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def complete(values: Mapping[str, Any], preset: str, model: Mapping[str, int], planned: Mapping[str, Any]) -> Config:
+    """Merge all layers; what depends on the number of steps in an epoch stays open, see `resolved`.
+
+    Args:
+        values: Nested settings of the layers above the plan.
+        preset: Name of the preset.
+        model: Model settings that the tokenizer determines, its `model_settings`.
+        planned: Nested settings of the plan. Only these set `train.planned`.
+    """
+    settings = merge(recipe(preset), planned, values, {"preset": preset, "model": model})
+    train = settings["train"]
+    train["planned"] = planned.get("train", {}).get("planned", ())  # a file may be a copy of another run's
+    if train.get("max_steps") is not None or train.get("max_minutes") is not None:
+        return Config.from_dict(settings, origin="settings")
+    # Some schedules require an end, and `resolved` will set one.
+    config = Config.from_dict(merge(settings, {"train": {"max_steps": 1}}), origin="settings")
+    return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
+
+
+def default_steps(batches_per_epoch: int) -> int:
+    """Return the length of a run without a limit: 30 passes over the corpus, at most 100,000 steps.
+
+    The paper's base model was trained for 100,000 steps (section 5.2).
+    """
+    return min(100_000, 30 * batches_per_epoch)
+
+
 def resolved(config: Config, batches_per_epoch: int) -> Config:
     """Return complete settings: choose the vocabulary size, the peak rate and the number of steps where left open.
 
@@ -226,56 +270,6 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
             + "\nuse the settings it was started with, another --out, or --fresh to start over"
         )
     return [line for name, line in lines.items() if name != "out"]
-
-
-def default_steps(batches_per_epoch: int) -> int:
-    """Return the length of a run without a limit: 30 passes over the corpus, at most 100,000 steps.
-
-    The paper's base model was trained for 100,000 steps (section 5.2).
-    """
-    return min(100_000, 30 * batches_per_epoch)
-
-
-def complete(
-    values: Mapping[str, Any],
-    preset: str,
-    model: Mapping[str, int],
-    planned: Mapping[str, Any] = MappingProxyType({}),
-) -> Config:
-    """Merge all layers; what depends on the number of steps in an epoch stays open, see `resolved`.
-
-    Args:
-        values: Nested settings of the layers above the plan.
-        preset: Name of the preset.
-        model: Model settings that the tokenizer determines, its `model_settings`.
-        planned: Nested settings of the plan. Only these set `train.planned`.
-    """
-    settings = merge(recipe(preset), planned, values, {"preset": preset, "model": model})
-    train = settings["train"]
-    train["planned"] = planned.get("train", {}).get("planned", ())  # a file may be a copy of another run's
-    if train.get("max_steps") is not None or train.get("max_minutes") is not None:
-        return Config.from_dict(settings, origin="settings")
-    # Some schedules require an end, and `resolved` will set one.
-    config = Config.from_dict(merge(settings, {"train": {"max_steps": 1}}), origin="settings")
-    return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
-
-
-def _draft(values: Mapping[str, Any]) -> Config:
-    """Check merged settings before any data is read, and return them as far as they are known.
-
-    The preset may depend on the corpus. So without a named preset it is enough if the settings fit some preset.
-    """
-    _refuse_other_than_utf8(values)
-    _refuse_what_the_tokenizer_decides(values)
-    problems = []
-    for preset in [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS:
-        try:
-            config = complete(values, preset, {"vocab_size": _VOCAB_SIZE_UNKNOWN})
-            _refuse_what_training_cannot_have(config)
-            return config
-        except ConfigError as error:
-            problems.append(error)
-    raise problems[0]
 
 
 def _refuse_misshapen(values: Mapping[str, Any]) -> None:

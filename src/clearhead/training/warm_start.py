@@ -15,7 +15,7 @@ from typing import Any
 from clearhead.bundle import Bundle, load_bundle
 from clearhead.config import Config, DataConfig
 from clearhead.config.model import OF_THE_TOKENIZER
-from clearhead.config.nested import flat, merge
+from clearhead.config.nested import merge
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
@@ -143,14 +143,15 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
 
 def _refuse_contradictions(values: Mapping[str, Any], fixed: Mapping[str, Mapping[str, Any]], named: str) -> None:
     """Reject settings of the user, or of the named preset, that differ from those that the weights need."""
-    preset, problems, asked = values.get("preset"), [], flat(values)
-    of_preset = {} if preset is None else flat({"model": recipe(preset)["model"]})
-    for name, own in flat(fixed).items():
-        given = asked.get(name)
-        if given is not None and not _is_same(given, own):
-            problems.append(f"{name} = {given!r:.200}, and the model has {own!r}")
-        elif given is None and of_preset.get(name, own) != own:
-            problems.append(f"preset {preset} has {name} = {of_preset[name]!r}, and the model has {own!r}")
+    preset, problems = values.get("preset"), []
+    of_preset = {} if preset is None else recipe(preset)
+    for section, settings in fixed.items():
+        for name, own in settings.items():
+            given, usual = values.get(section, {}).get(name), of_preset.get(section, {}).get(name, own)
+            if given is not None and not _is_same(given, own):
+                problems.append(f"{section}.{name} = {given!r:.200}, and the model has {own!r}")
+            elif given is None and usual != own:
+                problems.append(f"preset {preset} has {section}.{name} = {usual!r}, and the model has {own!r}")
     if problems:
         raise ConfigError(
             f"a run from {named} has the shape and the tokenizer of that model, or its weights would not fit:\n  "

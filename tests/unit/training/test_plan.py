@@ -209,7 +209,7 @@ def test_what_the_user_set_stays(planned, given):
 @pytest.mark.parametrize("preset", ["paper-base", "table3-b-dk-16", "paper-big"])
 def test_presets_of_the_paper_are_left_as_they_are(planned, preset):
     values = {"preset": preset, "train": {"max_minutes": 3}}
-    expected = complete({"out": "run", **values}, preset, {"vocab_size": 1_000})
+    expected = complete({"out": "run", **values}, preset, {"vocab_size": 1_000}, {})
     assert planned(values).config == resolved(expected, batches_per_epoch=1)
 
 

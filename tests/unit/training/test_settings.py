@@ -16,7 +16,7 @@ TOKENIZER = {"vocab_size": 997, "pad_id": 0, "bos_id": 1, "eos_id": 2}
 
 
 def completed(values=None, preset="tiny", vocab_size=997, batches_per_epoch=101) -> Config:
-    return resolved(complete(values or {}, preset, {"vocab_size": vocab_size}), batches_per_epoch=batches_per_epoch)
+    return resolved(complete(values or {}, preset, {"vocab_size": vocab_size}, {}), batches_per_epoch=batches_per_epoch)
 
 
 def draft(values) -> Config:
@@ -96,7 +96,7 @@ def test_settings_that_fit_some_preset_pass_while_the_preset_is_open():
 
 def test_what_is_checked_early_is_final_for_data_and_tokenizer():
     values = {"data": {"pairs": ["a.tsv"], "max_length": 77}, "tokenizer": {"kind": "unigram"}, "train": {"seed": 5}}
-    early, late = draft(values), complete(values, "small", TOKENIZER)
+    early, late = draft(values), complete(values, "small", TOKENIZER, {})
     assert (early.data, early.tokenizer, early.train.seed) == (late.data, late.tokenizer, late.train.seed)
 
 
@@ -211,7 +211,7 @@ def test_what_is_chosen_for_a_run_stands_in_its_settings():
 
 @pytest.mark.parametrize("schedule", ["noam", "constant"])
 def test_a_resolved_peak_rate_gives_every_step_the_same_rate(schedule):
-    config = complete({"train": {"schedule": schedule, "warmup_steps": 37}}, "paper-base", TOKENIZER)
+    config = complete({"train": {"schedule": schedule, "warmup_steps": 37}}, "paper-base", TOKENIZER, {})
     chosen = resolved(config, batches_per_epoch=101)
     assert (config.train.learning_rate, config.train.max_steps) == (None, None)
     for step in (1, 5, 37, 38, 1_001):
@@ -237,7 +237,7 @@ def test_special_ids_of_a_resolved_configuration_may_stand():
 
 def test_the_tokenizer_decides_the_special_ids():
     ids = {"pad_id": 11, "bos_id": 7, "eos_id": 5}
-    model = complete({}, "tiny", {"vocab_size": 997, **ids}).model
+    model = complete({}, "tiny", {"vocab_size": 997, **ids}, {}).model
     assert {name: getattr(model, name) for name in ids} == ids
 
 
@@ -260,7 +260,7 @@ def test_a_vocabulary_that_the_tokenizer_would_overrule_is_refused():
         draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 1_009}})
     draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 997}})
     draft(completed(BASE).model_dump())
-    draft(complete(BASE, "tiny", TOKENIZER).model_dump())  # of an older run, which left the tokenizer's open
+    draft(complete(BASE, "tiny", TOKENIZER, {}).model_dump())  # of an older run, which left the tokenizer's open
 
 
 @pytest.mark.parametrize(
