@@ -18,7 +18,6 @@ from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.import_model import LIBRARIES
 from clearhead.paper.errata import errata_page
 
-
 PRECEDENCE = """
 ## Which value is used
 
