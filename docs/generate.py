@@ -76,13 +76,18 @@ def _commands(group: typer.core.TyperGroup, called: str) -> list[str]:
         if isinstance(command, typer.core.TyperGroup):
             lines += _commands(command, f"{called} {name}")
             continue
-        lines += ["", f"## {called} {name}", "", " ".join((command.help or "").split()), "", "| | |", "| --- | --- |"]
+        lines += ["", f"## {called} {name}"]
+        for paragraph in (command.help or "").split("\n\n"):
+            first, *examples = paragraph.split("\n")
+            lines += ["", first, *(["", "```", *(line.strip() for line in examples), "```"] if examples else [])]
+        panels: dict[str, list[str]] = {}
         for parameter in command.params:
-            if parameter.name == "help":
-                continue
             is_option = parameter.param_type_name == "option"
             label = ", ".join(parameter.opts) if is_option else (parameter.metavar or parameter.name.upper())
-            lines.append(f"| `{label}` | {_cell(parameter.help or '')} |")
+            rows = panels.setdefault(parameter.rich_help_panel or "", [])
+            rows.append(f"| `{label}` | {_cell(parameter.help or '')} |")
+        for panel, rows in panels.items():
+            lines += ["", f"| {panel} | |", "| --- | --- |", *rows]
     return lines
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Columns, FromLang, Swap, ToLang
+from clearhead.cli.options import SPLITS, PairFormat, with_option_groups
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clearhead.formats import PairFile, SentencePair, Wanted
+    from clearhead.formats import PairFile, SentencePair
 
 
 Files = Annotated[
@@ -25,38 +26,42 @@ Files = Annotated[
         help="Files that contain both sides, in any format of `train --pairs`; - is TSV from standard input.",
     ),
 ]
-Sources = Annotated[
-    list[str] | None,
-    typer.Option("--source", metavar="FILE", help="Source text, one segment per line; may be repeated."),
-]
-Targets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        metavar="FILE",
-        help="Translations of the source text, aligned line by line; once for each --source.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (docs/data-doctor.md).")]
 
 
+@dataclass(frozen=True)
+class CorpusOptions(PairFormat):
+    """Line-aligned files of a corpus, and how its files of pairs are read."""
+
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="FILE", help="Source text, one segment per line; may be repeated."),
+    ] = None
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="FILE",
+            help="Translations of the source text, aligned line by line; once for each --source.",
+        ),
+    ] = None
+
+
 def _other(flag: str, words: str) -> typer.models.OptionInfo:
-    return typer.Option(flag, metavar="FILE", help=f"{words}, to check for pairs that the corpus also contains.")
+    text = f"{words}, to check for pairs that the corpus also contains."
+    return typer.Option(flag, metavar="FILE", help=text, rich_help_panel=SPLITS)
 
 
+@with_option_groups
 def stats(
     files: Files = None,
-    source: Sources = None,
-    target: Targets = None,
-    columns: Columns = None,
-    from_lang: FromLang = None,
-    to_lang: ToLang = None,
-    swap: Swap = False,
+    *,
+    options: CorpusOptions,
     as_json: Json = False,
 ) -> None:
     """Print statistics of a corpus: numbers of rows, and sizes of the texts."""
-    corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
-    rows = corpus.opened(files, source, target)
+    corpus = _Corpus(options)
+    rows = corpus.opened(files, options.source, options.target)
 
     from clearhead.data.doctor import measure
     from clearhead.data.doctor.text_report import size_lines
@@ -71,10 +76,11 @@ def stats(
             out.writelines(line + "\n" for line in size_lines(result))
 
 
+@with_option_groups
 def check(
     files: Files = None,
-    source: Sources = None,
-    target: Targets = None,
+    *,
+    options: CorpusOptions,
     valid_pairs: Annotated[
         list[str] | None, _other("--valid-pairs", "Validation files that contain both sides")
     ] = None,
@@ -85,10 +91,6 @@ def check(
     test_pairs: Annotated[list[str] | None, _other("--test-pairs", "Test files that contain both sides")] = None,
     test_source: Annotated[list[str] | None, _other("--test-source", "Test source text")] = None,
     test_target: Annotated[list[str] | None, _other("--test-target", "Translations of the test source text")] = None,
-    columns: Columns = None,
-    from_lang: FromLang = None,
-    to_lang: ToLang = None,
-    swap: Swap = False,
     as_json: Json = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="PAGE.html", help="Also write the report as an HTML page.")
@@ -102,10 +104,10 @@ def check(
     """
     if output is not None:
         refuse_other_than_page("--output", output)
-    corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
+    corpus = _Corpus(options)
     splits = {"valid": (valid_pairs, valid_source, valid_target), "test": (test_pairs, test_source, test_target)}
     named = {name: given for name, given in splits.items() if any(given)}
-    rows = corpus.opened(files, source, target)
+    rows = corpus.opened(files, options.source, options.target)
     others = {name: corpus.opened(*given) for name, given in named.items()}
     corpus.refuse_overwriting(output)
 
@@ -120,7 +122,7 @@ def check(
         result.add_unequal_files(origin, problem)
     if output is not None:
         with open_output(output) as page:
-            page.write(render_page(result, corpus.read_as, title=some_names([*(files or ()), *(source or ())])))
+            page.write(render_page(result, corpus.read_as, title=some_names([*(files or ()), *(options.source or ())])))
     with open_output(None) as out:
         if as_json:
             out.write(json.dumps({"files": corpus.read_as, **result.to_dict()}, ensure_ascii=False) + "\n")
@@ -128,6 +130,7 @@ def check(
             out.writelines(line + "\n" for line in report_lines(result))
 
 
+@with_option_groups
 def convert(
     files: Annotated[
         list[str],
@@ -136,12 +139,7 @@ def convert(
             help="Files that contain both sides; the last one is the output file, whose extension sets the format.",
         ),
     ],
-    source: Sources = None,
-    target: Targets = None,
-    columns: Columns = None,
-    from_lang: FromLang = None,
-    to_lang: ToLang = None,
-    swap: Swap = False,
+    options: CorpusOptions,
 ) -> None:
     """Convert files of pairs to another format, with all pairs in their original order.
 
@@ -151,8 +149,8 @@ def convert(
     `target`.
     """
     *inputs, output = files
-    corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
-    rows = corpus.opened(inputs, source, target, tolerated=0.0)
+    corpus = _Corpus(options)
+    rows = corpus.opened(inputs, options.source, options.target, tolerated=0.0)
     corpus.refuse_overwriting(output)
 
     from clearhead.formats import SKIPS, write_pairs
@@ -178,23 +176,15 @@ class _Corpus:
     """The input files of a command, all read with the same options.
 
     Args:
-        columns: Of source and target in files of pairs, as typed.
-        from_lang: Language of the source in files that name languages.
-        to_lang: Language of the target in them.
-        swap: Exchange source and target.
+        options: How files of pairs are read.
 
     Raises:
         ConfigError: If there are not exactly two columns.
     """
 
-    def __init__(self, columns: str | None, from_lang: str | None, to_lang: str | None, *, swap: bool) -> None:
-        from clearhead.config import DataConfig
-        from clearhead.formats import Wanted
-
-        self._wanted: Wanted = Wanted(
-            DataConfig.from_dict({"columns": columns}, origin="--columns").columns, from_lang, to_lang
-        )
-        self._swap = swap
+    def __init__(self, options: PairFormat) -> None:
+        self._wanted = options.wanted
+        self._swap = options.swap
         self._named: list[str] = []
         self._sides: tuple[str | None, str | None] = (None, None)
         self.read_as: list[str] = []

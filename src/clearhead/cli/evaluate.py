@@ -11,33 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
+from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
 from clearhead.cli.console import progress
-from clearhead.cli.options import (
-    AlignBy,
-    AsIs,
-    BatchTokens,
-    Beam,
-    Columns,
-    Device,
-    Ensemble,
-    FromLang,
-    PairsFile,
-    Precision,
-    Shortlist,
-    SourceLang,
-    Split,
-    Swap,
-    TargetLang,
-    Threads,
-    ToLang,
-    Workers,
-    decode_settings,
-)
-from clearhead.cli.pairs import read_given
+from clearhead.cli.options import METRICS, MORE, AlignBy, SourceFile, TranslatorOptions, with_option_groups
+from clearhead.cli.pairs import PairOptions
+from clearhead.cli.rules import refuse_clashes
+from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.config.choices import MetricName, Tokenization
-from clearhead.errors import ConfigError, DataError
-from clearhead.files import is_standard_output
+from clearhead.errors import DataError
 
 if TYPE_CHECKING:
     from clearhead.evaluation import AlignmentScores, Evaluation
@@ -55,34 +36,36 @@ class Measure(StrEnum):
     chrf_with_words = "chrf++"
 
 
+@with_option_groups
 def evaluate(
+    context: typer.Context,
     model: Annotated[
         Path | None,
         typer.Argument(
             metavar="MODEL", help="Model directory, or run directory that contains a model; not with --hypothesis."
         ),
     ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")
-    ] = None,
+    *,
+    source: SourceFile = None,
     reference: Annotated[
         str | None,
         typer.Option(
             "--reference", metavar="FILE", help="Reference translations, aligned line by line with the source."
         ),
     ] = None,
-    pairs: PairsFile = None,
-    columns: Columns = None,
-    from_lang: FromLang = None,
-    to_lang: ToLang = None,
-    swap: Swap = False,
+    pairs: PairOptions,
     hypothesis: Annotated[
         str | None,
         typer.Option("--hypothesis", metavar="FILE", help="Evaluate these existing translations instead of a model."),
     ] = None,
     metric: Annotated[
         list[Measure] | None,
-        typer.Option("--metric", help="Metric to compute; may be repeated.", show_default="bleu and chrf"),
+        typer.Option(
+            "--metric",
+            help="Metric to compute; may be repeated.",
+            show_default="bleu and chrf",
+            rich_help_panel=METRICS,
+        ),
     ] = None,
     tokenize: Annotated[
         Tokenization | None,
@@ -90,10 +73,12 @@ def evaluate(
             "--tokenize",
             help="Tokenization for BLEU, as in sacreBLEU.",
             show_default="chosen by the script of the references",
+            rich_help_panel=METRICS,
         ),
     ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case in the metrics.")] = False,
-    beam: Beam = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Ignore case in the metrics.", rich_help_panel=METRICS)
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compare: Annotated[
         Path | None,
@@ -116,6 +101,7 @@ def evaluate(
             "the NAACL format. MODEL's alignments of source and reference are compared with them: precision, "
             "recall, AER (docs/alignment.md).",
             show_default=False,
+            rich_help_panel=MORE,
         ),
     ] = None,
     gold_base: Annotated[
@@ -126,54 +112,18 @@ def evaluate(
             max=1,
             help="Number of a sentence's first word in --gold-alignments.",
             show_default="0; 1 for the NAACL format",
+            rich_help_panel=MORE,
         ),
     ] = None,
     align_by: AlignBy = None,
-    split: Split = None,
-    as_is: AsIs = False,
-    source_lang: SourceLang = None,
-    target_lang: TargetLang = None,
-    batch_tokens: BatchTokens = None,
-    precision: Precision = None,
-    shortlist: Shortlist = False,
-    ensemble: Ensemble = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    workers: Workers = 1,
+    decoding: TranslatorOptions,
 ) -> None:
     """Print BLEU and chrF (with sacreBLEU signatures), exact match and speed on a test set."""
-    settings = decode_settings(
-        beam=beam,
-        split=split,
-        as_is=as_is,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        batch_tokens=batch_tokens,
-        precision=precision,
-        shortlist=shortlist,
-    )
-    _refuse_misnamed(model, source, reference, pairs, hypothesis)
-    of_links = {"align_by": align_by, "gold_base": gold_base}
-    if gold_alignments is None and (idle := [name for name, value in of_links.items() if value is not None]):
-        raise ConfigError(f"--{idle[0].replace('_', '-')} has no meaning without --gold-alignments FILE")
-    if hypothesis is not None:
-        of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
-        of_a_model |= {"gold_alignments": gold_alignments}
-        of_a_model["as_is"] = of_a_model.pop("familiar")
-        of_a_model["device"] = None if device == "auto" else device
-        of_a_model["workers"] = None if workers == 1 else workers
-        if pairs is None and swap:
-            of_a_model["swap"] = True
-        if idle := [name for name, value in of_a_model.items() if value is not None]:
-            flags = ", ".join("--" + name.removesuffix("_size").replace("_", "-") for name in idle)
-            raise ConfigError(f"{flags}: no meaning with --hypothesis, whose translations are there already")
-    if tokenize is not None and metric and Measure.bleu not in metric:
-        raise ConfigError("--tokenize has no meaning without --metric bleu")
-    files = [path for path in (source, reference, pairs, hypothesis, gold_alignments) if path is not None]
+    refuse_clashes(context, {"--metric": metric or list(Measure)})
+    refuse_mixing("--output", output, "metrics")
+    files = [path for path in (source, reference, pairs.pairs, hypothesis, gold_alignments) if path is not None]
     refuse_missing(files)
     refuse_overwriting(output, files)
-    if output is not None and is_standard_output(output):
-        raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
     from clearhead.bundle import model_directory
     from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links
@@ -189,8 +139,7 @@ def evaluate(
         "tokenize": tokenize,
         "lowercase": lowercase,
     }
-    languages = from_lang, to_lang
-    given = read_given(source or hypothesis, reference, pairs, columns=columns, languages=languages, swap=swap)
+    given = pairs.read(source or hypothesis, reference)
     sources, references = given.sources, given.targets
     for path in (model, compare):
         if path is not None:
@@ -199,7 +148,7 @@ def evaluate(
     def aligned(translator: Translator) -> AlignmentScores | None:
         if gold_alignments is None:
             return None
-        how: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
+        how: Any = {name: decoding.settings[name] for name in ("source_lang", "target_lang", "batch_tokens")}
         target_language = translator.decode_config(how).target_lang
         texts = [text for _, text in translator.pair_encoder.split_sources(sources, target_language, name=given.name)]
         gold = read_gold_links(gold_alignments, texts, references, base=gold_base)
@@ -207,28 +156,33 @@ def evaluate(
             how |= {"align_by": align_by, "name": given.name, "on_progress": advance}
             return alignment_scores(translator.align(sources, references, words=spaced_words, **how), gold)
 
-    def judged(path: Path, others: Sequence[Path] = ()) -> tuple[Evaluation, list[str], AlignmentScores | None]:
+    def judged(path: Path, ensemble: Sequence[Path] = ()) -> tuple[Evaluation, list[str], AlignmentScores | None]:
         total = sum(bool(line.strip()) for line in sources)
-        with TranslatorTeam.of(path, workers, device=device, ensemble=others) as translator:
+        with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
             alignment = aligned(translator)
             with progress(f"translating with {path}", total=total) as advance:
                 evaluation, translations = evaluate_translator(
-                    translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
+                    translator,
+                    sources,
+                    references,
+                    **measured,
+                    name=given.name,
+                    on_progress=advance,
+                    **decoding.settings,
                 )
-        numbers = range(1, len(translations) + 1)
-        warn_of_truncation(translations, translator, name=given.name, numbers=numbers)
-        flagged = Flagged(given.name)
-        flagged.add(translations, numbers=numbers)
-        flagged.tell()
+        notices = TranslationNotices(given.name, translator)
+        notices.add(translations, numbers=range(1, len(translations) + 1))
+        notices.tell()
         return evaluation, [translation.text for translation in translations], alignment
 
     translations: list[str] = []
+    others = decoding.ensemble or ()
     alignment = None
     if model is None:
-        made_elsewhere = list(read_lines(hypothesis or "")) if pairs else sources
+        made_elsewhere = list(read_lines(hypothesis or "")) if pairs.pairs else sources
         evaluation = judge(made_elsewhere, references, **measured)
     else:
-        evaluation, translations, alignment = judged(model, ensemble or ())
+        evaluation, translations, alignment = judged(model, others)
     unwritten = None
     if output is not None:
         try:
@@ -244,7 +198,7 @@ def evaluate(
     if compare is not None:
         baseline, baseline_translations, baseline_alignment = judged(compare)
         comparison = compare_outputs(references, baseline_translations, translations, **measured)
-        system = " + ".join(map(str, [model, *(ensemble or ())]))
+        system = " + ".join(map(str, [model, *others]))
         result["comparison"] = {"baseline": str(compare), "system": system, **comparison.to_dict()}
         lines += [
             "",
@@ -258,21 +212,6 @@ def evaluate(
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
     if unwritten is not None:
         raise unwritten
-
-
-def _refuse_misnamed(
-    model: Path | None, source: str | None, reference: str | None, pairs: str | None, hypothesis: str | None
-) -> None:
-    """Make sure that translations and references are each given exactly once."""
-    if (model is None) == (hypothesis is None):
-        raise ConfigError(
-            "name a MODEL to evaluate, or translations made elsewhere with --hypothesis FILE; one of both"
-        )
-    if pairs is not None and (source or reference):
-        raise ConfigError("--pairs holds both sides; leave out --source and --reference")
-    if pairs is None and not (reference and (source or hypothesis)):
-        sides = "--source FILE --reference FILE" if model else "--reference FILE"
-        raise ConfigError(f"name the test set: {sides}, or --pairs FILE")
 
 
 def _table(evaluation: Evaluation) -> list[str]:

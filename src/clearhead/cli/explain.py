@@ -15,13 +15,22 @@ import typer
 
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Beam, Device, Model, TargetLang, Threads, ToldSourceLang
-from clearhead.cli.pairs import read_given
-from clearhead.errors import ConfigError, DataError
+from clearhead.cli.options import (
+    MORE,
+    Beam,
+    Device,
+    Model,
+    TargetLang,
+    Threads,
+    ToldSourceLang,
+    with_option_groups,
+)
+from clearhead.cli.pairs import PairOptions
+from clearhead.cli.rules import refuse_clashes
+from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.inspection.ablation import Ablation
     from clearhead.inspection.compare import ExplanationComparison
     from clearhead.inspection.explanation import Explanation
     from clearhead.translation.translator import Translator
@@ -42,7 +51,9 @@ class Form(StrEnum):
     text = "text"
 
 
+@with_option_groups
 def explain(
+    context: typer.Context,
     model: Model,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence, which is neither split nor normalized.")],
     target: Annotated[
@@ -86,27 +97,41 @@ def explain(
         ),
     ] = None,
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="Switch off each head in turn, and rank the heads by the loss.")
+        bool,
+        typer.Option(
+            "--ablate", help="Switch off each head in turn, and rank the heads by the loss.", rich_help_panel=MORE
+        ),
     ] = False,
     source: Annotated[
         str | None,
         typer.Option(
-            "--source", metavar="FILE", help="With --ablate: source text of a test set on which the heads are ranked."
+            "--source",
+            metavar="FILE",
+            help="With --ablate: source text of a test set on which the heads are ranked.",
+            rich_help_panel=MORE,
         ),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            "--reference", metavar="FILE", help="Reference translations, aligned line by line with the source."
+            "--reference",
+            metavar="FILE",
+            help="Reference translations, aligned line by line with the source.",
+            rich_help_panel=MORE,
         ),
     ] = None,
     compare: Annotated[
         Path | None,
-        typer.Option("--compare", metavar="MODEL2", help="Compare with another model on the same sentence."),
+        typer.Option(
+            "--compare",
+            metavar="MODEL2",
+            help="Compare with another model on the same sentence.",
+            rich_help_panel=MORE,
+        ),
     ] = None,
     compare_text: Annotated[
         str | None,
-        typer.Option("--compare-text", metavar="TEXT", help="Compare with another sentence."),
+        typer.Option("--compare-text", metavar="TEXT", help="Compare with another sentence.", rich_help_panel=MORE),
     ] = None,
     beam: Beam = None,
     source_lang: ToldSourceLang = None,
@@ -120,15 +145,13 @@ def explain(
     """
     chosen = _form_of(form, output)
     comparing = compare is not None or compare_text is not None
-    shows_attribution = chosen is Form.json or (chosen is Form.html and not comparing)
-    if attribution is not None and not shows_attribution:
-        what = "a comparison as " if comparing else ""
-        raise ConfigError(f"--{'' if attribution else 'no-'}attribution has no meaning with {what}--format {chosen}")
-    if attribution is None and not shows_attribution:
+    compared_as_html = comparing and chosen is Form.html
+    refuse_clashes(context, {"--format": chosen, "a comparison as html": compared_as_html})
+    if compared_as_html or chosen not in (Form.html, Form.json):
         attribution = False
-    _refuse_idle(chosen, picture, ablate=ablate, test_set=(source, reference), comparing=comparing)
-    refuse_missing([path for path in (source, reference) if path is not None])
-    refuse_overwriting(output, [path for path in (source, reference) if path is not None])
+    test_set = [path for path in (source, reference) if path is not None]
+    refuse_missing(test_set)
+    refuse_overwriting(output, test_set)
     _refuse_terminal(chosen, output)
 
     from clearhead.bundle import model_directory
@@ -145,30 +168,31 @@ def explain(
     is_other_told = other.bundle.tokenizer.tells_languages
     refuse_untold_language(other if is_other_told else translator, source_lang)  # one of two has to be
     first = _explained(translator, text, target, settings, attribution=attribution)
+    shown: Explanation | ExplanationComparison = first
     if comparing:
-        second = _explained(
-            other, text if compare_text is None else compare_text, target, settings, attribution=attribution
-        )
         from clearhead.inspection.compare import compare as compare_explanations
 
-        first, second = _told_apart((first, second), models)
-        _write(_comparison_content(compare_explanations(first, second), chosen), output)
-        return
+        other_text = text if compare_text is None else compare_text
+        second = _explained(other, other_text, target, settings, attribution=attribution)
+        shown = compare_explanations(*_told_apart((first, second), models))
     if ablate:
-        pairs = (
-            read_given(source, reference, None, columns=None, languages=(None, None), swap=False) if source else None
-        )
-        ablation = _ablated(
-            translator,
-            text,
-            target,
-            settings,
-            sources=pairs.sources if pairs else (),
-            references=pairs.targets if pairs else (),
-            name=pairs.name if pairs else "",
-        )
-        first = replace(first, ablation=ablation)
-    _write(_content(first, chosen, picture or ("ablation" if ablate else "heads")), output)
+        from clearhead.inspection.ablation import ablate as ablate_heads
+        from clearhead.inspection.ablation import num_heads
+
+        pairs = PairOptions().read(source, reference) if source else None
+        with progress("switching heads off", total=num_heads(translator.bundle.model)) as advance:
+            ablation = ablate_heads(
+                translator,
+                text,
+                target,
+                sources=pairs.sources if pairs else (),
+                references=pairs.targets if pairs else (),
+                name=pairs.name if pairs else "",
+                on_progress=advance,
+                **settings,
+            )
+        shown = replace(first, ablation=ablation)
+    _write(_content(shown, chosen, picture or ("ablation" if ablate else "heads")), output)
 
 
 def _form_of(form: Form | None, output: str | None) -> Form:
@@ -186,26 +210,6 @@ def _form_of(form: Form | None, output: str | None) -> Form:
     if ending not in by_ending:
         raise ConfigError(f"what shall {output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
     return by_ending[ending]
-
-
-def _refuse_idle(
-    form: Form, picture: str | None, *, ablate: bool, test_set: tuple[str | None, str | None], comparing: bool
-) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        ConfigError: Naming the first.
-    """
-    if picture is not None and form not in (Form.png, Form.svg):
-        raise ConfigError(f"--picture has no meaning with --format {form}; it says what a png or svg shows")
-    if picture == "ablation" and not ablate:
-        raise ConfigError("--picture ablation shows what --ablate finds; add --ablate")
-    if any(test_set) and not ablate:
-        raise ConfigError("--source and --reference are the test set of --ablate; add --ablate")
-    if any(test_set) and not all(test_set):
-        raise ConfigError("a test set has two sides: --source FILE --reference FILE")
-    if comparing and (ablate or picture is not None):
-        raise ConfigError(f"{'--ablate' if ablate else '--picture'} has no meaning with --compare and --compare-text")
 
 
 def _refuse_terminal(form: Form, output: str | None) -> None:
@@ -256,61 +260,25 @@ def _told_apart(both: tuple[Explanation, Explanation], models: Sequence[Path]) -
     return first, second
 
 
-def _ablated(
-    translator: Translator,
-    text: str,
-    target: str | None,
-    settings: dict[str, Any],
-    *,
-    sources: Sequence[str],
-    references: Sequence[str],
-    name: str,
-) -> Ablation:
-    from clearhead.inspection.ablation import ablate, num_heads
+def _content(shown: Explanation | ExplanationComparison, form: Form, picture: str) -> str | bytes:
+    from clearhead.inspection.explanation import Explanation
 
-    with progress("switching heads off", total=num_heads(translator.bundle.model)) as advance:
-        return ablate(
-            translator,
-            text,
-            target,
-            sources=sources,
-            references=references,
-            name=name,
-            on_progress=advance,
-            **settings,
-        )
-
-
-def _content(explanation: Explanation, form: Form, picture: str) -> str | bytes:
     match form:
         case Form.html:
-            return explanation.to_html()
+            return shown.to_html()
         case Form.json:
-            return json.dumps(explanation.to_dict(), ensure_ascii=False) + "\n"
+            return json.dumps(shown.to_dict(), ensure_ascii=False) + "\n"
         case Form.text:
             from clearhead.inspection.summary import summary_lines
 
-            return "\n".join(summary_lines(explanation)) + "\n"
+            lines = summary_lines(shown) if isinstance(shown, Explanation) else shown.lines()
+            return "\n".join(lines) + "\n"
         case Form.png | Form.svg:
-            from clearhead.inspection.figures import figure_of
+            from clearhead.inspection.figures import comparison_figure, figure_of
             from clearhead.inspection.plots import draw
 
-            return draw(figure_of(explanation, picture), "png" if form is Form.png else "svg")
-
-
-def _comparison_content(comparison: ExplanationComparison, form: Form) -> str | bytes:
-    match form:
-        case Form.png | Form.svg:
-            from clearhead.inspection.figures import comparison_figure
-            from clearhead.inspection.plots import draw
-
-            return draw(comparison_figure(comparison), "png" if form is Form.png else "svg")
-        case Form.text:
-            return "\n".join(comparison.lines()) + "\n"
-        case Form.html:
-            return comparison.to_html()
-        case Form.json:
-            return json.dumps(comparison.to_dict(), ensure_ascii=False) + "\n"
+            figure = figure_of(shown, picture) if isinstance(shown, Explanation) else comparison_figure(shown)
+            return draw(figure, "png" if form is Form.png else "svg")
 
 
 def _write(content: str | bytes, output: str | None) -> None:
@@ -319,18 +287,12 @@ def _write(content: str | bytes, output: str | None) -> None:
     Raises:
         DataError: If the file cannot be written.
     """
-    from clearhead.files import new_file, open_output
+    from clearhead.files import open_output
 
-    if isinstance(content, str):
-        with open_output(output) as out:
+    with open_output(output) as out:
+        if isinstance(content, str):
             out.write(content)
-    elif output is None or is_standard_output(output):
-        sys.stdout.buffer.write(content)
-    else:
-        try:
-            with new_file(output) as temporary:
-                temporary.write_bytes(content)
-        except OSError as error:
-            raise DataError(f"cannot write {output}: {error.strerror or error}") from None
+        else:
+            out.buffer.write(content)
     if output is not None and not is_standard_output(output):
         notice(f"wrote {output}")

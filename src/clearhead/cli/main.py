@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from clearhead.cli.average import average
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
@@ -39,6 +40,21 @@ from clearhead.runtime.version import __version__
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
 """Errors of standard output: full, closed or broken."""
+
+
+MOST_IN_ONE_PANEL = 10
+"""Maximum arguments and options of a command whose help shows them in one panel."""
+
+
+class Command(TyperCommand):
+    """A command; the help of one with few options does not divide them into panels."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Make a command as typer does."""
+        super().__init__(*arguments, **named)
+        if len(self.params) <= MOST_IN_ONE_PANEL:
+            for parameter in self.params:
+                parameter.rich_help_panel = None  # type: ignore[attr-defined]
 
 
 class Commands(TyperGroup):
@@ -80,16 +96,26 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
     return run_command
 
 
+def add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
+    """Add a command to a group, under the name of the function if no other is given.
+
+    In its help every paragraph is one line, for terminals of any width; lines that are indented stay as they are.
+    """
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    text = "\n\n".join(one if "\n " in one else one.replace("\n", " ") for one in paragraphs)
+    group.command(name, cls=Command, help=text)(ending_quietly(command))
+
+
 for command in (
     *(demo, train, translate, score, evaluate, explain, backtranslate, distill),
     *(optimize, average, info, verify, export, serve, paper),
 ):
-    app.command()(ending_quietly(command))
-app.command("import")(ending_quietly(import_model))
-app.command("api-key")(ending_quietly(api_key))
+    add(app, command)
+add(app, import_model, "import")
+add(app, api_key)
 corpus = typer.Typer(help="Print statistics of a corpus, check its quality, or convert it.", no_args_is_help=True)
 for of_corpus in (stats, check, convert):
-    corpus.command()(ending_quietly(of_corpus))
+    add(corpus, of_corpus)
 app.add_typer(corpus, name="corpus")
 
 

@@ -1,17 +1,90 @@
-"""Matches of `--memory`, and the report on stderr of terms and matches."""
+"""Options `--terms`, `--memory` and `--fuzzy` of `clearhead translate`, and the matches of its lines in the memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated
 
-from clearhead.cli.checks import MOST_LINES_NAMED
+import typer
+
 from clearhead.cli.console import notice
+from clearhead.cli.options import TERMS
 
 if TYPE_CHECKING:
     from clearhead.translation.memory import TranslationMemory
-    from clearhead.translation.result import MemoryMatch, TermUse, Translation
+    from clearhead.translation.result import MemoryMatch, Translation
+    from clearhead.translation.terminology import Terms
+
+
+@dataclass(frozen=True)
+class TermOptions:
+    """Terminology and translation memory."""
+
+    terms: Annotated[
+        str | None,
+        typer.Option(
+            "--terms",
+            metavar="FILE.tsv",
+            help="Terminology: source term, tab, translation; further columns are other accepted forms of the "
+            "translation. Translations use one of the forms for every term in their line; the number of terms "
+            "met is reported on stderr (docs/terms.md).",
+            show_default=False,
+            rich_help_panel=TERMS,
+        ),
+    ] = None
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--memory",
+            metavar="FILE",
+            help="Translation memory, a .tmx or any other file of pairs; may be repeated. Translations of identical "
+            "lines are reused, translations of similar lines are shown (docs/terms.md).",
+            show_default=False,
+            rich_help_panel=TERMS,
+        ),
+    ] = None
+    fuzzy: Annotated[
+        float | None,
+        typer.Option(
+            "--fuzzy",
+            metavar="R",
+            help="Minimum similarity, at most 1, of the lines of --memory that are shown: the share of words that "
+            "match.",
+            show_default="0.75",
+            rich_help_panel=TERMS,
+        ),
+    ] = None
+
+    @property
+    def settings(self) -> dict[str, Terms]:
+        """The terminology as an argument of `Translator.translate`, if there is one.
+
+        Raises:
+            DataError: As in `Terms.load`.
+        """
+        if self.terms is None:
+            return {}
+        from clearhead.translation.terminology import Terms
+
+        return {"terms": Terms.load(self.terms)}
+
+    def recall(self, from_lang: str | None, to_lang: str | None) -> Recall:
+        """Read the translation memory, and report the number of translations in it.
+
+        Raises:
+            ConfigError: As in `TranslationMemory.load`, or if the similarity is not above 0 and at most 1.
+            DataError: As in `TranslationMemory.load`.
+        """
+        if not self.memory:
+            return Recall()
+        from clearhead.translation.memory import LEAST_SIMILARITY, TranslationMemory
+
+        memory = TranslationMemory.load(self.memory, from_lang=from_lang, to_lang=to_lang)
+        recall = Recall(memory, LEAST_SIMILARITY if self.fuzzy is None else self.fuzzy)
+        recall.match("")  # an impossible share is refused before anything is translated
+        notice(f"translation memory: {len(memory):,} translations")
+        return recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +93,6 @@ class Recall:
 
     memory: TranslationMemory | None = None
     least: float = 1.0
-
-    @classmethod
-    def of(cls, paths: Sequence[str], least: float | None, from_lang: str | None, to_lang: str | None) -> Self:
-        """Read the given files, and report the number of translations in them.
-
-        Raises:
-            ConfigError: As in `TranslationMemory.load`, or if `least` is not above 0 and at most 1.
-            DataError: As in `TranslationMemory.load`.
-        """
-        if not paths:
-            return cls()
-        from clearhead.translation.memory import LEAST_SIMILARITY, TranslationMemory
-
-        memory = TranslationMemory.load(paths, from_lang=from_lang, to_lang=to_lang)
-        recall = cls(memory, LEAST_SIMILARITY if least is None else least)
-        recall.match("")  # an impossible share is refused before anything is translated
-        notice(f"translation memory: {len(memory):,} translations")
-        return recall
 
     def match(self, text: str) -> MemoryMatch | None:
         """Return the match of a text in the memory."""
@@ -73,42 +128,3 @@ class Recall:
         from clearhead.translation.memory import recalled
 
         return recalled(lines, matches, translations, one_line=one_line)
-
-
-class TermsAndMatches:
-    """Counts the terms and the memory matches in the translations of a file."""
-
-    def __init__(self, name: str) -> None:
-        """Start counting for a file."""
-        self._name = name
-        self._missed: list[tuple[int, TermUse]] = []
-        self._terms = self._reused = self._shown = 0
-
-    def add(self, translations: Iterable[Translation], *, numbers: Iterable[int]) -> None:
-        """Count the terms and matches of lines, or of segments that begin on them."""
-        for number, translation in zip(numbers, translations, strict=True):
-            for use in translation.terms or ():
-                self._terms += 1
-                if not use.form:
-                    self._missed.append((number, use))
-            if translation.memory is not None:
-                self._reused += translation.memory.is_reused
-                self._shown += not translation.memory.is_reused
-
-    def tell(self) -> None:
-        """Report the counts, and the missed terms."""
-        from clearhead.text.shortening import first_few
-        from clearhead.translation.result import TERM_REASONS
-
-        if self._terms:
-            missed = [
-                f"line {number}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"
-                for number, use in self._missed
-            ]
-            words = f"; missed: {first_few(missed, MOST_LINES_NAMED, '; ')}" if missed else ""
-            notice(f"{self._name}: {self._terms - len(self._missed):,} of {self._terms:,} terms met{words}")
-        if self._reused or self._shown:
-            notice(
-                f"{self._name}: translation memory: {self._reused:,} reused, {self._shown:,} similar ones, which the "
-                f"model translated"
-            )

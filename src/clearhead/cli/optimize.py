@@ -12,8 +12,6 @@ from clearhead.cli.options import (
     BatchTokens,
     Device,
     Model,
-    SourceFile,
-    TargetFile,
     TargetLang,
     Threads,
     ToldSourceLang,
@@ -31,8 +29,10 @@ MOST_LOOKED_AT = 1_000
 
 def optimize(
     model: Model,
-    source: SourceFile,
-    target: TargetFile,
+    source: Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")],
+    target: Annotated[
+        str, typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line.")
+    ],
     per_token: Annotated[
         int | None,
         typer.Option(

@@ -1,15 +1,61 @@
-"""Arguments and options shared by several commands, with the same names and help texts."""
+"""Arguments and options shared by several commands, one by one and in groups."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from clearhead.config.choices import AlignBy as AlignByChoice
 from clearhead.config.choices import DecodePrecision
 from clearhead.config.choices import Split as SplitChoice
+
+if TYPE_CHECKING:
+    from clearhead.formats import Wanted
+
+PAIRS, SPLITS, METRICS, SEARCH = "Files of pairs", "Validation, test and general text", "Metrics", "Search"
+TERMS, DOCUMENTS, SPEED, MORE = "Terms and memory", "Documents", "Speed", "More"
+PANELS = (None, PAIRS, SPLITS, METRICS, SEARCH, TERMS, DOCUMENTS, SPEED, MORE)
+"""Panels of the help, in this order; None is the first one, of the basic options."""
+
+
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options in groups, which are dataclasses: typer knows single options alone.
+
+    The options are sorted by their panels in the help.
+    """
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if not is_dataclass(parameter.annotation):
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = parameter.annotation
+        options = get_type_hints(parameter.annotation, include_extras=True)
+        parameters += [
+            inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=options[field.name])
+            for field in fields(parameter.annotation)
+        ]
+
+    @wraps(command)
+    def run_command(**values: Any) -> None:
+        for name, group in groups.items():
+            options = {field.name: values.pop(field.name) for field in fields(group) if field.name in values}
+            values[name] = group(**options)
+        command(**values)
+
+    run_command.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
+    return run_command
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    [info] = getattr(parameter.annotation, "__metadata__", [None])  # typer.Context has none
+    return PANELS.index(None if info is None else info.rich_help_panel)
 
 
 def _use_threads(count: int | None) -> int | None:
@@ -23,19 +69,7 @@ def _use_threads(count: int | None) -> int | None:
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory that contains a model.")
 ]
-SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")]
-TargetFile = Annotated[
-    str, typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line.")
-]
-PairsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--pairs",
-        metavar="FILE",
-        help="File that contains both sides, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV from "
-        "standard input. A row that is not a pair is an error.",
-    ),
-]
+SourceFile = Annotated[str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")]
 Columns = Annotated[
     str | None,
     typer.Option(
@@ -43,19 +77,46 @@ Columns = Annotated[
         metavar="A,B",
         help="Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.",
         show_default="as defined by the file, otherwise the first two",
+        rich_help_panel=PAIRS,
     ),
 ]
 FromLang = Annotated[
     str | None,
-    typer.Option("--from-lang", metavar="L", help="Source language to read from files of pairs with named languages."),
+    typer.Option(
+        "--from-lang",
+        metavar="L",
+        help="Source language to read from files of pairs with named languages.",
+        rich_help_panel=PAIRS,
+    ),
 ]
 ToLang = Annotated[
     str | None,
-    typer.Option("--to-lang", metavar="L", help="Target language to read from files of pairs with named languages."),
+    typer.Option(
+        "--to-lang",
+        metavar="L",
+        help="Target language to read from files of pairs with named languages.",
+        rich_help_panel=PAIRS,
+    ),
 ]
-Swap = Annotated[bool, typer.Option("--swap", help="Exchange source and target.")]
+Swap = Annotated[bool, typer.Option("--swap", help="Exchange source and target.", rich_help_panel=PAIRS)]
 Beam = Annotated[
-    int | None, typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's")
+    int | None,
+    typer.Option(
+        "--beam",
+        metavar="K",
+        help="Beam size; 1 is greedy search.",
+        show_default="the model's",
+        rich_help_panel=SEARCH,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        help="Random seed of sampling; the same seed gives the same samples.",
+        show_default="1",
+        rich_help_panel=SEARCH,
+    ),
 ]
 TargetLang = Annotated[
     str | None,
@@ -63,46 +124,6 @@ TargetLang = Annotated[
         "--target-lang",
         metavar="L",
         help="Target language, for models with language tags; a tag at the start of a line takes precedence.",
-    ),
-]
-BatchTokens = Annotated[
-    int | None,
-    typer.Option("--batch-tokens", metavar="N", help="Source tokens processed at once.", show_default="the model's"),
-]
-Split = Annotated[
-    SplitChoice | None,
-    typer.Option(
-        "--split",
-        help="Whether to translate a line of several sentences sentence by sentence: always, never, or auto (if "
-        "the line is longer than the lines that the model was trained on).",
-        show_default="the model's, usually auto",
-    ),
-]
-AlignBy = Annotated[
-    AlignByChoice | None,
-    typer.Option(
-        "--align-by",
-        help="Method of word alignment: attention, which uses selected attention heads, or occlusion, which "
-        "measures how much a word's log-probability falls when a source word is hidden. Occlusion is more "
-        "accurate, but needs as many passes as the source has tokens (docs/alignment.md).",
-        show_default="the model's",
-    ),
-]
-AsIs = Annotated[
-    bool,
-    typer.Option(
-        "--as-is",
-        help="Translate lines as they are: do not normalize all-capital or all-lowercase lines and superfluous "
-        "white space to the form of the training text.",
-    ),
-]
-SourceLang = Annotated[
-    str | None,
-    typer.Option(
-        "--source-lang",
-        metavar="L",
-        help="Source language, such as de; its abbreviations and punctuation are used to split sentences.",
-        show_default="the model's, otherwise guessed from the script",
     ),
 ]
 ToldSourceLang = Annotated[
@@ -114,6 +135,17 @@ ToldSourceLang = Annotated[
         show_default="the model's",
     ),
 ]
+AlignBy = Annotated[
+    AlignByChoice | None,
+    typer.Option(
+        "--align-by",
+        help="Method of word alignment: attention, which uses selected attention heads, or occlusion, which "
+        "measures how much a word's log-probability falls when a source word is hidden. Occlusion is more "
+        "accurate, but needs as many passes as the source has tokens (docs/alignment.md).",
+        show_default="the model's",
+        rich_help_panel=MORE,
+    ),
+]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option(
@@ -122,27 +154,20 @@ Ensemble = Annotated[
         help="Another model with the same vocabulary, to translate with the mean of all models' probabilities; "
         "may be repeated. The decoding settings are MODEL's.",
         show_default=False,
+        rich_help_panel=MORE,
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.")]
-Precision = Annotated[
-    DecodePrecision | None,
+BatchTokens = Annotated[
+    int | None,
     typer.Option(
-        "--precision",
-        help="Precision of matrix products. fp32 is the model's own precision. bf16x3 is faster on CPUs with AMX, and "
-        "only near ties can be decided differently. bf16 is faster on GPUs and on CPUs with AMX or AVX-512 BF16; "
-        "int8 is faster on CPUs with AMX or VNNI. bf16 and int8 round, so a few translations differ.",
+        "--batch-tokens",
+        metavar="N",
+        help="Source tokens processed at once.",
         show_default="the model's",
+        rich_help_panel=SPEED,
     ),
 ]
-Shortlist = Annotated[
-    bool,
-    typer.Option(
-        "--shortlist",
-        help="Restrict output tokens to the model's shortlist, which clearhead optimize creates: faster, and a "
-        "few translations differ.",
-    ),
-]
+Device = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.", rich_help_panel=SPEED)]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -154,40 +179,125 @@ Threads = Annotated[
         show_default="all cores",
         callback=_use_threads,
         expose_value=False,
+        rich_help_panel=SPEED,
     ),
 ]
 """Applied by its callback; commands do not use the value."""
-Workers = Annotated[
-    int,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        min=1,
-        help="Number of processes that share the lines. Each loads the model, and uses a GPU of its own if there "
-        "are GPUs.",
-    ),
-]
 
 
-def decode_settings(
-    *,
-    beam: int | None,
-    split: str | None,
-    as_is: bool,
-    source_lang: str | None,
-    target_lang: str | None,
-    batch_tokens: int | None,
-    precision: str | None,
-    shortlist: bool = False,
-) -> dict[str, Any]:
-    """Return decoding options as settings of `[decode]`; None keeps the model's value."""
-    return {
-        "beam_size": beam,
-        "split": split,
-        "familiar": False if as_is else None,
-        "source_lang": source_lang,
-        "target_lang": target_lang,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "shortlist": shortlist or None,
-    }
+@dataclass(frozen=True)
+class PairFormat:
+    """How files of pairs are read."""
+
+    columns: Columns = None
+    from_lang: FromLang = None
+    to_lang: ToLang = None
+    swap: Swap = False
+
+    @property
+    def wanted(self) -> Wanted:
+        """The columns and languages to read.
+
+        Raises:
+            ConfigError: If there are not exactly two columns.
+        """
+        from clearhead.config import DataConfig
+        from clearhead.formats import Wanted
+
+        columns = DataConfig.from_dict({"columns": self.columns}, origin="--columns").columns
+        return Wanted(columns, self.from_lang, self.to_lang)
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """Decoding, in the commands that translate."""
+
+    source_lang: Annotated[
+        str | None,
+        typer.Option(
+            "--source-lang",
+            metavar="L",
+            help="Source language, such as de; its abbreviations and punctuation are used to split sentences.",
+            show_default="the model's, otherwise guessed from the script",
+        ),
+    ] = None
+    target_lang: TargetLang = None
+    beam: Beam = None
+    batch_tokens: BatchTokens = None
+    precision: Annotated[
+        DecodePrecision | None,
+        typer.Option(
+            "--precision",
+            help="Precision of matrix products. fp32 is the model's own precision. bf16x3 is faster on CPUs with AMX, "
+            "and only near ties can be decided differently. bf16 is faster on GPUs and on CPUs with AMX or AVX-512 "
+            "BF16; int8 is faster on CPUs with AMX or VNNI. bf16 and int8 round, so a few translations differ.",
+            show_default="the model's",
+            rich_help_panel=SPEED,
+        ),
+    ] = None
+    device: Device = "auto"
+    threads: Threads = None
+    split: Annotated[
+        SplitChoice | None,
+        typer.Option(
+            "--split",
+            help="Whether to translate a line of several sentences sentence by sentence: always, never, or auto (if "
+            "the line is longer than the lines that the model was trained on).",
+            show_default="the model's, usually auto",
+            rich_help_panel=MORE,
+        ),
+    ] = None
+    as_is: Annotated[
+        bool,
+        typer.Option(
+            "--as-is",
+            help="Translate lines as they are: do not normalize all-capital or all-lowercase lines and superfluous "
+            "white space to the form of the training text.",
+            rich_help_panel=MORE,
+        ),
+    ] = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options as settings of `[decode]`; None keeps the model's value."""
+        return {
+            "beam_size": self.beam,
+            "split": self.split,
+            "familiar": False if self.as_is else None,
+            "source_lang": self.source_lang,
+            "target_lang": self.target_lang,
+            "batch_tokens": self.batch_tokens,
+            "precision": self.precision,
+        }
+
+
+@dataclass(frozen=True)
+class TranslatorOptions(DecodeOptions):
+    """Decoding with everything that a translator can use."""
+
+    ensemble: Ensemble = None
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Restrict output tokens to the model's shortlist, which clearhead optimize creates: faster, and a "
+            "few translations differ.",
+            rich_help_panel=SPEED,
+        ),
+    ] = False
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            help="Number of processes that share the lines. Each loads the model, and uses a GPU of its own if there "
+            "are GPUs.",
+            rich_help_panel=SPEED,
+        ),
+    ] = 1
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options as settings of `[decode]`; None keeps the model's value."""
+        return {**super().settings, "shortlist": self.shortlist or None}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from clearhead.cli.console import notice
-from clearhead.errors import ConfigError
+from clearhead.cli.options import PairFormat
 
 if TYPE_CHECKING:
     from clearhead.formats import PairFile, SentencePair
@@ -33,53 +35,50 @@ class GivenPairs:
         return [pair.target for pair in self.pairs]
 
 
-def read_given(
-    source: str | None,
-    target: str | None,
-    pairs: str | None,
-    *,
-    columns: str | None,
-    languages: tuple[str | None, str | None],
-    swap: bool,
-) -> GivenPairs:
-    """Read all pairs, and report on stderr the detected format and the number of omitted entries.
+@dataclass(frozen=True)
+class PairOptions(PairFormat):
+    """A file of pairs, in place of two line-aligned files."""
 
-    Args:
-        source: File of source text, one segment per line; None if `pairs` is given.
-        target: File of translations, aligned line by line.
-        pairs: File that contains both sides.
-        columns: Columns of source and target in it, as typed.
-        languages: Source and target language, for a file with named languages.
-        swap: Exchange source and target.
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="File that contains both sides, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV from "
+            "standard input. A row that is not a pair is an error.",
+        ),
+    ] = None
 
-    Raises:
-        ConfigError: If there are not two columns, the file lacks them, or no file has columns or languages.
-        DataError: If a file cannot be read, or a row is not a pair: omitting it would shift all later results.
-    """
-    from clearhead.config import DataConfig
-    from clearhead.files import display_name
-    from clearhead.formats import SKIPS, Wanted, described, read_pairs, read_parallel
+    def read(self, source: str | None, target: str | None) -> GivenPairs:
+        """Read all pairs, and report on stderr the detected format and the number of omitted entries.
 
-    wanted = DataConfig.from_dict({"columns": columns}, origin="--columns").columns
-    if pairs is None:
-        if wanted is not None:
-            raise ConfigError(f"--columns {columns}: only a file of pairs has columns; name it with --pairs")
-        for option, language in zip(("--from-lang", "--to-lang"), languages, strict=True):
-            if language is not None:
-                raise ConfigError(f"{option} {language}: only a file of pairs names languages; name it with --pairs")
-        read = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
-        name = display_name((target if swap else source) or "")
-    else:
-        asked = Wanted(wanted, *languages)
+        Args:
+            source: File of source text, one segment per line; None if `pairs` is given.
+            target: File of translations, aligned line by line.
 
-        def tell(files: Sequence[PairFile]) -> None:
-            for line in described(files):  # none yet of a pipe
-                notice(line)
+        Raises:
+            ConfigError: If there are not two columns, or the file lacks them.
+            DataError: If a file cannot be read, or a row is not a pair: omitting it would shift all later results.
+        """
+        from clearhead.files import display_name
+        from clearhead.formats import SKIPS, read_pairs, read_parallel
 
-        read = list(read_pairs([pairs], asked, swap=swap, on_open=tell))
-        name = display_name(pairs)
-    found = [pair for pair in read if pair.skipped is None]
-    for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():
-        notice(f"{count:,} of {len(read):,} entries are left out: {SKIPS[reason]}")
-    is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
-    return GivenPairs(found, name if is_line_by_line else f"the pairs of {name}")
+        if self.pairs is None:
+            read = list(read_parallel([source or ""], [target or ""], swap=self.swap, notice=notice))
+            name = display_name((target if self.swap else source) or "")
+        else:
+            read = list(read_pairs([self.pairs], self.wanted, swap=self.swap, on_open=_tell_formats))
+            name = display_name(self.pairs)
+        found = [pair for pair in read if pair.skipped is None]
+        for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():
+            notice(f"{count:,} of {len(read):,} entries are left out: {SKIPS[reason]}")
+        is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
+        return GivenPairs(found, name if is_line_by_line else f"the pairs of {name}")
+
+
+def _tell_formats(files: Sequence[PairFile]) -> None:
+    """Report on stderr the detected formats of files; there are none yet of a pipe."""
+    from clearhead.formats import described
+
+    for line in described(files):
+        notice(line)

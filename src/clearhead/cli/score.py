@@ -6,42 +6,36 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
+    MORE,
     AlignBy,
     BatchTokens,
-    Columns,
     Device,
     Ensemble,
-    FromLang,
     Model,
-    PairsFile,
-    Swap,
+    SourceFile,
     TargetLang,
     Threads,
-    ToLang,
     ToldSourceLang,
+    with_option_groups,
 )
-from clearhead.cli.pairs import read_given
-from clearhead.errors import ConfigError
-from clearhead.files import is_standard_output
+from clearhead.cli.pairs import PairOptions
+from clearhead.cli.rules import refuse_clashes
 
 
+@with_option_groups
 def score(
+    context: typer.Context,
     model: Model,
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")
-    ] = None,
+    *,
+    source: SourceFile = None,
     target: Annotated[
         str | None,
         typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line."),
     ] = None,
-    pairs: PairsFile = None,
-    columns: Columns = None,
-    from_lang: FromLang = None,
-    to_lang: ToLang = None,
-    swap: Swap = False,
+    pairs: PairOptions,
     source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,
     alignments: Annotated[
@@ -52,6 +46,7 @@ def score(
             help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
             "counted from 0 (Pharaoh format, docs/alignment.md).",
             show_default=False,
+            rich_help_panel=MORE,
         ),
     ] = None,
     align_by: AlignBy = None,
@@ -66,15 +61,9 @@ def score(
     end token alone; for a blank source line this score is 0. A line is always scored whole and as it is. `translate`
     may split or normalize a line; the score that it reports is then the sum over the sentences that it translated.
     """
-    if pairs is not None and (source or target):
-        raise ConfigError("--pairs holds both sides; leave out --source and --target")
-    if pairs is None and not (source and target):
-        raise ConfigError("name the pairs: --source FILE --target FILE, or --pairs FILE")
-    if align_by is not None and alignments is None:
-        raise ConfigError("--align-by has no meaning without --alignments FILE")
-    if alignments is not None and is_standard_output(alignments):
-        raise ConfigError(f"--alignments {alignments} would mix the links with the scores; name a file")
-    files = [path for path in (source, target, pairs) if path is not None]
+    refuse_clashes(context)
+    refuse_mixing("--alignments", alignments, "scores")
+    files = [path for path in (source, target, pairs.pairs) if path is not None]
     refuse_missing(files)
     refuse_overwriting(alignments, files)
 
@@ -82,7 +71,7 @@ def score(
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.translator import Translator
 
-    given = read_given(source, target, pairs, columns=columns, languages=(from_lang, to_lang), swap=swap)
+    given = pairs.read(source, target)
     translator = Translator.load(model, device=device, ensemble=ensemble or ())
     refuse_untold_language(translator, source_lang)
     settings: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import given, refuse_idle_options, refuse_missing, refuse_overwriting
+from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import (
-    AsIs,
-    BatchTokens,
-    Beam,
-    Device,
-    Precision,
-    SourceLang,
-    Split,
-    TargetLang,
-    Threads,
-    decode_settings,
-)
+from clearhead.cli.options import SEARCH, DecodeOptions, Seed, with_option_groups
+from clearhead.cli.rules import refuse_clashes
+from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -38,7 +29,9 @@ Tag = Annotated[
 ]
 
 
+@with_option_groups
 def backtranslate(
+    context: typer.Context,
     model: Annotated[
         Path,
         typer.Argument(
@@ -50,47 +43,26 @@ def backtranslate(
         typer.Argument(metavar="FILE", help="Text in the target language, one segment per line; - is standard input."),
     ],
     output: Output,
+    decoding: DecodeOptions,
     sample: Annotated[
         bool,
         typer.Option(
-            "--sample", help="Draw translations at random; for large amounts of text better than beam search."
+            "--sample",
+            help="Draw translations at random; for large amounts of text better than beam search.",
+            rich_help_panel=SEARCH,
         ),
     ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Random seed of sampling; the same seed gives the same samples.", show_default="1"),
-    ] = None,
+    seed: Seed = None,
     tag: Tag = None,
-    beam: Beam = None,
-    split: Split = None,
-    as_is: AsIs = False,
-    source_lang: SourceLang = None,
-    target_lang: TargetLang = None,
-    batch_tokens: BatchTokens = None,
-    precision: Precision = None,
-    device: Device = "auto",
-    threads: Threads = None,
 ) -> None:
     """Create training pairs from monolingual target text by back-translation: MODEL generates the source side."""
-    from clearhead.decoding import Sampling
-
-    drawn = given(seed=seed)
-    idle = given(beam=beam, precision=precision) if sample else drawn
-    refuse_idle_options("--sample" if sample else None, idle, ways="--sample")
-    settings = decode_settings(
-        beam=beam,
-        split=split,
-        as_is=as_is,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        batch_tokens=batch_tokens,
-        precision=precision,
-    )
+    refuse_clashes(context)
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
-    sampling = Sampling(epsilon=0.0, **drawn) if sample else None
-    _write(model, files, output, "source", device, {**settings, "sampling": sampling, "tag": tag})
+    sampling = Sampling(epsilon=0.0, **given(seed=seed)) if sample else None
+    _write(model, files, output, decoding, machine_side="source", tag=tag, sampling=sampling)
 
 
+@with_option_groups
 def distill(
     model: Annotated[
         Path, typer.Argument(metavar="TEACHER", help="Model whose translations the new model is trained on.")
@@ -99,32 +71,22 @@ def distill(
         list[str], typer.Argument(metavar="FILE", help="Source text, one segment per line; - is standard input.")
     ],
     output: Output,
+    decoding: DecodeOptions,
     tag: Tag = None,
-    beam: Beam = None,
-    split: Split = None,
-    as_is: AsIs = False,
-    source_lang: SourceLang = None,
-    target_lang: TargetLang = None,
-    batch_tokens: BatchTokens = None,
-    precision: Precision = None,
-    device: Device = "auto",
-    threads: Threads = None,
 ) -> None:
     """Create training pairs for a smaller model by distillation: TEACHER generates the target side."""
-    settings = decode_settings(
-        beam=beam,
-        split=split,
-        as_is=as_is,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        batch_tokens=batch_tokens,
-        precision=precision,
-    )
-    _write(model, files, output, "target", device, {**settings, "tag": tag})
+    _write(model, files, output, decoding, machine_side="target", tag=tag)
 
 
 def _write(
-    model: Path, files: list[str], output: str, machine_side: MachineSide, device: str, settings: dict[str, Any]
+    model: Path,
+    files: list[str],
+    output: str,
+    decoding: DecodeOptions,
+    *,
+    machine_side: MachineSide,
+    tag: str | None,
+    sampling: Sampling | None = None,
 ) -> None:
     from clearhead.files import display_name, read_lines
     from clearhead.files.streams import format_extension
@@ -138,7 +100,7 @@ def _write(
     from clearhead.training.synthetic_pairs import SyntheticReport, synthesize
     from clearhead.translation.translator import Translator
 
-    translator = Translator.load(model, device=device)
+    translator = Translator.load(model, device=decoding.device)
     report = SyntheticReport()
 
     def pairs() -> Iterator[SentencePair]:
@@ -151,7 +113,9 @@ def _write(
                     report=report,
                     name=display_name(path),
                     on_progress=advance,
-                    **settings,
+                    tag=tag,
+                    sampling=sampling,
+                    **decoding.settings,
                 )
         if not report.kept:
             raise DataError("no pair could be made; " + "; ".join(line.strip() for line in report.lines()))

@@ -7,18 +7,21 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from clearhead.cli.checks import Flagged, refuse_overwriting, refuse_report, warn_of_truncation
+import typer
+
+from clearhead.cli.checks import refuse_overwriting, refuse_report
 from clearhead.cli.console import notice, progress
-from clearhead.cli.memory import Recall, TermsAndMatches
+from clearhead.cli.options import DOCUMENTS
+from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
-from clearhead.translation.json_output import digits, json_line, translation_object
 
 if TYPE_CHECKING:
+    from clearhead.cli.memory import Recall
     from clearhead.formats.document import Document
     from clearhead.translation.documents import TranslatedSegment
     from clearhead.translation.journal import TranslationJournal
@@ -30,50 +33,78 @@ LONGEST_NUMBER = 6
 """Maximum digits of a column number."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DocumentOptions:
-    """Options that apply only to documents."""
+    """Options that apply only to documents, but for the languages, which name those of a translation memory as well."""
 
-    columns: str | None
-    """Columns of a table, as typed."""
-    paragraphs: bool
-    only_missing: bool | None
-    """None uses the default of the document's format, see `Document.keeps_finished`."""
-    is_jsonl: bool
-    """Write a JSON object for each segment instead of the document."""
-    from_lang: str | None = None
-    """Source language in a file of several languages; `to_lang` is the target language."""
-    to_lang: str | None = None
-    recall: Recall = field(default_factory=Recall)
-    """Translation memory for the segments."""
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="A[,B]",
+            help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
+            "and the one for the translations. Numbers counted from 1, or names from the header line.",
+            show_default="the only one",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = None
+    from_lang: Annotated[
+        str | None,
+        typer.Option(
+            "--from-lang",
+            metavar="L",
+            help="Language to translate from in a .tmx file; also the source language in a --memory with named "
+            "languages.",
+            show_default="the source language of the file",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = None
+    to_lang: Annotated[
+        str | None,
+        typer.Option(
+            "--to-lang",
+            metavar="L",
+            help="Language to translate into in a .tmx file, which may be missing there so far; also the target "
+            "language in a --memory with named languages.",
+            show_default="the other one of two",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = None
+    paragraphs: Annotated[
+        bool,
+        typer.Option(
+            "--paragraphs",
+            help="Read plain text as paragraphs: lines up to a blank line are translated together, and wrapped like "
+            "the source.",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = False
+    only_missing: Annotated[
+        bool | None,
+        typer.Option(
+            "--only-missing/--retranslate",
+            help="Keep finished translations of a document, or translate them again.",
+            show_default="--only-missing for .po, .xlf and .tmx",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = None
 
     def are_for(self, paths: Sequence[str]) -> bool:
         """Return whether files are documents; otherwise they are lines of text.
 
         Raises:
-            ConfigError: If only some files are documents, or none is and an option for documents is given.
+            ConfigError: If only some files are documents.
         """
         from clearhead.formats.document_files import is_document
 
         documents = [path for path in paths if is_document(path)]
-        if self.paragraphs or len(documents) == len(paths):
-            return True
-        if documents:
+        if documents and len(documents) < len(paths) and not self.paragraphs:
             other = next(path for path in paths if path not in documents)
             raise ConfigError(
                 f"{documents[0]} is a document and {other} is lines of text; translate them apart, or the text with "
                 f"--paragraphs"
             )
-        asked = {
-            "--columns": self.columns is not None,
-            "--only-missing": self.only_missing is True,
-            "--retranslate": self.only_missing is False,
-            "--from-lang": self.from_lang is not None and self.recall.memory is None,
-            "--to-lang": self.to_lang is not None and self.recall.memory is None,
-        }
-        if idle := [name for name, is_given in asked.items() if is_given]:
-            raise ConfigError(f"{', '.join(idle)}: only documents have that, and {paths[0]} is lines of text")
-        return False
+        return self.paragraphs or bool(documents)
 
     def typed_columns(self) -> list[int | str] | None:
         """Return the columns as numbers or names; quotation marks enclose a name with a comma.
@@ -96,8 +127,10 @@ def translate_documents(
     output: str | None,
     report: str | None,
     options: DocumentOptions,
+    recall: Recall,
     settings: Mapping[str, Any],
     *,
+    is_jsonl: bool,
     workers: int,
 ) -> None:
     """Translate documents one after the other; each output file appears when it is complete.
@@ -108,7 +141,9 @@ def translate_documents(
         output: Where the translation goes, or the directory for several.
         report: Path of the review page; None writes none.
         options: Options for documents.
+        recall: Translation memory for the segments.
         settings: Decoding settings, as in `translate_document`.
+        is_jsonl: Write a JSON object for each segment instead of the documents.
         workers: Processes that share the lines.
 
     Raises:
@@ -120,7 +155,7 @@ def translate_documents(
     from clearhead.translation.documents import CHUNK_LINES
     from clearhead.translation.review_page import reporting
 
-    outputs = _outputs(paths, output, is_jsonl=options.is_jsonl)
+    outputs = _outputs(paths, output, is_jsonl=is_jsonl)
     for target in outputs:
         refuse_overwriting(target, paths)
     refuse_report(report, paths, outputs)
@@ -129,26 +164,38 @@ def translate_documents(
     with load() as translator, reporting(report, some_names(paths)) as pages:
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document, target in zip(paths, documents, outputs, strict=True):
-            translated = _translate(translator, document, path, target, options, settings, CHUNK_LINES * workers)
+            translated = _translate(
+                translator,
+                document,
+                display_name(path),
+                target,
+                recall,
+                settings,
+                only_missing=document.keeps_finished if options.only_missing is None else options.only_missing,
+                is_jsonl=is_jsonl,
+                chunk_lines=CHUNK_LINES * workers,
+            )
             _tell(display_name(path), translated, translator, pages)
 
 
 def _translate(
     translator: Translator,
     document: Document,
-    path: str,
+    name: str,
     output: str | None,
-    options: DocumentOptions,
+    recall: Recall,
     settings: Mapping[str, Any],
+    *,
+    only_missing: bool,
+    is_jsonl: bool,
     chunk_lines: int,
 ) -> list[TranslatedSegment]:
-    from clearhead.files import display_name, open_output
+    from clearhead.files import open_output
     from clearhead.translation.documents import fillings, lines_to_translate, matches_of, origin_of, translate_document
     from clearhead.translation.journal import TranslationJournal, journal_path
+    from clearhead.translation.json_output import json_line
 
-    name = display_name(path)
-    only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
-    matches = matches_of(document, options.recall.match, only_missing=only_missing) if options.recall.memory else {}
+    matches = matches_of(document, recall.match, only_missing=only_missing) if recall.memory else {}
     lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
     with open_output(output) as out:
         journal = None
@@ -169,7 +216,7 @@ def _translate(
                     on_progress=advance,
                     **settings,
                 )
-            if options.is_jsonl:
+            if is_jsonl:
                 out.writelines(json_line(_object(one)) + "\n" for one in translated)
             else:
                 out.buffer.write(document.filled(fillings(translated)))
@@ -237,6 +284,8 @@ def _object(one: TranslatedSegment) -> dict[str, Any]:
         text = one.segment.translation if one.status == "kept" else one.segment.text
         return {**place, "source": one.segment.text, "text": text}
     assert one.length_ratio is not None
+    from clearhead.translation.json_output import digits, translation_object
+
     return {
         **place,
         **translation_object(one.translation),
@@ -258,13 +307,9 @@ def _tell(
         f"{counts['without_words']:,} without words" + (f", {counts['reused']:,} reused" if counts["reused"] else "")
     )
     notice(f"{words}; {flagged:,} flagged")
-    warn_of_truncation(translations, translator, name=name, numbers=numbers)
-    looks = Flagged(name)
-    looks.add(translations, numbers=numbers)
-    looks.tell()
-    kept = TermsAndMatches(name)
-    kept.add(translations, numbers=numbers)
-    kept.tell()
+    notices = TranslationNotices(name, translator)
+    notices.add(translations, numbers=numbers)
+    notices.tell()
     if report is not None:
         report.add(translations, name=name, numbers=numbers)
         report.add_file(words)

@@ -1,0 +1,118 @@
+"""Notices about translations: truncated lines, suspicious translations, terms and memory matches."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from clearhead.cli.console import notice
+
+if TYPE_CHECKING:
+    from clearhead.translation.result import TermUse, Translation
+    from clearhead.translation.translator import Translator
+
+
+MOST_NAMED = 10
+"""Maximum line numbers or missed terms in a notice; of the rest only the count is given."""
+
+
+class TranslationNotices:
+    """Counts what is notable in the translations of a file, and reports it on stderr."""
+
+    def __init__(self, name: str, translator: Translator) -> None:
+        """Start counting for a file.
+
+        Args:
+            name: Name of the file.
+            translator: The translator of its lines.
+        """
+        self._name = name
+        self._translator = translator
+        self._flags: Counter[str] = Counter()
+        self._num_lines: Counter[str] = Counter()
+        self._first: defaultdict[str, list[int]] = defaultdict(list)
+        self._last: dict[str, int] = {}
+        self._missed: list[tuple[int, TermUse]] = []
+        self._terms = self._reused = self._shown = 0
+
+    def add(self, translations: Sequence[Translation], *, numbers: Iterable[int]) -> None:
+        """Count the translations of lines, or of segments that begin on them, and report truncated ones.
+
+        Args:
+            translations: The translations.
+            numbers: Line numbers in the file, ascending; several segments may begin on one line.
+        """
+        numbered = list(zip(numbers, translations, strict=True))
+        self._tell_truncated(numbered)
+        for number, translation in numbered:
+            for flag in translation.warnings:
+                self._flags[flag.kind] += 1
+                if self._last.get(flag.kind) == number:
+                    continue  # another segment of the same line
+                self._last[flag.kind] = number
+                self._num_lines[flag.kind] += 1
+                if len(self._first[flag.kind]) < MOST_NAMED:
+                    self._first[flag.kind].append(number)
+            for use in translation.terms or ():
+                self._terms += 1
+                if not use.form:
+                    self._missed.append((number, use))
+            if translation.memory is not None:
+                self._reused += translation.memory.is_reused
+                self._shown += not translation.memory.is_reused
+
+    def tell_flagged(self) -> None:
+        """Report for each kind of flag its count, meaning and lines; then reset the counts."""
+        from clearhead.text.quality_flags import KINDS
+
+        for kind, meaning in KINDS.items():
+            if count := self._flags[kind]:
+                lines = _named(self._first[kind], self._num_lines[kind])
+                notice(f"{self._name}: {count:,} with {kind} ({meaning}): {lines}")
+        for counts in (self._flags, self._num_lines, self._first, self._last):
+            counts.clear()
+
+    def tell(self) -> None:
+        """Report all counts."""
+        from clearhead.translation.result import TERM_REASONS
+
+        self.tell_flagged()
+        if self._terms:
+            missed = [
+                f"line {number}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"
+                for number, use in self._missed[:MOST_NAMED]
+            ]
+            more = len(self._missed) - MOST_NAMED
+            words = f"; missed: {'; '.join(missed)}{f'; and {more:,} more' if more > 0 else ''}" if missed else ""
+            notice(f"{self._name}: {self._terms - len(self._missed):,} of {self._terms:,} terms met{words}")
+        if self._reused or self._shown:
+            notice(
+                f"{self._name}: translation memory: {self._reused:,} reused, {self._shown:,} similar ones, which the "
+                f"model translated"
+            )
+
+    def _tell_truncated(self, numbered: Sequence[tuple[int, Translation]]) -> None:
+        """Report which lines were truncated before translation, and which translations were truncated."""
+        positions = self._translator.model.config.max_length
+        if cut := list(dict.fromkeys(number for number, translation in numbered if translation.source_truncated)):
+            limit = self._translator.decode_config({}).max_input_tokens
+            source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
+            notice(
+                f"{self._name}, {_named(cut, len(cut))}: longer than {limit:,} tokens ({source_limit}); only the "
+                f"beginning is translated"
+            )
+        if cut := list(dict.fromkeys(number for number, translation in numbered if translation.output_truncated)):
+            output_limit = f"decode.extra_length ({self._translator.bundle.decode.extra_length:,})"
+            if positions is not None:
+                output_limit += f" or model.max_positions ({positions:,})"
+            notice(
+                f"{self._name}, {_named(cut, len(cut))}: the translation was ended by the length limit, "
+                f"{output_limit}, or as a repetition loop (decode.end_loops), not by the model"
+            )
+
+
+def _named(numbers: Sequence[int], count: int) -> str:
+    """Return the first line numbers as text, and how many more of `count` there are."""
+    named, more = ", ".join(map(str, numbers[:MOST_NAMED])), count - MOST_NAMED
+    return f"line{'s' if count > 1 else ''} {named}" + (f" and {more:,} more" if more > 0 else "")
