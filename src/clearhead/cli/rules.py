@@ -103,7 +103,8 @@ def refuse_clashes(context: typer.Context, facts: Mapping[str, Any] | None = Non
         if clashing:
             relation = f"cannot be used with {clashing[0]}"
         elif needs and not any(_is_given(option, given) for option in needs.split(", ")):
-            relation = f"{'need' if len(named) > 1 else 'needs'} {needs.replace(', ', ' or ')}"
+            either = ", or " if " and " in needs else " or "
+            relation = f"{'need' if len(named) > 1 else 'needs'} {needs.replace(', ', either)}"
         else:
             continue
         raise ConfigError(f"{', '.join(named) or context.command.name} {relation}{why and ', '}{why}")

@@ -72,9 +72,12 @@ def test_given_translations_are_aligned_and_judged(run_command, model, source, w
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--alignments", "-"], "--alignments - would mix the links with the translations"),
-        (["--align-by", "attention"], "--align-by has no meaning without --alignments FILE"),
-        (["--alignments", "x.txt", "--paragraphs"], "--alignments: only lines of text have that"),
+        (["--alignments", "-"], "--alignments - would be mixed with the translations"),
+        (["--align-by", "attention"], "--align-by needs --alignments FILE"),
+        (
+            ["--alignments", "x.txt", "--paragraphs"],
+            "--alignments cannot be used with a document, only",
+        ),
     ],
 )
 def test_what_makes_no_sense_in_translate_is_refused(run_command, model, source, options, message):
@@ -88,14 +91,14 @@ def test_what_makes_no_sense_elsewhere_is_refused(run_command, model, source, wr
     with pytest.raises(ConfigError, match="is where the translations go"):
         run_command(translate, model, source, "--alignments", tmp_path / "x", "-o", f"{tmp_path}/./x")
     pair = "--source", source, "--target", source
-    with pytest.raises(ConfigError, match="would mix the links with the scores"):
+    with pytest.raises(ConfigError, match="--alignments - would be mixed with the scores"):
         run_command(score, model, *pair, "--alignments", "-")
-    with pytest.raises(ConfigError, match="--align-by has no meaning"):
+    with pytest.raises(ConfigError, match="--align-by needs --alignments FILE"):
         run_command(score, model, *pair, "--align-by", "occlusion")
     sides = "--source", source, "--reference", source
-    with pytest.raises(ConfigError, match="--gold-base has no meaning without"):
+    with pytest.raises(ConfigError, match="--gold-base needs --gold-alignments FILE"):
         run_command(evaluate, model, *sides, "--gold-base", 1)
     with pytest.raises(DataError, match="has links of 1 sentences, but there are 3"):
         run_command(evaluate, model, *sides, "--gold-alignments", write_lines("gold.txt", "0-0"))
-    with pytest.raises(ConfigError, match="--gold-alignments: no meaning with --hypothesis"):
+    with pytest.raises(ConfigError, match="--gold-alignments cannot be used with --hypothesis"):
         run_command(evaluate, "--hypothesis", source, "--reference", source, "--gold-alignments", source)

@@ -144,20 +144,23 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
         run_command(evaluate, model, "--source", two, "--reference", two, "--beam", 0)
     sides = ["--source", two, "--reference", two]
     for arguments, named in (
-        ([model, *sides, "--from-lang", "de"], "--from-lang de: only a file of pairs names languages"),
-        ([model, *sides, "--metric", "chrf", "--tokenize", "zh"], "--tokenize has no meaning without --metric bleu"),
-        ([model, "--source", two], "name the test set: --source FILE --reference FILE, or --pairs FILE"),
-        ([model], "name the test set: --source FILE --reference FILE"),
-        (["--hypothesis", two], "name the test set: --reference FILE, or --pairs FILE"),
-        ([model, "--pairs", two, "--source", two], "--pairs holds both sides; leave out --source and --reference"),
-        (["--source", two, "--reference", two], "name a MODEL to evaluate, or translations made elsewhere"),
-        ([model, "--hypothesis", two, "--reference", two], "one of both"),
-        (["--hypothesis", two, "--reference", two, "--beam", 3], "--beam: no meaning with --hypothesis"),
-        (["--hypothesis", two, "--reference", two, "--source", two, "-o", tmp_path / "x"], "--source, --output: no"),
-        (["--hypothesis", two, "--reference", two, "--as-is"], "--as-is: no meaning with --hypothesis"),
-        (["--hypothesis", two, "--reference", two, "--device", "cpu"], "--device: no meaning with --hypothesis"),
-        (["--hypothesis", two, "--reference", two, "--swap"], "--swap: no meaning with --hypothesis"),
-        ([model, "--source", two, "--reference", two, "--columns", "1,2"], "--columns 1,2: only a file of pairs has"),
+        ([model, *sides, "--from-lang", "de"], "--from-lang needs --pairs FILE"),
+        ([model, *sides, "--metric", "chrf", "--tokenize", "zh"], "--tokenize needs --metric bleu"),
+        ([model, "--source", two], "MODEL needs --source FILE and --reference FILE, or --pairs FILE"),
+        ([model], "MODEL needs --source FILE and --reference FILE, or --pairs FILE"),
+        (["--hypothesis", two], "--hypothesis needs --reference FILE or --pairs FILE"),
+        ([model, "--pairs", two, "--source", two], "--source cannot be used with --pairs, which contains both sides"),
+        (["--source", two, "--reference", two], "evaluate needs MODEL or --hypothesis FILE"),
+        ([model, "--hypothesis", two, "--reference", two], "MODEL cannot be used with --hypothesis"),
+        (["--hypothesis", two, "--reference", two, "--beam", 3], "--beam cannot be used with --hypothesis"),
+        (
+            ["--hypothesis", two, "--reference", two, "--source", two, "-o", tmp_path / "x"],
+            "--source, --output cannot be used with --hypothesis, whose translations exist already",
+        ),
+        (["--hypothesis", two, "--reference", two, "--as-is"], "--as-is cannot be used with --hypothesis"),
+        (["--hypothesis", two, "--reference", two, "--device", "cpu"], "--device cannot be used with --hypothesis"),
+        (["--hypothesis", two, "--reference", two, "--swap"], "--swap needs MODEL or --pairs FILE"),
+        ([model, "--source", two, "--reference", two, "--columns", "1,2"], "--columns needs --pairs FILE"),
     ):
         with pytest.raises(ConfigError, match=named):
             run_command(evaluate, *arguments)
@@ -270,5 +273,5 @@ def test_an_ensemble_is_evaluated_and_compared_with_one_model(run_command, test_
     assert (same["bleu"], same["chrf"]) == (alone["bleu"], alone["chrf"])
     assert both["bleu"] < alone["bleu"]
     assert both["comparison"]["system"] == f"{model} + {other}"
-    with pytest.raises(ConfigError, match="--ensemble: no meaning with --hypothesis"):
+    with pytest.raises(ConfigError, match="--ensemble cannot be used with --hypothesis"):
         run_command(evaluate, "--hypothesis", files[3], *files[2:], "--ensemble", other)

@@ -153,7 +153,7 @@ def test_a_model_written_anew_has_no_stale_shortlist(run_command, make_model_dir
 def test_samples_are_drawn_without_a_shortlist(run_command, make_model_dir, text):
     model = make_model_dir()
     run_command(optimize, model, *text)
-    with pytest.raises(ConfigError, match="--shortlist has no meaning with --sample"):
+    with pytest.raises(ConfigError, match="--shortlist cannot be used with --sample"):
         run_command(translate, model, text[1], "--sample", "--shortlist")
     with pytest.raises(ConfigError, match="a shortlist has no meaning for samples"):
         Translator.load(model).translate(["x"], shortlist=True, sampling=Sampling())

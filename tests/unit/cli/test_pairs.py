@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.cli.pairs import read_given
+from clearhead.cli.pairs import PairOptions
 
 
 def given(capsys, **named):
     """Return what is read and what is said."""
-    sides = {"source": None, "target": None, "pairs": None, **{side: str(path) for side, path in named.items()}}
-    found = read_given(**sides, columns=None, languages=(None, None), swap=False)
+    sides = {side: str(path) for side, path in named.items()}
+    found = PairOptions(pairs=sides.get("pairs")).read(sides.get("source"), sides.get("target"))
     return found, capsys.readouterr().err
 
 

@@ -63,9 +63,9 @@ def test_the_language_of_the_source_is_for_models_that_are_told_it(run_command, 
 def test_both_files_are_required(run_command, make_model_dir, write_lines, tmp_path):
     model, source = make_model_dir(), write_lines("a", "x")
     for given in ([], ["--source", source], ["--target", source]):
-        with pytest.raises(ConfigError, match="name the pairs: --source FILE --target FILE, or --pairs FILE"):
+        with pytest.raises(ConfigError, match="score needs --source FILE and --target FILE, or --pairs FILE"):
             run_command(score, model, *given)
-    with pytest.raises(ConfigError, match="--pairs holds both sides; leave out --source and --target"):
+    with pytest.raises(ConfigError, match="--source cannot be used with --pairs, which contains both sides"):
         run_command(score, model, "--pairs", source, "--source", source)
     with pytest.raises(DataError, match="nowhere: there is no such file"):
         run_command(score, model, "--source", source, "--target", tmp_path / "nowhere")
@@ -130,7 +130,7 @@ def test_a_row_that_is_no_pair_is_never_left_out(run_command, make_model_dir, wr
 
 def test_columns_need_a_file_of_pairs(run_command, make_model_dir, write_lines):
     files = ["--source", write_lines("a", "x"), "--target", write_lines("b", "y")]
-    with pytest.raises(ConfigError, match="--columns 1,2: only a file of pairs has columns; name it with --pairs"):
+    with pytest.raises(ConfigError, match="--columns needs --pairs FILE"):
         run_command(score, make_model_dir(), *files, "--columns", "1,2")
     with pytest.raises(ConfigError, match="--columns: columns '2,2': name two different ones"):
         run_command(score, make_model_dir(), "--pairs", write_lines("p.tsv", "x\ty"), "--columns", "2,2")

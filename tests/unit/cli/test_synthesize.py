@@ -46,8 +46,11 @@ def test_how_lines_are_read_reaches_the_translator(run_command, model, write_lin
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seed", 2], "--seed has no meaning without --sample"),
-        (["--sample", "--beam", 7, "--precision", "bf16"], "--beam, --precision have no meaning with --sample"),
+        (["--seed", 2], "--seed needs --sample"),
+        (
+            ["--sample", "--beam", 7, "--precision", "bf16"],
+            "--beam, --precision cannot be used with --sample, which draws",
+        ),
     ],
 )
 def test_idle_options_are_refused(run_command, model, write_lines, tmp_path, options, message):

@@ -145,12 +145,15 @@ def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--fuzzy", "0.5"], "--fuzzy has no meaning without --memory"),
+        (["--fuzzy", "0.5"], "--fuzzy needs --memory FILE"),
         (["--memory", "memory.tmx", "--fuzzy", "0"], "must be above 0 and at most 1"),
-        (["--memory", "memory.tmx", "--nbest", "2"], "leave out --memory"),
-        (["--memory", "memory.tmx", "--prefix", "a"], "--prefix: what --memory has for a line begins as it does"),
+        (["--memory", "memory.tmx", "--nbest", "2"], "--nbest cannot be used with --memory, which has one translation"),
+        (
+            ["--memory", "memory.tmx", "--prefix", "a"],
+            "--prefix cannot be used with --memory, whose translations begin",
+        ),
         (["--terms", "terms.tsv", "--sample"], "cannot be with samples"),
-        (["--from-lang", "en"], "only documents have that"),
+        (["--from-lang", "en"], "--from-lang needs a document or --memory FILE"),
     ],
 )
 def test_what_has_no_meaning_is_refused(run_command, model, arguments, message):

@@ -400,11 +400,11 @@ def test_a_line_without_a_language_is_named_with_the_languages(run_command, make
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--temperature", 2, "--top-k", 5], r"--temperature, --top-k have no meaning without --sample"),
-        (["--top-p", 0.5], r"--top-p has no meaning without --sample"),
-        (["--seed", 7], r"--seed has no meaning without --sample"),
-        (["--sample", "--beam", 3], r"--beam has no meaning with --sample"),
-        (["--sample", "--length-penalty", 0], r"--length-penalty has no meaning with --sample"),
+        (["--temperature", 2, "--top-k", 5], r"--temperature, --top-k need --sample or --mbr N"),
+        (["--top-p", 0.5], r"--top-p needs --sample or --mbr N"),
+        (["--seed", 7], r"--seed needs --sample or --mbr N"),
+        (["--sample", "--beam", 3], r"--beam cannot be used with --sample"),
+        (["--sample", "--length-penalty", 0], r"--length-penalty cannot be used with --sample"),
         (["--sample", "--temperature", 0], r"temperature = 0.0: Input should be greater"),
         (["--sample", "--top-p", 1.5], r"top_p = 1.5"),
         (["--nbest", 5], r"nbest \(5\) must not be more than the beam size \(4\); use --beam 5"),
@@ -522,16 +522,16 @@ def test_mbr_prints_what_python_finds(run_command, make_model_dir, write_lines, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mbr", 4, "--sample"], "leave out --sample"),
-        (["--mbr", 4, "--beam", 4], "--beam has no meaning with --mbr, which draws"),
+        (["--mbr", 4, "--sample"], "--sample cannot be used with --mbr, which draws samples itself"),
+        (["--mbr", 4, "--beam", 4], "--beam cannot be used with --mbr, which draws"),
         (
             ["--mbr", 4, "--length-penalty", 1, "--shortlist"],
-            "--length-penalty, --shortlist have no meaning with --mbr",
+            "--length-penalty, --shortlist cannot be used with --mbr",
         ),
-        (["--mbr", 4, "--precision", "bf16"], "--precision has no meaning with --mbr"),
+        (["--mbr", 4, "--precision", "bf16"], "--precision cannot be used with --mbr"),
         (["--mbr", 0], r"mbr \(0\) must be at least 2"),
         (["--mbr", 4, "--nbest", 5], r"nbest \(5\) must not be more than the samples"),
-        (["--epsilon", 0.1], "--epsilon has no meaning without --sample or --mbr N"),
+        (["--epsilon", 0.1], "--epsilon needs --sample or --mbr N"),
     ],
 )
 def test_options_that_contradict_mbr_are_refused(run_command, make_model_dir, write_lines, options, message):
@@ -561,8 +561,8 @@ def test_the_n_best_differ_as_asked(run_command, make_model_dir, write_lines):
     ("options", "message"),
     [
         (["--diversity", 0.5], "ask for several"),
-        (["--diversity", 0.5, "--sample", "--nbest", 2], "--diversity has no meaning with --sample"),
-        (["--diversity", 0.5, "--mbr", 4, "--nbest", 2], "--diversity has no meaning with --mbr"),
+        (["--diversity", 0.5, "--sample", "--nbest", 2], "--diversity cannot be used with --sample"),
+        (["--diversity", 0.5, "--mbr", 4, "--nbest", 2], "--diversity cannot be used with --mbr"),
         (["--diversity", 0.5, "--shortlist", "--nbest", 2], "it has no shortlist"),
         (["--diversity", -1, "--nbest", 2], r"diversity \(-1.0\) must be at least 0"),
     ],

@@ -286,19 +286,19 @@ def test_a_damaged_journal_is_not_used(stopped, run_command, model):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["messages.json", "--nbest", 2], ConfigError, "--nbest: only lines of text have that, and messages.json is"),
-        (["messages.json", "--prefix", "a"], ConfigError, "--prefix: only lines of text have that"),
+        (["messages.json", "--nbest", 2], ConfigError, "--nbest cannot be used with a document, only with lines"),
+        (["messages.json", "--prefix", "a"], ConfigError, "--prefix cannot be used with a document"),
         (["messages.json", "--columns", "a"], ConfigError, "messages.json: --columns has no meaning for a .json file"),
         (["messages.json", "--paragraphs"], ConfigError, "messages.json: --paragraphs has no meaning"),
-        (["letter.txt", "--columns", "a"], ConfigError, "--columns: only documents have that, and letter.txt is lines"),
+        (["letter.txt", "--columns", "a"], ConfigError, "--columns needs a document, for example a .csv"),
         (["messages.json", "--to-lang", "de"], ConfigError, "messages.json: --to-lang has no meaning for a .json file"),
-        (["letter.txt", "--from-lang", "de"], ConfigError, "--from-lang: only documents have that, and letter.txt is"),
+        (["letter.txt", "--from-lang", "de"], ConfigError, "--from-lang needs a document or --memory FILE"),
         (
             ["glossary.tmx", "-o", "b.tmx"],
             ConfigError,
             "glossary.tmx: give --from-lang and --to-lang; its languages: en",
         ),
-        (["letter.txt", "--only-missing"], ConfigError, "--only-missing: only documents have that"),
+        (["letter.txt", "--only-missing"], ConfigError, "--only-missing needs a document"),
         (
             ["messages.json", "letter.txt", "-o", "out"],
             ConfigError,
