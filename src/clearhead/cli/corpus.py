@@ -12,7 +12,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import SPLITS, PairFormat, with_option_groups
+from clearhead.cli.options import PairFormat, with_option_groups
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,31 +34,23 @@ class CorpusOptions(PairFormat):
     """Line-aligned files of a corpus, and how its files of pairs are read."""
 
     source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="FILE", help="Source text, one segment per line; may be repeated."),
+        list[str] | None, typer.Option(metavar="FILE", help="Source text, one segment per line; may be repeated.")
     ] = None
     target: Annotated[
         list[str] | None,
         typer.Option(
-            "--target",
-            metavar="FILE",
-            help="Translations of the source text, aligned line by line; once for each --source.",
+            metavar="FILE", help="Translations of the source text, aligned line by line; once for each --source."
         ),
     ] = None
 
 
 def _other(flag: str, words: str) -> typer.models.OptionInfo:
     text = f"{words}, to check for pairs that the corpus also contains."
-    return typer.Option(flag, metavar="FILE", help=text, rich_help_panel=SPLITS)
+    return typer.Option(flag, metavar="FILE", help=text)
 
 
 @with_option_groups
-def stats(
-    files: Files = None,
-    *,
-    options: CorpusOptions,
-    as_json: Json = False,
-) -> None:
+def stats(files: Files = None, *, options: CorpusOptions, as_json: Json = False) -> None:
     """Print statistics of a corpus: numbers of rows, and sizes of the texts."""
     corpus = _Corpus(options)
     rows = corpus.opened(files, options.source, options.target)
@@ -193,12 +185,7 @@ class _Corpus:
         """For line-aligned files with different numbers of lines: where the shorter one ends, and the problem."""
 
     def opened(
-        self,
-        pairs: list[str] | None,
-        source: list[str] | None,
-        target: list[str] | None,
-        *,
-        tolerated: float = 1.0,
+        self, pairs: list[str] | None, source: list[str] | None, target: list[str] | None, *, tolerated: float = 1.0
     ) -> Iterator[SentencePair]:
         """Open files, line-aligned ones first, and return the stream of their rows.
 
@@ -243,13 +230,7 @@ class _Corpus:
             if opened and self._sides == (None, None) and not source:
                 self._sides = opened[0].languages
 
-        rows = read_pairs(
-            pairs,
-            self._wanted,
-            swap=self._swap,
-            tolerated=tolerated,
-            on_open=tell,
-        )
+        rows = read_pairs(pairs, self._wanted, swap=self._swap, tolerated=tolerated, on_open=tell)
         return chain(lines, rows)
 
     def refuse_overwriting(self, output: str | None) -> None:

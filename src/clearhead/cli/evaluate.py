@@ -13,7 +13,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
 from clearhead.cli.console import progress
-from clearhead.cli.options import METRICS, MORE, AlignBy, SourceFile, TranslatorOptions, with_option_groups
+from clearhead.cli.options import AlignBy, SourceFile, TranslatorOptions, with_option_groups
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.translation_notices import TranslationNotices
@@ -48,42 +48,26 @@ def evaluate(
     *,
     source: SourceFile = None,
     reference: Annotated[
-        str | None,
-        typer.Option(
-            "--reference", metavar="FILE", help="Reference translations, aligned line by line with the source."
-        ),
+        str | None, typer.Option(metavar="FILE", help="Reference translations, aligned line by line with the source.")
     ] = None,
     pairs: PairOptions,
     hypothesis: Annotated[
-        str | None,
-        typer.Option("--hypothesis", metavar="FILE", help="Evaluate these existing translations instead of a model."),
+        str | None, typer.Option(metavar="FILE", help="Evaluate these existing translations instead of a model.")
     ] = None,
     metric: Annotated[
-        list[Measure] | None,
-        typer.Option(
-            "--metric",
-            help="Metric to compute; may be repeated.",
-            show_default="bleu and chrf",
-            rich_help_panel=METRICS,
-        ),
+        list[Measure] | None, typer.Option(help="Metric to compute; may be repeated.", show_default="bleu and chrf")
     ] = None,
     tokenize: Annotated[
         Tokenization | None,
         typer.Option(
-            "--tokenize",
-            help="Tokenization for BLEU, as in sacreBLEU.",
-            show_default="chosen by the script of the references",
-            rich_help_panel=METRICS,
+            help="Tokenization for BLEU, as in sacreBLEU.", show_default="chosen by the script of the references"
         ),
     ] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Ignore case in the metrics.", rich_help_panel=METRICS)
-    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case in the metrics.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compare: Annotated[
         Path | None,
         typer.Option(
-            "--compare",
             metavar="MODEL2",
             help="Baseline model: test whether the difference to it is significant (paired bootstrap).",
         ),
@@ -95,24 +79,20 @@ def evaluate(
     gold_alignments: Annotated[
         str | None,
         typer.Option(
-            "--gold-alignments",
             metavar="FILE",
             help="Manual word alignments: one line per sentence, 3-5 for a sure link and 3?5 for a possible one; or "
             "the NAACL format. MODEL's alignments of source and reference are compared with them: precision, "
             "recall, AER (docs/alignment.md).",
             show_default=False,
-            rich_help_panel=MORE,
         ),
     ] = None,
     gold_base: Annotated[
         int | None,
         typer.Option(
-            "--gold-base",
             min=0,
             max=1,
             help="Number of a sentence's first word in --gold-alignments.",
             show_default="0; 1 for the NAACL format",
-            rich_help_panel=MORE,
         ),
     ] = None,
     align_by: AlignBy = None,

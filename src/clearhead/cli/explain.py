@@ -15,16 +15,7 @@ import typer
 
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import (
-    MORE,
-    Beam,
-    Device,
-    Model,
-    TargetLang,
-    Threads,
-    ToldSourceLang,
-    with_option_groups,
-)
+from clearhead.cli.options import Beam, Device, Model, TargetLang, Threads, ToldSourceLang, with_option_groups
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
@@ -59,10 +50,7 @@ def explain(
     target: Annotated[
         str | None,
         typer.Option(
-            "--target",
-            metavar="TEXT",
-            help="The translation to explain.",
-            show_default="the model's own, found by beam search",
+            metavar="TEXT", help="The translation to explain.", show_default="the model's own, found by beam search"
         ),
     ] = None,
     output: Annotated[
@@ -80,7 +68,6 @@ def explain(
     picture: Annotated[
         str | None,
         typer.Option(
-            "--picture",
             metavar="NAME",
             help="Content of png and svg: heads, alignment, tree (the beam search), ablation, or a single head such "
             "as cross.2.1 (layer and head counted from 1).",
@@ -97,42 +84,26 @@ def explain(
         ),
     ] = None,
     ablate: Annotated[
-        bool,
-        typer.Option(
-            "--ablate", help="Switch off each head in turn, and rank the heads by the loss.", rich_help_panel=MORE
-        ),
+        bool, typer.Option("--ablate", help="Switch off each head in turn, and rank the heads by the loss.")
     ] = False,
     source: Annotated[
         str | None,
         typer.Option(
-            "--source",
             metavar="FILE",
             help="With --ablate: source text of a test set on which the heads are ranked.",
-            rich_help_panel=MORE,
+            rich_help_panel="More",
         ),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            "--reference",
-            metavar="FILE",
-            help="Reference translations, aligned line by line with the source.",
-            rich_help_panel=MORE,
+            metavar="FILE", help="Reference translations, aligned line by line with the source.", rich_help_panel="More"
         ),
     ] = None,
     compare: Annotated[
-        Path | None,
-        typer.Option(
-            "--compare",
-            metavar="MODEL2",
-            help="Compare with another model on the same sentence.",
-            rich_help_panel=MORE,
-        ),
+        Path | None, typer.Option(metavar="MODEL2", help="Compare with another model on the same sentence.")
     ] = None,
-    compare_text: Annotated[
-        str | None,
-        typer.Option("--compare-text", metavar="TEXT", help="Compare with another sentence.", rich_help_panel=MORE),
-    ] = None,
+    compare_text: Annotated[str | None, typer.Option(metavar="TEXT", help="Compare with another sentence.")] = None,
     beam: Beam = None,
     source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,

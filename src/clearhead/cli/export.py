@@ -20,15 +20,12 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", help="Output directory.", show_default=False)],
     to: Annotated[
         ExportLibrary,
-        typer.Option(
-            "--to", help="Target library: hf (Hugging Face transformers), ctranslate2 or onnx.", show_default=False
-        ),
+        typer.Option(help="Target library: hf (Hugging Face transformers), ctranslate2 or onnx.", show_default=False),
     ],
     precision: Annotated[
         ExportPrecision,
         typer.Option(
-            "--precision",
-            help="Precision of the weights: any with ctranslate2, float32 or int8 with onnx, only float32 with hf.",
+            help="Precision of the weights: any with ctranslate2, float32 or int8 with onnx, only float32 with hf."
         ),
     ] = "float32",
     threads: Threads = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from clearhead.cli.average import average
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
@@ -24,6 +23,7 @@ from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.explain import explain
 from clearhead.cli.export import export
+from clearhead.cli.help import Command
 from clearhead.cli.import_model import import_model
 from clearhead.cli.info import info
 from clearhead.cli.optimize import optimize
@@ -40,21 +40,6 @@ from clearhead.runtime.version import __version__
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
 """Errors of standard output: full, closed or broken."""
-
-
-MOST_IN_ONE_PANEL = 10
-"""Maximum arguments and options of a command whose help shows them in one panel."""
-
-
-class Command(TyperCommand):
-    """A command; the help of one with few options does not divide them into panels."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        """Make a command as typer does."""
-        super().__init__(*arguments, **named)
-        if len(self.params) <= MOST_IN_ONE_PANEL:
-            for parameter in self.params:
-                parameter.rich_help_panel = None  # type: ignore[attr-defined]
 
 
 class Commands(TyperGroup):
@@ -97,13 +82,8 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
-    """Add a command to a group, under the name of the function if no other is given.
-
-    In its help every paragraph is one line, for terminals of any width; lines that are indented stay as they are.
-    """
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    text = "\n\n".join(one if "\n " in one else one.replace("\n", " ") for one in paragraphs)
-    group.command(name, cls=Command, help=text)(ending_quietly(command))
+    """Add a command to a group, under the name of its function if no other is given."""
+    group.command(name, cls=Command)(ending_quietly(command))
 
 
 for command in (

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.console import notice
-from clearhead.cli.options import TERMS
 
 if TYPE_CHECKING:
     from clearhead.translation.memory import TranslationMemory
@@ -24,35 +23,27 @@ class TermOptions:
     terms: Annotated[
         str | None,
         typer.Option(
-            "--terms",
             metavar="FILE.tsv",
             help="Terminology: source term, tab, translation; further columns are other accepted forms of the "
             "translation. Translations use one of the forms for every term in their line; the number of terms "
             "met is reported on stderr (docs/terms.md).",
-            show_default=False,
-            rich_help_panel=TERMS,
         ),
     ] = None
     memory: Annotated[
         list[str] | None,
         typer.Option(
-            "--memory",
             metavar="FILE",
             help="Translation memory, a .tmx or any other file of pairs; may be repeated. Translations of identical "
             "lines are reused, translations of similar lines are shown (docs/terms.md).",
-            show_default=False,
-            rich_help_panel=TERMS,
         ),
     ] = None
     fuzzy: Annotated[
         float | None,
         typer.Option(
-            "--fuzzy",
             metavar="R",
             help="Minimum similarity, at most 1, of the lines of --memory that are shown: the share of words that "
             "match.",
             show_default="0.75",
-            rich_help_panel=TERMS,
         ),
     ] = None
 

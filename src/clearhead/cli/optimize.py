@@ -8,14 +8,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_untold_language
 from clearhead.cli.console import progress
-from clearhead.cli.options import (
-    BatchTokens,
-    Device,
-    Model,
-    TargetLang,
-    Threads,
-    ToldSourceLang,
-)
+from clearhead.cli.options import BatchTokens, Device, Model, TargetLang, Threads, ToldSourceLang
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -30,13 +23,10 @@ MOST_LOOKED_AT = 1_000
 def optimize(
     model: Model,
     source: Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")],
-    target: Annotated[
-        str, typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line.")
-    ],
+    target: Annotated[str, typer.Option(metavar="FILE", help="Translations of the source text, aligned line by line.")],
     per_token: Annotated[
         int | None,
         typer.Option(
-            "--per-token",
             metavar="N",
             min=1,
             max=100_000,
@@ -47,7 +37,6 @@ def optimize(
     common: Annotated[
         int | None,
         typer.Option(
-            "--common",
             metavar="N",
             min=1,
             max=10_000_000,

@@ -18,17 +18,9 @@ from clearhead.config.choices import Split as SplitChoice
 if TYPE_CHECKING:
     from clearhead.formats import Wanted
 
-PAIRS, SPLITS, METRICS, SEARCH = "Files of pairs", "Validation, test and general text", "Metrics", "Search"
-TERMS, DOCUMENTS, SPEED, MORE = "Terms and memory", "Documents", "Speed", "More"
-PANELS = (None, PAIRS, SPLITS, METRICS, SEARCH, TERMS, DOCUMENTS, SPEED, MORE)
-"""Panels of the help, in this order; None is the first one, of the basic options."""
-
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take options in groups, which are dataclasses: typer knows single options alone.
-
-    The options are sorted by their panels in the help.
-    """
+    """Let a command take options in groups, which are dataclasses: typer knows single options alone."""
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -49,13 +41,8 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = group(**options)
         command(**values)
 
-    run_command.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run_command
-
-
-def _panel(parameter: inspect.Parameter) -> int:
-    [info] = getattr(parameter.annotation, "__metadata__", [None])  # typer.Context has none
-    return PANELS.index(None if info is None else info.rich_help_panel)
 
 
 def _use_threads(count: int | None) -> int | None:
@@ -69,59 +56,31 @@ def _use_threads(count: int | None) -> int | None:
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory that contains a model.")
 ]
-SourceFile = Annotated[str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")]
+SourceFile = Annotated[str | None, typer.Option(metavar="FILE", help="Source text, one segment per line.")]
 Columns = Annotated[
     str | None,
     typer.Option(
-        "--columns",
         metavar="A,B",
         help="Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.",
         show_default="as defined by the file, otherwise the first two",
-        rich_help_panel=PAIRS,
     ),
 ]
 FromLang = Annotated[
-    str | None,
-    typer.Option(
-        "--from-lang",
-        metavar="L",
-        help="Source language to read from files of pairs with named languages.",
-        rich_help_panel=PAIRS,
-    ),
+    str | None, typer.Option(metavar="L", help="Source language to read from files of pairs with named languages.")
 ]
 ToLang = Annotated[
-    str | None,
-    typer.Option(
-        "--to-lang",
-        metavar="L",
-        help="Target language to read from files of pairs with named languages.",
-        rich_help_panel=PAIRS,
-    ),
+    str | None, typer.Option(metavar="L", help="Target language to read from files of pairs with named languages.")
 ]
-Swap = Annotated[bool, typer.Option("--swap", help="Exchange source and target.", rich_help_panel=PAIRS)]
+Swap = Annotated[bool, typer.Option("--swap", help="Exchange source and target.")]
 Beam = Annotated[
-    int | None,
-    typer.Option(
-        "--beam",
-        metavar="K",
-        help="Beam size; 1 is greedy search.",
-        show_default="the model's",
-        rich_help_panel=SEARCH,
-    ),
+    int | None, typer.Option(metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's")
 ]
 Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        help="Random seed of sampling; the same seed gives the same samples.",
-        show_default="1",
-        rich_help_panel=SEARCH,
-    ),
+    int | None, typer.Option(help="Random seed of sampling; the same seed gives the same samples.", show_default="1")
 ]
 TargetLang = Annotated[
     str | None,
     typer.Option(
-        "--target-lang",
         metavar="L",
         help="Target language, for models with language tags; a tag at the start of a line takes precedence.",
     ),
@@ -138,40 +97,28 @@ ToldSourceLang = Annotated[
 AlignBy = Annotated[
     AlignByChoice | None,
     typer.Option(
-        "--align-by",
         help="Method of word alignment: attention, which uses selected attention heads, or occlusion, which "
         "measures how much a word's log-probability falls when a source word is hidden. Occlusion is more "
         "accurate, but needs as many passes as the source has tokens (docs/alignment.md).",
         show_default="the model's",
-        rich_help_panel=MORE,
     ),
 ]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option(
-        "--ensemble",
         metavar="MODEL2",
         help="Another model with the same vocabulary, to translate with the mean of all models' probabilities; "
         "may be repeated. The decoding settings are MODEL's.",
         show_default=False,
-        rich_help_panel=MORE,
     ),
 ]
 BatchTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-tokens",
-        metavar="N",
-        help="Source tokens processed at once.",
-        show_default="the model's",
-        rich_help_panel=SPEED,
-    ),
+    int | None, typer.Option(metavar="N", help="Source tokens processed at once.", show_default="the model's")
 ]
-Device = Annotated[str, typer.Option("--device", help="Device: auto, cpu, cuda or cuda:N.", rich_help_panel=SPEED)]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads",
         metavar="N",
         min=1,
         max=1_024,
@@ -179,7 +126,6 @@ Threads = Annotated[
         show_default="all cores",
         callback=_use_threads,
         expose_value=False,
-        rich_help_panel=SPEED,
     ),
 ]
 """Applied by its callback; commands do not use the value."""
@@ -215,7 +161,6 @@ class DecodeOptions:
     source_lang: Annotated[
         str | None,
         typer.Option(
-            "--source-lang",
             metavar="L",
             help="Source language, such as de; its abbreviations and punctuation are used to split sentences.",
             show_default="the model's, otherwise guessed from the script",
@@ -227,12 +172,10 @@ class DecodeOptions:
     precision: Annotated[
         DecodePrecision | None,
         typer.Option(
-            "--precision",
             help="Precision of matrix products. fp32 is the model's own precision. bf16x3 is faster on CPUs with AMX, "
             "and only near ties can be decided differently. bf16 is faster on GPUs and on CPUs with AMX or AVX-512 "
             "BF16; int8 is faster on CPUs with AMX or VNNI. bf16 and int8 round, so a few translations differ.",
             show_default="the model's",
-            rich_help_panel=SPEED,
         ),
     ] = None
     device: Device = "auto"
@@ -240,11 +183,9 @@ class DecodeOptions:
     split: Annotated[
         SplitChoice | None,
         typer.Option(
-            "--split",
             help="Whether to translate a line of several sentences sentence by sentence: always, never, or auto (if "
             "the line is longer than the lines that the model was trained on).",
             show_default="the model's, usually auto",
-            rich_help_panel=MORE,
         ),
     ] = None
     as_is: Annotated[
@@ -253,7 +194,6 @@ class DecodeOptions:
             "--as-is",
             help="Translate lines as they are: do not normalize all-capital or all-lowercase lines and superfluous "
             "white space to the form of the training text.",
-            rich_help_panel=MORE,
         ),
     ] = False
 
@@ -282,18 +222,15 @@ class TranslatorOptions(DecodeOptions):
             "--shortlist",
             help="Restrict output tokens to the model's shortlist, which clearhead optimize creates: faster, and a "
             "few translations differ.",
-            rich_help_panel=SPEED,
         ),
     ] = False
     workers: Annotated[
         int,
         typer.Option(
-            "--workers",
             metavar="N",
             min=1,
             help="Number of processes that share the lines. Each loads the model, and uses a GPU of its own if there "
             "are GPUs.",
-            rich_help_panel=SPEED,
         ),
     ] = 1
 

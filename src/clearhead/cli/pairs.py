@@ -42,7 +42,6 @@ class PairOptions(PairFormat):
     pairs: Annotated[
         str | None,
         typer.Option(
-            "--pairs",
             metavar="FILE",
             help="File that contains both sides, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV from "
             "standard input. A row that is not a pair is an error.",

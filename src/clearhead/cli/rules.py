@@ -45,10 +45,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--columns, --only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
         Rule("--from-lang, --to-lang", needs="a document, --memory FILE"),
     ),
-    "backtranslate": (
-        Rule("--beam, --precision", excludes="--sample", why=_DRAWN),
-        Rule("--seed", needs="--sample"),
-    ),
+    "backtranslate": (Rule("--beam, --precision", excludes="--sample", why=_DRAWN), Rule("--seed", needs="--sample")),
     "score": (
         Rule("--source, --target", excludes="--pairs", why=_BOTH_SIDES),
         Rule("", needs="--source FILE and --target FILE, --pairs FILE"),

@@ -9,7 +9,6 @@ import typer
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
-    MORE,
     AlignBy,
     BatchTokens,
     Device,
@@ -32,8 +31,7 @@ def score(
     *,
     source: SourceFile = None,
     target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="FILE", help="Translations of the source text, aligned line by line."),
+        str | None, typer.Option(metavar="FILE", help="Translations of the source text, aligned line by line.")
     ] = None,
     pairs: PairOptions,
     source_lang: ToldSourceLang = None,
@@ -41,12 +39,10 @@ def score(
     alignments: Annotated[
         str | None,
         typer.Option(
-            "--alignments",
             metavar="FILE",
             help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
             "counted from 0 (Pharaoh format, docs/alignment.md).",
             show_default=False,
-            rich_help_panel=MORE,
         ),
     ] = None,
     align_by: AlignBy = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from clearhead.cli.checks import given
-from clearhead.cli.options import SEARCH, Seed
+from clearhead.cli.options import Seed
 from clearhead.config import Sampling
 
 
@@ -17,97 +17,62 @@ class SearchOptions:
     """Search for translations, or random samples."""
 
     length_penalty: Annotated[
-        float | None,
-        typer.Option(
-            "--length-penalty",
-            metavar="A",
-            help="Exponent of the length penalty.",
-            show_default="the model's",
-            rich_help_panel=SEARCH,
-        ),
+        float | None, typer.Option(metavar="A", help="Exponent of the length penalty.", show_default="the model's")
     ] = None
     nbest: Annotated[
         int,
         typer.Option(
-            "--nbest",
             metavar="N",
             help="Number of translations per line, at most the beam size, or the number of samples with --mbr. Above "
             "1, text output is in the Moses format, one translation per line, best first: `index ||| text ||| "
             "log-probability`; the index is the number of the input line, counted from 0. There are fewer than "
             "N if the search finds fewer different texts.",
-            rich_help_panel=SEARCH,
         ),
     ] = 1
     diversity: Annotated[
         float | None,
         typer.Option(
-            "--diversity",
             metavar="X",
             help="With --nbest: diverse beam search, which makes the translations differ. A token is penalized by X "
             "nats for each earlier hypothesis that has the same token at the same step; 0.2 to 0.8 are usual.",
             show_default="0",
-            rich_help_panel=SEARCH,
         ),
     ] = None
     prefix: Annotated[
         str,
         typer.Option(
-            "--prefix",
             metavar="TEXT",
             help="Begin every translation with exactly this text; the model may complete a word at its end.",
-            show_default=False,
-            rich_help_panel=SEARCH,
         ),
     ] = ""
-    sample: Annotated[
-        bool,
-        typer.Option("--sample", help="Draw translations at random instead of searching.", rich_help_panel=SEARCH),
-    ] = False
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random instead of searching.")] = False
     mbr: Annotated[
         int | None,
         typer.Option(
-            "--mbr",
             metavar="N",
             help="Minimum Bayes risk decoding: draw N samples per line, and output the one with the highest mean "
             "chrF against the others; with --nbest the best ones.",
-            show_default=False,
-            rich_help_panel=SEARCH,
         ),
     ] = None
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature",
-            help="Sampling temperature: below 1 sharpens the distribution, above 1 flattens it.",
-            show_default="1",
-            rich_help_panel=SEARCH,
+            help="Sampling temperature: below 1 sharpens the distribution, above 1 flattens it.", show_default="1"
         ),
     ] = None
     epsilon: Annotated[
         float | None,
         typer.Option(
-            "--epsilon",
-            help="Never draw a token that is less probable than this; 0 draws from all tokens.",
-            show_default="0.02",
-            rich_help_panel=SEARCH,
+            help="Never draw a token that is less probable than this; 0 draws from all tokens.", show_default="0.02"
         ),
     ] = None
     top_k: Annotated[
-        int | None,
-        typer.Option(
-            "--top-k",
-            help="Draw only from this many most probable tokens.",
-            show_default="all",
-            rich_help_panel=SEARCH,
-        ),
+        int | None, typer.Option(help="Draw only from this many most probable tokens.", show_default="all")
     ] = None
     top_p: Annotated[
         float | None,
         typer.Option(
-            "--top-p",
-            help="Draw only from the most probable tokens that together have this probability.",
-            show_default="1",
-            rich_help_panel=SEARCH,
+            help="Draw only from the most probable tokens that together have this probability.", show_default="1"
         ),
     ] = None
     seed: Seed = None

@@ -10,7 +10,7 @@ import typer
 
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import SEARCH, DecodeOptions, Seed, with_option_groups
+from clearhead.cli.options import DecodeOptions, Seed, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
@@ -47,9 +47,7 @@ def backtranslate(
     sample: Annotated[
         bool,
         typer.Option(
-            "--sample",
-            help="Draw translations at random; for large amounts of text better than beam search.",
-            rich_help_panel=SEARCH,
+            "--sample", help="Draw translations at random; for large amounts of text better than beam search."
         ),
     ] = False,
     seed: Seed = None,

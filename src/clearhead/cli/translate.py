@@ -15,7 +15,7 @@ import typer
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_report
 from clearhead.cli.console import progress
 from clearhead.cli.memory import TermOptions
-from clearhead.cli.options import MORE, AlignBy, Model, TranslatorOptions, with_option_groups
+from clearhead.cli.options import AlignBy, Model, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.search_options import SearchOptions
 from clearhead.cli.translate_documents import DocumentOptions, translate_documents
@@ -90,30 +90,25 @@ def translate(
             "--protect-numbers",
             help="Copy numbers exactly, in the same way as placeholders; the model needs placeholder tokens "
             "(docs/placeholders.md).",
-            rich_help_panel=MORE,
         ),
     ] = False,
     report: Annotated[
         str | None,
         typer.Option(
-            "--report",
             metavar="PAGE.html",
             help="Also write an HTML page of the translations to review first: suspicious translations, worst first, "
             "with the reasons, then those of which the model is least certain.",
             show_default=False,
-            rich_help_panel=MORE,
         ),
     ] = None,
     alignments: Annotated[
         str | None,
         typer.Option(
-            "--alignments",
             metavar="FILE",
             help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
             "counted from 0 (Pharaoh format). With jsonl the objects contain them as well; - writes them to the "
             "objects only (docs/alignment.md).",
             show_default=False,
-            rich_help_panel=MORE,
         ),
     ] = None,
     align_by: AlignBy = None,

@@ -15,7 +15,6 @@ import typer
 
 from clearhead.cli.checks import refuse_overwriting, refuse_report
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import DOCUMENTS
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
@@ -40,34 +39,31 @@ class DocumentOptions:
     columns: Annotated[
         str | None,
         typer.Option(
-            "--columns",
             metavar="A[,B]",
             help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
             "and the one for the translations. Numbers counted from 1, or names from the header line.",
             show_default="the only one",
-            rich_help_panel=DOCUMENTS,
+            rich_help_panel="Documents",
         ),
     ] = None
     from_lang: Annotated[
         str | None,
         typer.Option(
-            "--from-lang",
             metavar="L",
             help="Language to translate from in a .tmx file; also the source language in a --memory with named "
             "languages.",
             show_default="the source language of the file",
-            rich_help_panel=DOCUMENTS,
+            rich_help_panel="Documents",
         ),
     ] = None
     to_lang: Annotated[
         str | None,
         typer.Option(
-            "--to-lang",
             metavar="L",
             help="Language to translate into in a .tmx file, which may be missing there so far; also the target "
             "language in a --memory with named languages.",
             show_default="the other one of two",
-            rich_help_panel=DOCUMENTS,
+            rich_help_panel="Documents",
         ),
     ] = None
     paragraphs: Annotated[
@@ -76,7 +72,6 @@ class DocumentOptions:
             "--paragraphs",
             help="Read plain text as paragraphs: lines up to a blank line are translated together, and wrapped like "
             "the source.",
-            rich_help_panel=DOCUMENTS,
         ),
     ] = False
     only_missing: Annotated[
@@ -85,7 +80,6 @@ class DocumentOptions:
             "--only-missing/--retranslate",
             help="Keep finished translations of a document, or translate them again.",
             show_default="--only-missing for .po, .xlf and .tmx",
-            rich_help_panel=DOCUMENTS,
         ),
     ] = None
 
