@@ -83,7 +83,6 @@ def evaluate(
             help="Manual word alignments: one line per sentence, 3-5 for a sure link and 3?5 for a possible one; or "
             "the NAACL format. MODEL's alignments of source and reference are compared with them: precision, "
             "recall, AER (docs/alignment.md).",
-            show_default=False,
         ),
     ] = None,
     gold_base: Annotated[

@@ -33,10 +33,11 @@ class Command(TyperCommand):
         super().__init__(*arguments, **named)
         paragraphs = (self.help or "").split("\n\n")
         self.help = "\n\n".join(text if "\n " in text else text.replace("\n", " ") for text in paragraphs)
-        if len(self.params) <= MOST_WITHOUT_PANELS:
+        parameters: Any = self.params
+        if len(parameters) <= MOST_WITHOUT_PANELS:
             return
         panels = {flag: panel for panel, flags in PANELS.items() for flag in flags.split()}
-        for parameter in self.params:
+        for parameter in parameters:
             parameter.rich_help_panel = parameter.rich_help_panel or panels.get(parameter.opts[0])
         order = [None, *PANELS]
-        self.params.sort(key=lambda parameter: order.index(parameter.rich_help_panel))
+        parameters.sort(key=lambda parameter: order.index(parameter.rich_help_panel))

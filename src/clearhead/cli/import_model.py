@@ -15,11 +15,10 @@ def import_model(
     path: Annotated[Path, typer.Argument(help="Model directory or file of the other library.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="Model directory to write.", show_default=False)],
     kind: Annotated[
-        str | None,
-        typer.Option(help="Kind of model, if its config.json does not name it (docs/models.md).", show_default=False),
+        str | None, typer.Option(help="Kind of model, if its config.json does not name it (docs/models.md).")
     ] = None,
     source_lang: Annotated[
-        str | None, typer.Option(help="Source language, for models with source-language tokens.", show_default=False)
+        str | None, typer.Option(help="Source language, for models with source-language tokens.")
     ] = None,
     target_lang: Annotated[str | None, typer.Option(help="Default target language.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing model in the output directory.")] = False,

@@ -79,16 +79,13 @@ def _prepare(directory: Path) -> None:
 
 
 def _write(directory: Path, name: str, part: ModelPart) -> None:
-    from clearhead.files import new_file
+    from clearhead.files import open_output
     from clearhead.inspection.plots import draw
 
     contents = {f"{name}.txt": f"{part.title}\n\n{part.text}".encode()}
     contents |= {f"{figure}.png": draw(description) for figure, description in part.figures.items()}
     for file, content in contents.items():
         path = directory / file
-        try:
-            with new_file(path) as temporary:
-                temporary.write_bytes(content)
-        except OSError as error:
-            raise ClearheadError(f"cannot write {path}: {error.strerror}") from None
+        with open_output(str(path)) as out:
+            out.buffer.write(content)
         notice(f"wrote {path}")

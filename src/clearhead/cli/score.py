@@ -42,7 +42,6 @@ def score(
             metavar="FILE",
             help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
             "counted from 0 (Pharaoh format, docs/alignment.md).",
-            show_default=False,
         ),
     ] = None,
     align_by: AlignBy = None,

@@ -20,7 +20,6 @@ def serve(
             metavar="MODEL",
             help="Model directories or run directories. NAME=PATH gives a model a name; a name such as de-en also "
             "sets its languages, if the model does not define them.",
-            show_default=False,
         ),
     ] = None,
     host: Annotated[
@@ -34,7 +33,6 @@ def serve(
             metavar="FILE",
             help="File of API keys, as written by `clearhead api-key`; requests need one of them. Without this "
             "option no key is needed.",
-            show_default=False,
         ),
     ] = None,
     terms: Annotated[
@@ -44,7 +42,6 @@ def serve(
             help="Terminology that translations must use (docs/terms.md); may be repeated. NAME=FILE applies to the "
             "model or language pair of that name, such as de-en; with any other name it applies to requests "
             "that name it.",
-            show_default=False,
         ),
     ] = None,
     memory: Annotated[
@@ -53,7 +50,6 @@ def serve(
             metavar="FILE",
             help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
             "pairs. NAME=FILE applies to the model or language pair of that name.",
-            show_default=False,
         ),
     ] = None,
     cors: Annotated[
@@ -77,10 +73,7 @@ def serve(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Change a limit (docs/settings.md), such as max_requests=200.",
-            show_default=False,
+            "--set", metavar="NAME=VALUE", help="Change a limit (docs/settings.md), such as max_requests=200."
         ),
     ] = None,
     device: Device = "auto",

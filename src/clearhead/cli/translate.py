@@ -53,7 +53,6 @@ def translate(
             "default). Several files are translated one after the other. Documents, recognized by their "
             "extension (docs/documents.md), are accepted as well: their text is translated, everything else in "
             "them is kept.",
-            show_default=False,
         ),
     ] = None,
     output: Annotated[
@@ -98,7 +97,6 @@ def translate(
             metavar="PAGE.html",
             help="Also write an HTML page of the translations to review first: suspicious translations, worst first, "
             "with the reasons, then those of which the model is least certain.",
-            show_default=False,
         ),
     ] = None,
     alignments: Annotated[
@@ -108,7 +106,6 @@ def translate(
             help="Write word alignments: for each line, pairs such as 3-5 of source word and target word, both "
             "counted from 0 (Pharaoh format). With jsonl the objects contain them as well; - writes them to the "
             "objects only (docs/alignment.md).",
-            show_default=False,
         ),
     ] = None,
     align_by: AlignBy = None,

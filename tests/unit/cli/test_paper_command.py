@@ -123,7 +123,7 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(run
 
 def test_a_file_that_cannot_be_written_is_named(run_command, fake_parts, tmp_path):
     (tmp_path / "errata.txt").mkdir()
-    with pytest.raises(ClearheadError, match=r"cannot write .*errata\.txt: Is a directory"):
+    with pytest.raises(ClearheadError, match=r"cannot write .*errata\.txt: it is a directory"):
         run_command(paper, "errata", "-o", tmp_path)
 
 

@@ -13,7 +13,7 @@ from clearhead.bundle import Bundle
 from clearhead.config import ModelConfig
 from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings
+from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings, require_told
 from clearhead.interop.key_table import Computed, LeftOut
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide
@@ -115,10 +115,7 @@ def put_together(
         ModelError: If the tensors do not fit the settings, or the vocabulary does not fit the model.
     """
     source_lang, target_lang = languages
-    if target_lang is not None:
-        raise ConfigError(
-            f"target_lang = {target_lang!r} has no meaning: the model in {checkpoint} is told no language"
-        )
+    require_told(checkpoint, (), None, target_lang)
     model, tokenizer = as_model(config, tensors, checkpoint), as_vocabulary(vocabulary, checkpoint)
     settings = read_settings(
         checkpoint,
