@@ -75,16 +75,16 @@ class TranslationNotices:
 
     def tell(self) -> None:
         """Report all counts."""
+        from clearhead.text.shortening import first_few
         from clearhead.translation.result import TERM_REASONS
 
         self.tell_flagged()
         if self._terms:
             missed = [
                 f"line {number}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"
-                for number, use in self._missed[:MOST_NAMED]
+                for number, use in self._missed
             ]
-            more = len(self._missed) - MOST_NAMED
-            words = f"; missed: {'; '.join(missed)}{f'; and {more:,} more' if more > 0 else ''}" if missed else ""
+            words = f"; missed: {first_few(missed, MOST_NAMED, '; ')}" if missed else ""
             notice(f"{self._name}: {self._terms - len(self._missed):,} of {self._terms:,} terms met{words}")
         if self._reused or self._shown:
             notice(
