@@ -22,8 +22,15 @@ LITERAL = re.compile(
     flags=re.DOTALL | re.IGNORECASE,
 )
 """A comment, or a string with its prefix, so that a `#` in it begins no comment."""
-OF_OTHERS = {"format_datetime", "in_proj_weight", "transformer_base_v1", "transformer_base_v2", "_v3"}
-"""Names in Babel, torch.nn and tensor2tensor, which the text speaks of and the code does not use."""
+OF_OTHERS = {
+    "format_datetime",
+    "in_proj_weight",
+    "monitored_barrier",
+    "transformer_base_v1",
+    "transformer_base_v2",
+    "_v3",
+}
+"""Names in Babel, torch.nn, torch.distributed and tensor2tensor, which the text speaks of and the code does not use."""
 
 
 def prose_and_words(text: str) -> tuple[list[str], set[str]]:

@@ -1,7 +1,6 @@
 """The PyTorch inference engine: packed weights, slots, and scores in float64.
 
-Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary, T tokens of a
-target.
+Shapes: N slots, K beams, R rows (the active beams of all slots), V vocabulary, T tokens of a target.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from copy import deepcopy
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
+from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all, log_probs_of_all
 from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
@@ -25,7 +24,6 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import pad_batch
-from clearhead.decoding.token_masks import Mask
 from clearhead.model.transformer import Transformer
 
 
@@ -120,10 +118,12 @@ class PyTorchSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
-        hidden_states, masks, rows = self._advance(active)
+        newest, rows = self._enter(active)
+        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
+        masks = [mask for beams in active for mask in beams.masks]
         count = candidates_of_row(self._cache.beam_size)
         if self._listed is None:
-            gains, tokens = best_tokens(log_probs_of_all(self._packed, hidden_states, masks), count)
+            gains, tokens = best_of_all(self._packed, hidden_states, masks, count)
         else:
             gains, tokens = self._listed.best(hidden_states, rows, masks, count)
         scores = torch.tensor([score for beams in active for score in beams.scores], device=gains.device)
@@ -132,15 +132,15 @@ class PyTorchSlots:
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
-        hidden_states, masks, _ = self._advance(active)
+        newest, rows = self._enter(active)
+        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
+        masks = [mask for beams in active for mask in beams.masks]
         return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
 
-    def _advance(self, active: Sequence[Beams]) -> tuple[Float[Tensor, "R D"], list[Mask | None], SlotRows]:
-        """Run the decoder on the newest tokens of all open hypotheses; return its states, their masks, their rows."""
+    def _enter(self, active: Sequence[Beams]) -> tuple[Int[Tensor, " R"], SlotRows]:
+        """Return the newest tokens of all open hypotheses, and their rows in the cache."""
         beam_size, device = self._cache.beam_size, self._packed.device
         index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
         parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
-        newest = torch.tensor([token for beams in active for token in beams.newest], device=device)
-        rows = self._cache.advance(index, parents)
-        masks = [mask for beams in active for mask in beams.masks]
-        return self._packed.hidden_states(newest, self._cache, rows), masks, rows
+        newest = [token for beams in active for token in beams.newest]
+        return torch.tensor(newest, device=device), self._cache.advance(index, parents)

@@ -27,6 +27,7 @@ from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import rotary_positions
+from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import keep_freed_memory
 
@@ -212,13 +213,10 @@ class _PackedEncoderLayer:
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
     def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B H #S S"], turns: Turns) -> Tensor:
-        def self_attention(x: Tensor) -> Tensor:
-            shape = mask.size(0), mask.size(-1)
-            q, kv = self.self_attn.queries_and_keys(x, turns)
-            attended = self.self_attn.attend(q.unflatten(0, shape), kv.unflatten(0, shape), mask)
-            return self.self_attn.out(attended.flatten(0, 1))
-
-        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
+        residual, shape = self.layer.self_attn_residual, (mask.size(0), mask.size(-1))
+        q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
+        attended = self.self_attn.attend(q.unflatten(0, shape), kv.unflatten(0, shape), mask)
+        x = _after(residual, x, self.self_attn.out(attended.flatten(0, 1)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -228,28 +226,34 @@ class _PackedDecoderLayer:
         self.self_attn = _PackedAttention(layer.self_attn, precision)
         cross = layer.cross_attn
         self.cross_attn = None if cross is None else _PackedAttention(cross, precision, is_cross=True)
+        self.cross_attn_residual = layer.cross_attn_residual
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
     def __call__(
         self, x: Tensor, past: Tensor, memory: Tensor, rows: SlotRows, mask: Tensor, turns: Turns
     ) -> Float[Tensor, "R D"]:
         """Apply the layer to rows of (R, D). `past`, (slots, places, W), is extended; `memory` is read-only."""
+        residual = self.layer.self_attn_residual
+        q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
+        past.flatten(0, 1).index_copy_(0, rows.places, kv)
+        attended = self.self_attn.attend(rows.spread(q), rows.past(past), mask)
+        x = _after(residual, x, self.self_attn.out(rows.gather(attended)))
 
-        def self_attention(x: Tensor) -> Tensor:
-            q, kv = self.self_attn.queries_and_keys(x, turns)
-            past.flatten(0, 1).index_copy_(0, rows.places, kv)
-            return self.self_attn.out(rows.gather(self.self_attn.attend(rows.spread(q), rows.past(past), mask)))
-
-        def cross_attention(x: Tensor) -> Tensor:
-            assert self.cross_attn is not None
-            q = rows.spread(self.cross_attn.project(x))
-            attended = self.cross_attn.attend(q, rows.memory(memory), rows.memory_mask)
-            return self.cross_attn.out(rows.gather(attended))
-
-        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
-        if self.layer.cross_attn_residual is not None:
-            x = self.layer.cross_attn_residual.add_and_norm(x, cross_attention)
+        if self.cross_attn is not None and self.cross_attn_residual is not None:
+            q = self.cross_attn.project(_before(self.cross_attn_residual, x))
+            attended = self.cross_attn.attend(rows.spread(q), rows.memory(memory), rows.memory_mask)
+            x = _after(self.cross_attn_residual, x, self.cross_attn.out(rows.gather(attended)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
+
+
+def _before(residual: Residual, x: Tensor) -> Tensor:
+    """Return the input of a sublayer, normalized in pre-norm models; see `Residual.add_and_norm`."""
+    return residual.norm(x) if residual.is_pre else x
+
+
+def _after(residual: Residual, x: Tensor, update: Tensor) -> Tensor:
+    """Return the residual sum of a sublayer, normalized in post-norm models."""
+    return x + update if residual.is_pre else residual.norm(x + update)
 
 
 def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
