@@ -143,7 +143,7 @@ def translate(
         **decoding.settings,
         **terms.settings,
     }
-    recall = terms.recall(documents.from_lang, documents.to_lang)
+    memory = terms.lookup(documents.from_lang, documents.to_lang)
     workers = decoding.workers
 
     def load() -> AbstractContextManager[Translator]:
@@ -151,7 +151,7 @@ def translate(
 
     if are_documents:
         translate_documents(
-            load, paths, output, report, documents, recall, settings, is_jsonl=is_jsonl, workers=workers
+            load, paths, output, report, documents, memory, settings, is_jsonl=is_jsonl, workers=workers
         )
         return
     refuse_overwriting(output, paths)
@@ -159,7 +159,12 @@ def translate(
     refuse_overwriting(alignments, paths)
     if alignments is not None and output is not None and os.path.realpath(alignments) == os.path.realpath(output):
         raise ConfigError(f"--alignments {alignments} is where the translations go; name another file")
-    settings |= {"alignments": alignments is not None, "one_line": not is_jsonl, **search.line_settings}
+    settings |= {
+        "alignments": alignments is not None,
+        "one_line": not is_jsonl,
+        "memory": memory,
+        **search.line_settings,
+    }
     count = 0
     with load() as translator, ExitStack() as opened:
         translator.translate([], **settings)  # an impossible setting is refused before anything is read
@@ -174,9 +179,7 @@ def translate(
             name = display_name(path)
             notices, before = TranslationNotices(name, translator), count
             for first, lines in _chunks(path, workers):
-                matches, asked = recall.asked(lines)
-                made = translator.translate(asked, name=name, first=first, on_progress=advance, **settings)
-                translations = recall.recalled(lines, matches, made, one_line=not is_jsonl)
+                translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 numbers = range(first, first + len(lines))
                 notices.add(translations, numbers=numbers)
                 for index, translation in enumerate(translations, start=count):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +21,10 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.cli.memory import Recall
     from clearhead.formats.document import Document
     from clearhead.translation.documents import TranslatedSegment
     from clearhead.translation.journal import TranslationJournal
+    from clearhead.translation.memory import Lookup
     from clearhead.translation.review_page import TranslationReport
     from clearhead.translation.translator import Translator
 
@@ -121,7 +122,7 @@ def translate_documents(
     output: str | None,
     report: str | None,
     options: DocumentOptions,
-    recall: Recall,
+    memory: Lookup | None,
     settings: Mapping[str, Any],
     *,
     is_jsonl: bool,
@@ -135,7 +136,7 @@ def translate_documents(
         output: Where the translation goes, or the directory for several.
         report: Path of the review page; None writes none.
         options: Options for documents.
-        recall: Translation memory for the segments.
+        memory: Looks a segment up in the translation memory, if there is one.
         settings: Decoding settings, as in `translate_document`.
         is_jsonl: Write a JSON object for each segment instead of the documents.
         workers: Processes that share the lines.
@@ -163,7 +164,7 @@ def translate_documents(
                 document,
                 display_name(path),
                 target,
-                recall,
+                memory,
                 settings,
                 only_missing=document.keeps_finished if options.only_missing is None else options.only_missing,
                 is_jsonl=is_jsonl,
@@ -177,7 +178,7 @@ def _translate(
     document: Document,
     name: str,
     output: str | None,
-    recall: Recall,
+    memory: Lookup | None,
     settings: Mapping[str, Any],
     *,
     only_missing: bool,
@@ -185,12 +186,12 @@ def _translate(
     chunk_lines: int,
 ) -> list[TranslatedSegment]:
     from clearhead.files import open_output
-    from clearhead.translation.documents import fillings, lines_to_translate, matches_of, origin_of, translate_document
+    from clearhead.translation.documents import fillings, lines_to_translate, origin_of, translate_document
     from clearhead.translation.journal import TranslationJournal, journal_path
     from clearhead.translation.json_output import json_line
 
-    matches = matches_of(document, recall.match, only_missing=only_missing) if recall.memory else {}
-    lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
+    memory = memory and cache(memory)
+    lines = lines_to_translate(document, only_missing=only_missing, memory=memory)
     with open_output(output) as out:
         journal = None
         if output is not None and _is_lasting(output):
@@ -204,7 +205,7 @@ def _translate(
                     document,
                     name=name,
                     only_missing=only_missing,
-                    matches=matches,
+                    memory=memory,
                     journal=journal,
                     chunk_lines=chunk_lines,
                     on_progress=advance,

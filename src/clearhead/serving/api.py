@@ -27,7 +27,7 @@ from clearhead.serving.schemas import (
     Translations,
 )
 from clearhead.serving.service import Choice, Service
-from clearhead.serving.text_translation import Match, translate_html, translate_texts
+from clearhead.serving.text_translation import translate_html, translate_texts
 from clearhead.translation.json_output import translation_object
 
 
@@ -78,28 +78,25 @@ def native_router(service: Service) -> APIRouter:
         request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
         how = _settings(service, choice, body)
         uses_memory = _uses_memory(service, choice, body)
+        best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments}
         config, is_gone = service.config, partial(wait_until_gone, request)
-
-        def match() -> Match | None:
-            return service.match(choice, job, body.fuzzy) if uses_memory else None
 
         def work() -> dict[str, Any]:
             translator = service.translator(choice, job)
             if body.format == "html":
-                found = [translate_html(translator, text, match=match(), scores=True, **how) for text in texts]
+                found = [translate_html(translator, text, scores=True, **how) for text in texts]
             else:
-                best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments}
-                found = translate_texts(translator, texts, match=match(), **best, **how)
+                found = translate_texts(translator, texts, **best, **how)
             return {**_said(choice), "translations": [translation_object(one) for one in found]}
 
         with ExitStack() as entered:
             admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
             job = entered.enter_context(admitted)
+            how["memory"] = service.memory(choice, job, body.fuzzy) if uses_memory else None
             if not body.stream:
                 return JSONResponse(await service.work.run(job, work, is_gone))
-            how |= {"num_best": body.num_best, "alignments": body.alignments}
             translator, said = service.translator(choice, job), _said(choice)
-            sent = events(translator, service.work, job, texts, is_gone, said=said, match=match(), **how)
+            sent = events(translator, service.work, job, texts, is_gone, said=said, **best, **how)
             return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])

@@ -1,6 +1,6 @@
 """Server-sent events: stream translations part by part, each as soon as it is done.
 
-A line that is translated as a whole gives one event; a line that is split gives one per sentence (`Translator.parts`).
+A line that is translated as a whole gives one event; a line that is split gives one per sentence (`translate_parts`).
 The sources of a text's events, joined, are the text; their translations, joined, are its translation. White space
 between two parts belongs to the start of the second, and white space at the end of a text to its last part.
 """
@@ -8,11 +8,9 @@ between two parts belongs to the start of the second, and white space at the end
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import groupby, islice
+from functools import partial
 from typing import Any
 
 from fastapi.responses import StreamingResponse
@@ -23,35 +21,10 @@ from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.middleware import answer_of
-from clearhead.serving.text_translation import Match, translate_lines
-from clearhead.text.language_tags import split_tag
-from clearhead.text.sentence_splitting import CutLine, join_sentences
 from clearhead.translation.documents import text_lines
 from clearhead.translation.json_output import json_line, translation_object
-from clearhead.translation.result import Translation
+from clearhead.translation.parts import translate_parts
 from clearhead.translation.translator import Translator
-
-MOST_PARTS_AT_ONCE = 16
-"""Most parts translated together. The first group has one part, so that the first event is sent early."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of a text that is translated in one piece."""
-
-    text: int
-    """Index of the text."""
-    start: int
-    """Offset in the text, including the white space before it."""
-    end: int
-    line: str
-    """The line to translate."""
-    before: str
-    """White space before it, kept in the translation."""
-    order: int | None = None
-    """Index of the sentence in a line that is split; None for a whole line."""
-    after: str = ""
-    """White space after it; only at the end of a text."""
 
 
 class EventStream(StreamingResponse):
@@ -83,10 +56,9 @@ async def events(
     is_gone: Callable[[], Awaitable[object]],
     *,
     said: Mapping[str, Any],
-    match: Match | None = None,
     **how: Any,
 ) -> AsyncIterator[str]:
-    """Yield a `translation` event for every part of the texts, in growing groups; then `done`, or `error`.
+    """Yield a `translation` event for every part of the texts as soon as it is translated; then `done`, or `error`.
 
     Args:
         translator: The model.
@@ -95,34 +67,23 @@ async def events(
         texts: The texts.
         is_gone: Completes when the client has disconnected; the remaining parts are then not translated.
         said: Data of the `done` event.
-        match: Looks a line up in the translation memory.
-        **how: Keyword arguments of `Translator.translate`.
+        **how: Keyword arguments of `translate_parts`.
 
     Raises:
         ClientGone: If the client has disconnected.
     """
-    known = None if match is None else cache(match)
-
-    def translated(parts: Sequence[_Part]) -> list[Translation]:
-        lines = [part.line for part in parts]
-        if parts[0].order is None:
-            return translate_lines(translator, lines, known, **how)
-        return translator.translate(lines, **{**how, "split": "never", "familiar": False})
-
-    names = "source_lang", "target_lang", "protect_numbers"
-    told: dict[str, Any] = {name: how[name] for name in names if name in how}
+    lines = [(index, *line) for index, text in enumerate(texts) for line in _lines(text)]
+    translated = translate_parts(translator, [line for _, _, line, _ in lines], **how)
+    ends = [0] * len(texts)
     try:
-        written = ""  # translation so far of the current line
-        for group in _groups(await work.run(job, partial(_cut, translator, texts, known, told), is_gone)):
-            for part, made in zip(group, await work.run(job, partial(translated, group), is_gone), strict=True):
-                if part.order:
-                    line = join_sentences([written, made.text], [part.before])
-                    new, written = line[len(written) :], line
-                else:
-                    new, written = part.before + made.text, made.text
-                own = {"source": texts[part.text][part.start : part.end], "text": new + part.after}
-                where = {"index": part.text, "start": part.start, "end": part.end}
-                yield _event("translation", {**where, **translation_object(made), **own})
+        while parts := await work.run(job, partial(next, translated, None), is_gone):
+            for part in parts:
+                index, before, line, after = lines[part.number]
+                before, after = "" if part.start else before, after if part.end == len(line) else ""
+                start, ends[index] = ends[index], ends[index] + len(before) + part.end - part.start + len(after)
+                own = {"source": texts[index][start : ends[index]], "text": before + part.text + after}
+                where = {"index": index, "start": start, "end": ends[index]}
+                yield _event("translation", {**where, **translation_object(part.translation), **own})
     except HTTPError as refusal:
         yield _event("error", {**answer_of(refusal)[2], "status": int(refusal.status)})
     except ClearheadError as error:
@@ -131,74 +92,17 @@ async def events(
         yield _event("done", said)
 
 
-def _cut(translator: Translator, texts: Sequence[str], match: Match | None, settings: Mapping[str, Any]) -> list[_Part]:
-    """Split texts into parts, at least one per text."""
-    parts: list[_Part] = []
-    for number, text in enumerate(texts):
-        lines = list(text_lines(text))
-        cut = iter(translator.parts([line.text for line in lines if line.text], **settings))
-        found: list[_Part] = []
-        at, before = 0, ""
-        for line in lines:
-            before += line.before
-            if line.text:
-                own = next(cut)
-                if match is not None and (entry := match(line.text)) is not None and entry.is_reused:
-                    own = CutLine((line.text,), ())
-                found += _parts_of_line(translator, text, line.text, own, _Part(number, at, at, "", before))
-                at, before = found[-1].end, ""
-            before += line.after
-        found = found or [_Part(number, 0, 0, "", "")]
-        found[-1] = replace(found[-1], end=len(text), after=before)
-        parts += found
-    return parts
-
-
-def _parts_of_line(translator: Translator, text: str, line: str, cut: CutLine, begin: _Part) -> Iterator[_Part]:
-    """Yield the parts of a line.
-
-    Args:
-        translator: The model.
-        text: The text that holds the line.
-        line: The line.
-        cut: Its sentences and gaps.
-        begin: An empty part at the start of the line.
-    """
-    tags = translator.bundle.tokenizer.language_tags
-    if not cut.gaps:
-        yield replace(begin, end=begin.start + len(begin.before) + len(line), line=line)
-        return
-    at = begin.start
-    for order, (sentence, gap) in enumerate(zip(cut.sentences, (begin.before, *cut.gaps), strict=True)):
-        # The text has the line's language tag once, before the first sentence.
-        end = _end(sentence if order == 0 else split_tag(sentence, tags)[1], text, at)
-        yield _Part(begin.text, at, end, sentence, gap, order)
-        at = end
-
-
-def _end(sentence: str, text: str, begin: int) -> int:
-    """Return the offset in a text where a sentence ends; the text may differ in white space and capitalization.
-
-    Both have the same number of letters.
-
-    Args:
-        sentence: The sentence after normalization.
-        text: The original text.
-        begin: Offset where the sentence begins, or white space before it.
-    """
-    letters = (place for place in range(begin, len(text)) if not text[place].isspace())
-    return next(islice(letters, len("".join(sentence.split())) - 1, None)) + 1
-
-
-def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Yield groups of parts to translate together, each all sentences or all lines; their sizes double."""
-    size = 1
-    for _, alike in groupby(parts, lambda part: part.order is not None):
-        own = list(alike)
-        while own:
-            yield own[:size]
-            del own[:size]
-            size = min(2 * size, MOST_PARTS_AT_ONCE)
+def _lines(text: str) -> list[tuple[str, str, str]]:
+    """Return the lines of a text that are not blank, at least one, with what is before each and behind the last."""
+    found, before = [], ""
+    for line in text_lines(text):
+        before += line.before
+        if line.text:
+            found.append((before, line.text, ""))
+            before = ""
+        before += line.after
+    *others, (ahead, last, _) = found or [("", "", "")]
+    return [*others, (ahead, last, before)]
 
 
 def _event(name: str, data: Mapping[str, Any]) -> str:

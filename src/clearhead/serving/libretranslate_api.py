@@ -38,7 +38,7 @@ from clearhead.serving.schemas import (
 )
 from clearhead.serving.service import Choice, Service
 from clearhead.serving.text_translation import translate_html, translate_texts
-from clearhead.translation.documents import fillings, lines_to_translate, matches_of, translate_document
+from clearhead.translation.documents import fillings, lines_to_translate, translate_document
 from clearhead.translation.result import Translation
 
 FRONTEND_TIMEOUT = 500
@@ -213,15 +213,15 @@ def _translated(
 ) -> list[tuple[str, list[str]]]:
     """Return the translation of each text, and its alternatives."""
     translator = service.translator(choice, job)
-    known = {**choice.settings, "terms": service.terms(choice)}
-    match = service.match(choice, job)
+    # A memory match is a single translation; with alternatives the model translates.
+    memory = None if form == "text" and num_alternatives else service.memory(choice, job)
+    known = {**choice.settings, "terms": service.terms(choice), "memory": memory}
     if form == "html":
-        return [(translate_html(translator, text, match=match, **known).text, []) for text in texts]
+        return [(translate_html(translator, text, **known).text, []) for text in texts]
     num_best = num_alternatives + 1
     beam = max(num_best, translator.bundle.decode.beam_size) if num_alternatives else None
     how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
-    # A memory match is a single translation; with alternatives the model translates.
-    found = translate_texts(translator, texts, num_best=num_best, match=None if num_alternatives else match, **how)
+    found = translate_texts(translator, texts, num_best=num_best, **how)
     return [(one.text, _others(one)) for one in found]
 
 
@@ -242,10 +242,9 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
         raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     choice = service.choose(lines, source, target)
     translator = service.translator(choice, job)
-    match = service.match(choice, job)
-    matches = {} if match is None else matches_of(document, match, only_missing=only_missing)
-    how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, "matches": matches}
-    translated = translate_document(translator, document, terms=service.terms(choice), **how, **choice.settings)
+    how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, **choice.settings}
+    how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
+    translated = translate_document(translator, document, **how)
     stem, dot, extension = name.rpartition(".")
     called = safe_name(f"{stem}_{target}{dot}{extension}")
     return service.files.add(job.client, called, document.filled(fillings(translated)))

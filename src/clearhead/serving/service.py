@@ -32,7 +32,7 @@ from clearhead.serving.middleware import LOGGER
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
 from clearhead.serving.search_process import SearchProcess
 from clearhead.serving.terms_and_memories import Resources
-from clearhead.serving.text_translation import Match
+from clearhead.translation.memory import Lookup
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
@@ -288,7 +288,7 @@ class Service:
         """Return whether there is a translation memory for a model and its languages."""
         return self.resources.memory(choice.model, choice.source, choice.target) is not None
 
-    def match(self, choice: Choice, job: Job, least: float | None = None) -> Match | None:
+    def memory(self, choice: Choice, job: Job, least: float | None = None) -> Lookup | None:
         """Return the lookup function of the translation memory for a model and its languages; None without a memory.
 
         Args:

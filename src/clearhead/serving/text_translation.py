@@ -1,11 +1,8 @@
-"""Translation of multi-line texts and HTML: lines are translated as by `clearhead translate`, white space is kept.
-
-A translation memory is used as by `clearhead translate --memory`: lines with an exact match are not translated.
-"""
+"""Translation of multi-line texts and HTML: lines are translated as by `clearhead translate`, white space is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +12,9 @@ from clearhead.text.language_tags import split_tag
 from clearhead.text.quality_flags import merge_flags
 from clearhead.text.word_links import joined_links
 from clearhead.tokenizers.vocabulary import refuse_surrogates
-from clearhead.translation.documents import TextLine, fillings, matches_of, text_lines, translate_document
-from clearhead.translation.memory import left_to_translate, recalled
-from clearhead.translation.result import Alternative, MemoryMatch, Translation, best_combinations, join_translations
+from clearhead.translation.documents import TextLine, fillings, text_lines, translate_document
+from clearhead.translation.result import Alternative, Translation, best_combinations, join_translations
 from clearhead.translation.translator import Translator
-
-Match = Callable[[str], MemoryMatch | None]
-"""Returns the match of a line in a translation memory, if any."""
 
 
 def translate_texts(
@@ -30,9 +23,7 @@ def translate_texts(
     *,
     num_best: int = 1,
     scores: bool = True,
-    one_line: bool = False,
     alignments: bool = False,
-    match: Match | None = None,
     **settings: Any,
 ) -> list[Translation]:
     """Translate texts, all their lines together; blank lines and white space around lines are kept.
@@ -42,9 +33,7 @@ def translate_texts(
         texts: The texts.
         num_best: Number of translations of each text; fewer if the search finds fewer.
         scores: Compute the scores of the translations.
-        one_line: Replace line breaks in the model's output by spaces.
         alignments: Link the words of each text with those of its translation.
-        match: Looks a line up in the translation memory.
         **settings: Keyword arguments of `Translator.translate`.
 
     Raises:
@@ -52,8 +41,8 @@ def translate_texts(
     """
     cut = [list(text_lines(text)) for text in texts]
     lines = [line.text for of_text in cut for line in of_text if line.text]
-    how: dict[str, Any] = {"num_best": num_best, "scores": scores, "one_line": one_line, "alignments": alignments}
-    made = iter(translate_lines(translator, lines, match, **how, **settings))
+    how: dict[str, Any] = {"num_best": num_best, "scores": scores, "alignments": alignments}
+    made = iter(translator.translate(lines, **how, **settings))
     found = []
     for text, of_text in zip(texts, cut, strict=True):
         own = [next(made) for line in of_text if line.text]
@@ -61,28 +50,6 @@ def translate_texts(
         sources = [split_tag(line.text, languages)[1] for line in of_text if line.text]
         found.append(_joined(text, of_text, own, sources, num_best, scores, alignments=alignments))
     return found
-
-
-def translate_lines(
-    translator: Translator, lines: Sequence[str], match: Match | None = None, *, one_line: bool = False, **settings: Any
-) -> list[Translation]:
-    """Translate the lines that a translation memory does not hold, and take the others from it.
-
-    Args:
-        translator: The model.
-        lines: Source lines.
-        match: Looks a line up in the translation memory.
-        one_line: Replace line breaks in the model's output by spaces.
-        **settings: Keyword arguments of `Translator.translate`.
-
-    Raises:
-        ClearheadError: If `Translator.translate` fails.
-    """
-    if match is None:
-        return translator.translate(lines, one_line=one_line, **settings)
-    matches = list(map(match, lines))
-    made = translator.translate(left_to_translate(lines, matches), one_line=one_line, **settings)
-    return recalled(lines, matches, made, one_line=one_line)
 
 
 def _joined(
@@ -129,15 +96,12 @@ def _with_spaces(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
     return "".join(line.before + (next(remaining) if line.text else "") + line.after for line in lines)
 
 
-def translate_html(
-    translator: Translator, text: str, *, match: Match | None = None, scores: bool = False, **settings: Any
-) -> Translation:
+def translate_html(translator: Translator, text: str, *, scores: bool = False, **settings: Any) -> Translation:
     """Translate the text nodes of an HTML page or fragment, as `clearhead translate page.html` does.
 
     Args:
         translator: The model.
         text: The HTML source.
-        match: Looks a line up in the translation memory.
         scores: Score the translations of the text nodes, which are the `sentences` of the result.
         **settings: Keyword arguments of `translate_document`.
 
@@ -147,8 +111,7 @@ def translate_html(
     """
     refuse_surrogates([text])
     document = HtmlDocument(FileText.of(text.encode(), "the text"))
-    how = {"scores": scores, "matches": {} if match is None else matches_of(document, match), **settings}
-    translated = translate_document(translator, document, name="the text", **how)
+    translated = translate_document(translator, document, name="the text", scores=scores, **settings)
     made = [one.translation for one in translated if one.translation is not None]
     whole = Translation(text, document.filled(fillings(translated)).decode(), None, ())
     known = [one.score for one in made if one.score is not None]

@@ -120,12 +120,21 @@ def join_sentences(texts: Sequence[str], gaps: Sequence[str]) -> str:
     """
     line = texts[0]
     for gap, text in zip(gaps, texts[1:], strict=True):
-        if not (line and text):
-            line += text
-            continue
-        is_unspaced = _is_unspaced(_first_letter(reversed(line)) or _first_letter(text))
-        line += (_drop_spaces(gap) if is_unspaced else gap or " ") + text
+        line += space_before(text, line, gap) + text
     return line
+
+
+def space_before(text: str, line: str, gap: str) -> str:
+    """Return the white space between the translation of a sentence and those of the sentences before it.
+
+    Args:
+        text: The translation; none follows a blank line, or precedes a blank text.
+        line: The translation of the line so far.
+        gap: White space between the source sentences.
+    """
+    if not (line and text):
+        return ""
+    return _drop_spaces(gap) if _is_unspaced(_first_letter(reversed(line)) or _first_letter(text)) else gap or " "
 
 
 @lru_cache

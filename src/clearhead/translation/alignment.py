@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
 from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates, occluded
-from clearhead.errors import ModelError
+from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json, write_json
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.lazy import cached_property
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.word_links import Link, Span, link_words, words_of
 from clearhead.tokenizers import Vocabulary
+from clearhead.translation.search import DecodedText
+from clearhead.translation.segmentation import Piece
 
 ALIGNMENT_FILE = "alignment.json"
 """File beside the model's own files, like a shortlist; not covered by the model's checksums."""
@@ -75,33 +79,79 @@ def encoded_pair(
     )
 
 
-def align(
-    models: Sequence[tuple[Transformer, AlignmentHead]],
-    pairs: Sequence[EncodedPair],
-    *,
-    by: AlignBy,
-    batch_tokens: int,
-    on_progress: Callable[[int], None] | None = None,
-) -> list[list[Link]]:
-    """Return the word links of each pair.
+class Aligner:
+    """Aligns words by the models of a translator.
 
     Args:
-        models: Encoder-decoders in evaluation mode, each with its alignment head; the weights of several are summed.
-        pairs: Pairs to align.
-        by: Method of alignment; see `DecodeConfig.align_by`.
-        batch_tokens: Tokens of the longer side computed at once, counting padding.
-        on_progress: Called with the number of pairs finished.
+        bundles: The model, or the members of an ensemble.
     """
-    sources, targets = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
-    told = []
-    for number, (model, head) in enumerate(models, start=1):
-        how: dict[str, Any] = {"batch_tokens": batch_tokens, "on_progress": on_progress if number == 1 else None}
-        match by:
-            case "attention":
-                told.append(attended(model, sources, targets, head, **how))
-            case "occlusion":
-                told.append(occluded(model, sources, targets, **how))
-    return [pair.links(sum(weights)) for pair, weights in zip(pairs, zip(*told, strict=True), strict=True)]
+
+    def __init__(self, bundles: Sequence[Bundle]) -> None:
+        self._bundles = bundles
+
+    def require(self) -> None:
+        """Require models with cross-attention.
+
+        Raises:
+            ConfigError: If one is encoder-only or decoder-only.
+        """
+        if not all(bundle.model.config.is_encoder_decoder for bundle in self._bundles):
+            raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
+
+    @cached_property
+    def _models(self) -> list[tuple[Transformer, AlignmentHead]]:
+        """The models, each with its alignment head."""
+        return [(bundle.model, alignment_head(bundle)) for bundle in self._bundles]
+
+    def __call__(
+        self,
+        pairs: Sequence[EncodedPair],
+        *,
+        by: AlignBy,
+        batch_tokens: int,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[list[Link]]:
+        """Return the word links of each pair; the weights of several models are summed.
+
+        Args:
+            pairs: Pairs to align.
+            by: Method of alignment; see `DecodeConfig.align_by`.
+            batch_tokens: Tokens of the longer side computed at once, counting padding.
+            on_progress: Called with the number of pairs finished.
+        """
+        sources, targets = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
+        told = []
+        for number, (model, head) in enumerate(self._models, start=1):
+            how: dict[str, Any] = {"batch_tokens": batch_tokens, "on_progress": on_progress if number == 1 else None}
+            match by:
+                case "attention":
+                    told.append(attended(model, sources, targets, head, **how))
+                case "occlusion":
+                    told.append(occluded(model, sources, targets, **how))
+        return [pair.links(sum(weights)) for pair, weights in zip(pairs, zip(*told, strict=True), strict=True)]
+
+    def of_found(
+        self,
+        pieces: Sequence[Piece],
+        ids: Sequence[list[int]],
+        groups: Sequence[Sequence[DecodedText]],
+        config: DecodeConfig,
+    ) -> list[list[Link]]:
+        """Return the word links of each piece with its best translation.
+
+        Args:
+            pieces: The pieces that are not blank.
+            ids: Source ids of each.
+            groups: The texts found for each, best first.
+            config: Only `align_by` and `batch_tokens` are used.
+        """
+        tokenizer = self._bundles[0].tokenizer
+        texts = tokenizer.decode_batch([group[0].tokens for group in groups])
+        pairs = [
+            encoded_pair(tokenizer, piece.protected, own, text, list(group[0].tokens))
+            for piece, own, text, group in zip(pieces, ids, texts, groups, strict=True)
+        ]
+        return self(pairs, by=config.align_by, batch_tokens=config.batch_tokens)
 
 
 def choose_head(

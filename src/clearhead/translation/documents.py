@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Unpack
 
 from clearhead.config import DecodeChanges
@@ -18,6 +17,7 @@ from clearhead.text.placeholders import words_alone
 from clearhead.text.quality_flags import Flag, merge_flags
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
+from clearhead.translation.memory import Lookup
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
@@ -80,7 +80,7 @@ def translate_document(
     sampling: Sampling | None = None,
     mbr: int | None = None,
     terms: Terms | None = None,
-    matches: Mapping[int, MemoryMatch] = MappingProxyType({}),
+    memory: Lookup | None = None,
     journal: TranslationJournal | None = None,
     chunk_lines: int = CHUNK_LINES,
     on_progress: Callable[[int], None] | None = None,
@@ -101,7 +101,7 @@ def translate_document(
         sampling: Draw translations at random instead of searching for the best.
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
-        matches: Translation memory matches from `matches_of`; segments with a reused match are not translated.
+        memory: Returns the translation memory's match for a segment; a segment with a reused match is not translated.
         journal: Finished translations are read from it and appended to it; opened with `origin_of` the same
             translator and settings.
         chunk_lines: Lines translated between two journal entries.
@@ -118,10 +118,12 @@ def translate_document(
         how["terms"] = terms
     translator.translate([], **how)  # reject invalid settings before any work
     target_lang = translator.decode_config(settings).target_lang
-    for segment, parts in _with_words(document, only_missing, matches):
+    matches = _matches(document, memory, only_missing)
+    to_translate = list(_with_words(document, only_missing, matches))
+    for segment, parts in to_translate:
         for part in parts:  # line by line, so that an error names the line of the file
             translator.pair_encoder.split_sources([part.text], target_lang, name=name, first=segment.line)
-    lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
+    lines = _distinct_lines(to_translate)
     done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
     if on_progress is not None and done:
         on_progress(len(done))
@@ -136,30 +138,25 @@ def translate_document(
     ]
 
 
-def matches_of(
-    document: Document, match: Callable[[str], MemoryMatch | None], *, only_missing: bool = False
-) -> dict[int, MemoryMatch]:
-    """Return the translation memory matches of the segments with words, by segment number.
+def lines_to_translate(document: Document, *, only_missing: bool = False, memory: Lookup | None = None) -> list[str]:
+    """Return the distinct lines to translate, in order; arguments as for `translate_document`."""
+    return _distinct_lines(_with_words(document, only_missing, _matches(document, memory, only_missing)))
 
-    Args:
-        document: The document as read.
-        match: Returns the memory's match for a text.
-        only_missing: Leave out segments that have a finished translation.
-    """
+
+def _distinct_lines(segments: Iterable[tuple[Segment, list[TextLine]]]) -> list[str]:
+    return list(dict.fromkeys(part.text for _, parts in segments for part in parts))
+
+
+def _matches(document: Document, memory: Lookup | None, only_missing: bool) -> dict[int, MemoryMatch]:
+    """Return the translation memory matches of the segments with words, by segment number."""
+    if memory is None:
+        return {}
     found = (
-        (place, match(segment.text))
+        (place, memory(segment.text))
         for place, segment in enumerate(document.segments)
         if not (only_missing and segment.is_finished) and any(part.has_words for part in _parts(segment.text))
     )
     return {place: one for place, one in found if one is not None}
-
-
-def lines_to_translate(
-    document: Document, *, only_missing: bool = False, matches: Mapping[int, MemoryMatch] = MappingProxyType({})
-) -> list[str]:
-    """Return the distinct lines to translate, in order; lines of reused segments are left out."""
-    wanted = (part.text for _, parts in _with_words(document, only_missing, matches) for part in parts)
-    return list(dict.fromkeys(wanted))
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, SearchOptions, cut_sources
-from clearhead.decoding.cross_attention import AlignmentHead
-from clearhead.model.transformer import Transformer
 from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeholders, strip_markup
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.quality_flags import missing_placeholders
-from clearhead.translation.alignment import align, encoded_pair
+from clearhead.translation.alignment import Aligner, encoded_pair
 from clearhead.translation.search import DecodedText, TextSearch, distinct
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import WantedTerms, search_with_terms
@@ -26,8 +24,7 @@ class MarkupRestorer:
     config: ModelConfig
     """Configuration of the model, or of the ensemble."""
     search: TextSearch
-    models: Callable[[], list[tuple[Transformer, AlignmentHead]]]
-    """Returns the models that compute alignments, each with its head; called only when an alignment is needed."""
+    aligner: Aligner
 
     def __call__(
         self,
@@ -77,7 +74,7 @@ class MarkupRestorer:
             )
             for row, own, one in texts
         ]
-        links = align(self.models(), pairs, by="attention", batch_tokens=batch_tokens)
+        links = self.aligner(pairs, by="attention", batch_tokens=batch_tokens)
         placed: dict[int, list[DecodedText]] = {row: [] for row in stripped}
         for (row, _, one), some in zip(texts, links, strict=True):
             text = stripped[row].placed(one.text, some)

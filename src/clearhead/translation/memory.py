@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -25,6 +25,9 @@ from clearhead.text.line_ends import on_one_line
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
+
+Lookup = Callable[[str], MemoryMatch | None]
+"""Returns the match of a text in a translation memory, if any: such as `TranslationMemory.match`."""
 
 LEAST_SIMILARITY = 0.75
 """Minimum similarity of a match, unless another one is given."""
@@ -136,6 +139,11 @@ class TranslationMemory:
             if found[0] >= least - _ROUNDING and (best is None or found > best):
                 best = found
         return best
+
+
+def matches_of(memory: Lookup | None, lines: Sequence[str]) -> list[MemoryMatch | None]:
+    """Return the match of each line; None without one, or without a memory."""
+    return [None] * len(lines) if memory is None else list(map(memory, lines))
 
 
 def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:

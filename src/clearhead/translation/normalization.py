@@ -39,6 +39,8 @@ class NormalizedLine:
     """The whole line."""
     cut: CutLine
     """The line in sentences; the white space between them is that of the original line."""
+    original: tuple[str, ...]
+    """The sentences as they are in the original line."""
     in_capitals: bool = False
     """Whether the line was in capitals and its text is not, so that the translation must be converted to capitals."""
 
@@ -76,16 +78,17 @@ class Normalizer:
         """
         cut = cut_line(text, config.source_lang)
         if not config.familiar or not text.strip():
-            return NormalizedLine(text, cut)
+            return NormalizedLine(text, cut, cut.sentences)
         drops = self._drops_stray_space and has_stray_space(text)
         read = tuple(map(_without_stray_space, cut.sentences)) if drops else cut.sentences
         case = None if keep_case else self._rare_case(text, config.source_lang, target_lang)
         usual = tuple(map(self._in_usual_case, read)) if case else read
         if usual == cut.sentences and not drops:
-            return NormalizedLine(text, cut)
+            return NormalizedLine(text, cut, cut.sentences)
         gaps = [gap and " " for gap in cut.gaps] if drops else cut.gaps
         whole = usual[0] + "".join(gap + sentence for gap, sentence in zip(gaps, usual[1:], strict=True))
-        return NormalizedLine(whole, CutLine(usual, cut.gaps), in_capitals=case == "capitals" and usual != read)
+        in_capitals = case == "capitals" and usual != read
+        return NormalizedLine(whole, CutLine(usual, cut.gaps), cut.sentences, in_capitals)
 
     def _rare_case(self, text: str, source_lang: str | None, target_lang: str | None) -> str | None:
         """Return the case of all words of a line if it is rare in the training text, else None."""

@@ -119,28 +119,3 @@ class PairEncoder:
     def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:
         num_signs = self.tokenizer.num_placeholders
         return [protect(text, num_signs, with_numbers=config.protect_numbers) for _, text in parts]
-
-
-def require_continuations(
-    sources: Sequence[list[int]], targets: Sequence[list[int]], texts: Sequence[str], *, most: int | None, name: str
-) -> None:
-    """Require that a decoder-only model can continue each source with its target.
-
-    Args:
-        sources: Ids of the sources.
-        targets: Ids of their targets.
-        texts: The targets as text.
-        most: Number of positions of the model; None for no limit.
-        name: Name of the file of the sources, for messages.
-
-    Raises:
-        DataError: Naming the first pair whose source is empty, or which needs more positions than the model has.
-    """
-    for number, (source, target, text) in enumerate(zip(sources, targets, texts, strict=True), start=1):
-        where = f"{name}{', ' if name else ''}pair {number}"
-        if text and not source:
-            raise DataError(f"{where} has no source, and this model, a decoder alone, continues a text")
-        if most is not None and len(source) + len(target) > most:
-            raise DataError(
-                f"{where} has {len(source) + len(target):,} tokens, and this model has positions for {most:,}"
-            )

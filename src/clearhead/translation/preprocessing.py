@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clearhead.config import DecodeConfig, ModelConfig
@@ -14,12 +14,12 @@ from clearhead.text.language_tags import split_tag
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.placeholder_masking import without_signs
 from clearhead.text.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
-from clearhead.text.sentence_splitting import CutLine, split_sentences
+from clearhead.text.sentence_splitting import split_sentences
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.normalization import NormalizedLine, Normalizer
 from clearhead.translation.result import Translation, join_translations
 from clearhead.translation.search import DecodedText
-from clearhead.translation.segmentation import Piece, SegmentedLines, align_samples, cut_lines
+from clearhead.translation.segmentation import LinePart, Piece, SegmentedLines, align_samples, cut_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +84,29 @@ class PreprocessedLines:
             )
         ]
 
-    def parts(self, tags: Sequence[str]) -> list[CutLine]:
-        """Return the units of each line to translate alone: the line, or its sentences; see `Translator.parts`.
+    def sentences(self, tags: Sequence[str]) -> list[list[LinePart]]:
+        """Return the sentences of each line that can be translated one by one; none of a line that must stay whole.
+
+        A line in capitals that is normalized stays whole, because the case of its translation depends on the whole. So
+        does one with a sentence that begins like a language tag, which is text only within its line.
 
         Args:
             tags: Languages of the vocabulary.
         """
-        return [
-            CutLine(tuple(piece.source for piece in pieces), gaps)
-            # A sentence that begins like a language tag is text only within its line.
-            if gaps and not form.in_capitals and all(split_tag(one.source, tags)[1] == one.text for one in pieces)
-            else CutLine((line,), ())
-            for line, form, pieces, gaps in zip(
-                self.lines, self.forms, self.cut_up.of_lines(self.cut_up.pieces), self.cut_up.gaps, strict=True
-            )
-        ]
+        pieces_of_lines = self.cut_up.of_lines(self.cut_up.pieces)
+        found: list[list[LinePart]] = [[] for _ in self.lines]
+        for number, (line, form, pieces, gaps) in enumerate(
+            zip(self.lines, self.forms, pieces_of_lines, self.cut_up.gaps, strict=True)
+        ):
+            if not gaps or form.in_capitals or any(split_tag(one.source, tags)[1] != one.text for one in pieces):
+                continue
+            start, at = 0, len(line.rstrip()) - sum(map(len, (*form.original, *gaps)))
+            for piece, original, gap in zip(pieces, form.original, ("", *gaps), strict=True):
+                at += len(gap) + len(original)
+                found[number].append(LinePart(number, start, at, piece.source, gap, is_sentence=True))
+                start = at
+            found[number][-1] = replace(found[number][-1], end=len(line))
+        return found
 
 
 class Preprocessor:

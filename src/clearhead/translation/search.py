@@ -6,7 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, decode, expected_chrf, score
+from clearhead.config import DecodePrecision
+from clearhead.decoding import (
+    Engine,
+    Ensemble,
+    Hypothesis,
+    Prefix,
+    Required,
+    SearchOptions,
+    decode,
+    expected_chrf,
+    make_engine,
+    score,
+)
+from clearhead.errors import ConfigError
+from clearhead.model.transformer import Transformer
 from clearhead.text.line_ends import on_one_line
 from clearhead.tokenizers import Vocabulary
 
@@ -22,6 +36,34 @@ Decode = Callable[
     list[list[Hypothesis]],
 ]
 """A search function, called as `decoding.decode` is."""
+
+
+class Engines:
+    """The engines of a model by precision; each is built when first needed, and again when the weights have changed.
+
+    Args:
+        model: The model, or an ensemble.
+    """
+
+    def __init__(self, model: Transformer | Ensemble) -> None:
+        self._model = model
+        self._built: dict[DecodePrecision, Engine] = {}
+
+    def of(self, precision: DecodePrecision) -> Engine:
+        """Return the engine of a precision.
+
+        Raises:
+            ConfigError: If the model is encoder-only.
+        """
+        if not self._model.config.num_decoder_layers:
+            raise ConfigError(
+                "this model is an encoder alone, which writes nothing; in Python, bundle.model.hidden_states of the "
+                "translator gives what it makes of a text"
+            )
+        engine = self._built.get(precision)
+        if engine is None or not engine.is_current():
+            self._built[precision] = engine = make_engine(self._model, precision)
+        return engine
 
 
 @dataclass(slots=True)

@@ -34,6 +34,22 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class LinePart:
+    """A line, or a sentence of a line that is split."""
+
+    number: int
+    """Index of the line."""
+    start: int
+    """Offset in the line, including the white space before it."""
+    end: int
+    source: str
+    """The text to translate: the part with the line's language tag, as normalized."""
+    gap: str = ""
+    """White space before it, if another sentence precedes it."""
+    is_sentence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentedLines:
     """Lines split into units of translation."""
 

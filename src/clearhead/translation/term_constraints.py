@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, TokenSequence, WordEdges
+from clearhead.errors import ConfigError
 from clearhead.runtime.lazy import cached_property
 from clearhead.tokenizers import Vocabulary
+from clearhead.translation.preprocessing import PreprocessedLines
 from clearhead.translation.result import TermUse
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
 
@@ -61,6 +64,38 @@ class TermEncoder:
     def __init__(self, tokenizer: Vocabulary) -> None:
         self._tokenizer = tokenizer
         self._required = lru_cache(_MOST_CACHED)(self._required_of)
+
+    def wanted_in(
+        self, read: PreprocessedLines, terms: Terms | None, options: SearchOptions, config: ModelConfig
+    ) -> list[WantedTerms]:
+        """Return the terms that the translation of each piece must contain.
+
+        Args:
+            read: The lines as the model reads them.
+            terms: The terminology, if any.
+            options: Options of the search.
+            config: Configuration of the model.
+
+        Raises:
+            ConfigError: If terms cannot be combined with the kind of search or model.
+        """
+        if terms is None:
+            return [WantedTerms()] * len(read.filled)
+        idle = {
+            "samples (sampling, mbr), which are drawn": options.sampling is not None,
+            "diverse search": options.diversity > 0,
+            "a shortlist, which may lack their tokens": options.config.shortlist,
+            "a decoder alone, which continues a text": config.is_decoder_alone,
+        }
+        if found := next((what for what, is_so in idle.items() if is_so), None):
+            raise ConfigError(
+                f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}"
+            )
+        pieces = zip(read.filled_pieces, read.prefixes, read.are_in_capitals(), strict=True)
+        return [
+            self.wanted(terms, piece.protected.text, prefix.given, any_case=in_capitals)
+            for piece, prefix, in_capitals in pieces
+        ]
 
     def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
         """Return the terms that the translation of a text must contain.

@@ -19,6 +19,7 @@ from clearhead.errors import ClearheadError, DeviceError
 from clearhead.runtime.device import num_threads, resolve_device, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
+from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
@@ -83,6 +84,8 @@ class TranslatorTeam(Translator):
         *,
         prefix: str | Sequence[str] = "",
         first: int = 1,
+        memory: Lookup | None = None,
+        one_line: bool = False,
         on_progress: Callable[[int], None] | None = None,
         **asked: Any,
     ) -> list[Translation]:
@@ -96,17 +99,21 @@ class TranslatorTeam(Translator):
         if not isinstance(prefix, str):
             prefix = require_texts(prefix, "prefix")
         # Reject bad arguments here and at once: impossible settings, or the wrong number of prefixes.
+        asked["one_line"] = one_line
         told: dict[str, Any] = {**asked, "first": first, "on_progress": on_progress}
-        super().translate([], **told, prefix=prefix if isinstance(prefix, str) or not lines else "")
+        super().translate([], **told, memory=memory, prefix=prefix if isinstance(prefix, str) or not lines else "")
         if not isinstance(prefix, str) and len(prefix) != len(lines):
             return super().translate(lines, **told, prefix=prefix)
-        starts = _starts(lines, len(self._members))
+        matches = matches_of(memory, lines)
+        to_translate = left_to_translate(lines, matches)
+        starts = _starts(to_translate, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
             own = {**asked, "prefix": prefix if isinstance(prefix, str) else prefix[start:end], "first": first + start}
             with suppress(ConnectionError):  # the process has ended; reading its answer reports that
-                connection.send((lines[start:end], own))
+                connection.send((to_translate[start:end], own))
         answers = self._answers(on_progress)
-        return [translation for answer in answers for translation in answer]
+        made = [translation for answer in answers for translation in answer]
+        return recalled(lines, matches, made, one_line=one_line)
 
     def _answers(self, on_progress: Callable[[int], None] | None) -> list[list[Translation]]:
         answers: dict[int, list[Translation] | ClearheadError] = {}

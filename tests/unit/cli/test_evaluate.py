@@ -121,7 +121,7 @@ def test_a_long_line_is_named(run_command, make_model_dir, write_lines):
 
 
 def test_nothing_is_scored(run_command, make_model_dir, write_lines, monkeypatch):
-    monkeypatch.setattr("clearhead.translation.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
+    monkeypatch.setattr("clearhead.translation.search.score", lambda *_, **__: pytest.fail("scored for nothing"))
     files = ["--source", write_lines("a", "Ein Hund."), "--reference", write_lines("b", "A dog.")]
     assert run_command(evaluate, make_model_dir(), *files, "--precision", "bf16").exit_code == 0
 

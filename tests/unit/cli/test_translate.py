@@ -191,7 +191,7 @@ def test_score_prints_the_digits_that_translate_reported(
 
 
 def test_plain_text_is_not_scored(run_command, make_model_dir, write_lines, monkeypatch):
-    monkeypatch.setattr("clearhead.translation.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
+    monkeypatch.setattr("clearhead.translation.search.score", lambda *_, **__: pytest.fail("scored for nothing"))
     source = write_lines("in.txt", *ODD_LINES)
     assert run_command(translate, make_model_dir(), source, "--precision", "bf16").exit_code == 0
 

@@ -10,6 +10,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.translation.memory import TranslationMemory, recalled
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
+from clearhead.translation.translator import Translator
 
 PAIRS = [
     ("Open the file.", "Öffne die Datei."),
@@ -90,6 +91,17 @@ def test_what_is_reused_is_one_line_where_that_is_asked_for():
     match, made = MemoryMatch("a", "A\u2028B\nC", 1.0, is_reused=True), [Translation("", "", 0.0, (), alignment=())]
     assert [recalled(["a"], [match], made, one_line=it)[0].text for it in (True, False)] == ["A B C", "A\u2028B\nC"]
     assert recalled(["a"], [match], made)[0].alignment == ()
+
+
+def test_a_translator_translates_only_what_the_memory_lacks(make_bundle):
+    translator, lines = Translator(make_bundle()), ["Open the file.", "Close the door now.", " ", "Save %s"]
+    told = []
+    found = translator.translate(lines, memory=TranslationMemory(PAIRS).match, on_progress=told.append)
+    assert [one.source for one in found] == lines
+    assert [one.text for one in found][::3] == ["Öffnen Sie die Datei.", "%s sichern"]
+    assert [one.memory and one.memory.is_reused for one in found] == [True, False, None, True]
+    assert found[1].tokens == translator.translate(lines)[1].tokens
+    assert sum(told) == 1
 
 
 def test_files_are_read_in_the_languages_asked_for_and_unfinished_ones_left_out(tmp_path):

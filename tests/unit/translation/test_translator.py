@@ -340,7 +340,7 @@ def test_every_form_reports_the_models_own_score_of_every_text(of_either_form, s
         best += [(alternative.text, alternative.score) for alternative in translation.alternatives]
         own = translator.score([translation.source] * len(best), [text for text, _ in best])
         assert [f"{score:.6f}" for _, score in best] == [f"{score:.6f}" for score in own]
-        if isinstance(translator._engine_for("fp32"), NativeEngine):
+        if isinstance(translator._engines.of("fp32"), NativeEngine):
             assert [score for _, score in best] == own
 
 
@@ -360,7 +360,7 @@ def test_nothing_is_scored_where_no_scores_are_asked_for(of_either_form, sentenc
     needs_vnni(FORMS[form])
     lines, settings = [*sentences, ""], FORMS[form]
     expected = of_either_form.translate(lines, **settings)
-    monkeypatch.setattr("clearhead.translation.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
+    monkeypatch.setattr("clearhead.translation.search.score", lambda *_, **__: pytest.fail("scored for nothing"))
     found = of_either_form.translate(lines, scores=False, **settings)
     assert [(t.text, t.tokens, t.score) for t in found] == [(t.text, t.tokens, None) for t in expected]
 
@@ -549,7 +549,7 @@ def test_a_model_whose_special_tokens_have_other_ids_says_the_same(make_bundle, 
 def test_scoring_again_and_again_makes_no_engine_again(make_bundle, monkeypatch):
     made = []
     make = lambda *given: made.append(given) or make_engine(*given)  # noqa: E731
-    monkeypatch.setattr("clearhead.translation.translator.make_engine", make)
+    monkeypatch.setattr("clearhead.translation.search.make_engine", make)
     translator = Translator(make_bundle())
     for _ in range(3):
         translator.score(["Ein Hund."], ["A dog."])
@@ -666,6 +666,10 @@ def test_mbr_with_impossible_settings_is_refused(translator, settings, message):
         ({"num_best": 1.5}, "num_best must be a whole number, not float"),
         ({"sampling": {"seed": 1}}, "sampling must be a clearhead.Sampling, not dict"),
         ({"terms": {"Hund": "dog"}}, "terms must be a clearhead.Terms, not dict"),
+        (
+            {"memory": {"Hund": "dog"}},
+            "memory must be a function, such as the method match of a translation memory",
+        ),
         ({"scores": "no"}, "scores must be True or False, not str"),
         ({"alignments": 1}, "alignments must be True or False, not int"),
         ({"one_line": None}, "one_line must be True or False, not NoneType"),

@@ -7,6 +7,7 @@ import pytest
 from clearhead.bundle import save_bundle
 from clearhead.decoding import Sampling
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
+from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.translator import Translator
 from clearhead.translation.worker_pool import TranslatorTeam, _starts
 
@@ -30,7 +31,7 @@ def printed(translations):
     return [
         (
             *(one.source, one.text, one.tokens, one.alignment, [flag.kind for flag in one.warnings]),
-            [(other.text, f"{other.score:.6f}") for other in (one, *one.alternatives)],
+            [(other.text, other.score and f"{other.score:.6f}") for other in (one, *one.alternatives)],
         )
         for one in translations
     ]
@@ -72,6 +73,14 @@ def test_prefixes_go_with_their_lines(team, model, sentences):
 @pytest.mark.parametrize("lines", [[], ["Ein Hund."], [""]])
 def test_fewer_lines_than_processes_are_no_matter(team, model, lines):
     assert printed(team.translate(lines)) == printed(Translator.load(model).translate(lines))
+
+
+def test_a_memory_is_asked_here_and_the_processes_translate_the_rest(team, model, sentences):
+    memory = TranslationMemory([(line, f"{line}!\u2028") for line in sentences[::2]]).match
+    for one_line in (False, True):
+        wanted = Translator.load(model).translate(sentences, memory=memory, one_line=one_line)
+        assert printed(team.translate(sentences, memory=memory, one_line=one_line)) == printed(wanted)
+        assert [one.memory is not None and one.memory.is_reused for one in wanted][:4] == [True, False, True, False]
 
 
 def test_a_bad_line_is_named_by_its_number(team):
