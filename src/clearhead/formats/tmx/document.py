@@ -7,15 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.languages import is_variant
-from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_within
+from clearhead.formats.tmx.units import UNITS, refuse_other, texts_of
+from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile
 from clearhead.formats.xml.escaping import language_tags
 from clearhead.formats.xml.events import LANGUAGE
-from clearhead.formats.xml.inline_text import XmlInlineText, inline_text
-from clearhead.formats.xml.translation_units import are_related, language_of, spelt_alike
+from clearhead.formats.xml.inline_text import InlineText, TagNumbers
+from clearhead.formats.xml.translation_units import are_related, language_of, spelt_alike, text_places
 
 SHOWN_LANGUAGES = 30
 """Maximum languages of a file in a message."""
@@ -24,7 +25,7 @@ SHOWN_LANGUAGES = 30
 class _Unit(NamedTuple):
     """A translation unit with a text in the source language."""
 
-    source: XmlInlineText
+    source: InlineText
     target: XmlElement | None
     """The `seg` to replace; None if the unit has no text in the target language."""
     place: tuple[int, str]
@@ -53,23 +54,22 @@ class TmxDocument(Document):
             DataError: If the file is not TMX, or is refused by `XmlFile`.
         """
         self._file = XmlFile(data, name)
-        root = self._file.root()
-        if root.name != "tmx":
-            raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; a TMX has <tmx>")
+        root, elements = self._file.elements(UNITS)
+        refuse_other(root, name)
         found: dict[str, str] = {}
         source_language = ""
-        for element, _ in self._file.elements({"header", "tu"}):
+        for element, _ in elements:
             if element.tag.name == "header":
                 source_language = language_of(element.tag.attributes, "srclang")
-            for language, _ in _texts(element):
+            for language, _ in texts_of(element):
                 found.setdefault(spelt_alike(language), language)
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
         if not found:
             return
         self._source, self._target = _languages(name, [*found.values()], source_language, from_lang, to_lang)
-        for unit, around in self._file.elements({"tu"}):
-            self._add(unit, keeps_space=said_within([*around, unit.tag], SPACE) == "preserve")
+        for unit, said in self._file.elements(UNITS)[1]:
+            self._add(unit, keeps_space=said.get(SPACE) == "preserve")
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted.
@@ -97,13 +97,14 @@ class TmxDocument(Document):
 
     def _add(self, unit: XmlElement, *, keeps_space: bool) -> None:
         """Add the segment of a unit, if the unit has a text in the source language."""
-        texts = _texts(unit)
-        source = _text_in(texts, self._source)
+        texts = texts_of(unit)
+        places = text_places(tuple(language for language, _ in texts), self._source, self._target)
+        source, target = (None if place is None else texts[place][1] for place in places)
         if source is None or source.is_closed:
             return
-        target = _text_in([(language, seg) for language, seg in texts if seg is not source], self._target)
-        read = inline_text(source, self._file, keeps_space=keeps_space)
-        present = inline_text(target, self._file, keeps_space=keeps_space).text if target is not None else ""
+        numbers = TagNumbers()
+        read = numbers.read(source, keeps_space=keeps_space, protects_tags=True)
+        present = "" if target is None else numbers.read(target, keeps_space=keeps_space, protects_tags=True).text
         is_finished = target is not None and not target.is_blank
         self.segments.append(Segment(read.text, source.tag.line, present, is_finished))
         versions = unit.children("tuv")
@@ -126,20 +127,6 @@ def read_tmx(path: str, from_lang: str | None = None, to_lang: str | None = None
         DataError: If the file cannot be read, is too large, is not TMX, is not well-formed, or has entities of its own.
     """
     return TmxDocument(read_bytes(path), path, from_lang, to_lang)
-
-
-def _texts(unit: XmlElement) -> list[tuple[str, XmlElement]]:
-    """Return the texts of a unit with their languages, in order; texts of an unnamed language are omitted."""
-    versions = (
-        (language_of(one.tag.attributes, LANGUAGE, "lang"), one.children("seg")) for one in unit.children("tuv")
-    )
-    return [(language, found[0]) for language, found in versions if language and found]
-
-
-def _text_in(texts: Sequence[tuple[str, XmlElement]], asked: str) -> XmlElement | None:
-    """Return the text in a language, or else the first text in a variant of it; None if there is neither."""
-    exact = [seg for language, seg in texts if spelt_alike(language) == spelt_alike(asked)]
-    return next(iter(exact), next((seg for language, seg in texts if is_variant(language, asked)), None))
 
 
 def _languages(

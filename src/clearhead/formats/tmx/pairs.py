@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 
-from clearhead.errors import DataError
 from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
+from clearhead.formats.tmx.units import UNITS, refuse_other, texts_of
+from clearhead.formats.xml.elements import MAX_SIZE, SPACE, XmlElement, elements
 from clearhead.formats.xml.escaping import language_tags, write_units
-from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
-from clearhead.formats.xml.inline_elements import MAX_SIZE, InlineSegment, read_segment
-from clearhead.formats.xml.translation_units import MAX_LANGUAGES, TranslationUnit, UnitFile, language_of, open_units
+from clearhead.formats.xml.events import read_events
+from clearhead.formats.xml.translation_units import (
+    MAX_LANGUAGES,
+    TranslationUnit,
+    UnitFile,
+    language_of,
+    open_units,
+    read_units,
+)
 from clearhead.runtime.version import __version__
 
 
 def open_tmx(path: str, wanted: Wanted) -> PairFile:
     """Open a TMX file of sentence pairs: one pair per unit (`tu`), including units without one of the two languages.
 
-    If a unit has several texts in a language, the first one is read. Inline elements become short tags, see
-    `inline_elements`; notes and properties are omitted.
+    If a unit has several texts in a language, the first one is read. Inline elements become numbered tags, see
+    `inline_text`; notes and properties are omitted.
 
     Arguments and errors are those of `open_units`; a file in another format also raises `DataError`.
     """
@@ -48,59 +55,16 @@ def write_tmx(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
 
 
 def _read(path: str) -> UnitFile:
-    events: Iterator[XmlEvent] = read_events(path)
-    root = next(event for event in events if isinstance(event, StartTag))
-    if root.name != "tmx":
-        raise DataError(f"{display_name(path)}, line {root.line}: the first element is <{root.name}>; a TMX has <tmx>")
-    source_language = ""
-    for event in events:
-        if isinstance(event, StartTag):
-            if event.name != "header":
-                events = chain([event], events)
-                break
-            source_language = language_of(event.attributes, "srclang")
-            skip_element(events)
+    root, found = elements(read_events(path), UNITS, max_size=MAX_SIZE)
+    refuse_other(root, display_name(path))
+    first = [*islice(found, 1)]
+    source_language = language_of(first[0][0].tag.attributes, "srclang") if first else ""
     version = root.attributes.get("version", "")[:10]
-    return UnitFile(f"TMX {version}".strip(), source_language, _units(events))
+    return UnitFile(f"TMX {version}".strip(), source_language, read_units(chain(first, found), _units))
 
 
-def _units(events: Iterator[XmlEvent]) -> Iterator[TranslationUnit]:
-    for event in events:
-        if isinstance(event, StartTag) and event.name == "tu":
-            yield _unit(events, event.line)
-
-
-def _unit(events: Iterator[XmlEvent], line: int) -> TranslationUnit:
-    texts: dict[str, InlineSegment] = {}
-    size, defect = 0, None
-    for event in events:
-        if isinstance(event, EndTag):
-            break
-        if not isinstance(event, StartTag):
-            continue
-        if event.name != "tuv":
-            skip_element(events)
-            continue
-        language = language_of(event.attributes, LANGUAGE, "lang")
-        segment = _segment(events)
-        if language and segment is not None and language not in texts:
-            size += segment.size
-            if size > MAX_SIZE or len(texts) == MAX_LANGUAGES:
-                defect = f"it has more than {MAX_LANGUAGES} languages, or {MAX_SIZE:,} characters in all of them"
-            else:
-                texts[language] = segment
-    return TranslationUnit(line, [*texts.items()], defect=defect)
-
-
-def _segment(events: Iterator[XmlEvent]) -> InlineSegment | None:
-    """Read the text of a `tuv` up to its end tag; its start tag has been read."""
-    segment = None
-    for event in events:
-        if isinstance(event, EndTag):
-            break
-        if isinstance(event, StartTag):
-            if event.name == "seg" and segment is None:
-                segment = read_segment(events)
-            else:
-                skip_element(events)
-    return segment
+def _units(element: XmlElement, said: Mapping[str, str]) -> Iterator[TranslationUnit]:
+    if element.tag.name == "tu":
+        texts = texts_of(element)
+        defect = f"it has more than {MAX_LANGUAGES} languages" if len(texts) > MAX_LANGUAGES else None
+        yield TranslationUnit(element.tag.line, texts, defect=defect, keeps_space=said.get(SPACE) == "preserve")

@@ -138,7 +138,7 @@ def _text_parts(archive: ZipFile, name: str) -> list[str]:
     if _CONTENT_TYPES not in names:
         raise DataError(f"{name} is a zip file, but no DOCX file: it has no {_CONTENT_TYPES}")
     found: list[tuple[int, str]] = []
-    for event, _ in word_events(_unpacked(archive, _CONTENT_TYPES, name), f"{name}: {_CONTENT_TYPES}"):
+    for event in word_events(_unpacked(archive, _CONTENT_TYPES, name), f"{name}: {_CONTENT_TYPES}"):
         said = event.attributes if isinstance(event, StartTag) else {}
         if text_type := _TEXT_TYPE.fullmatch(said.get("ContentType", "")):
             part = said.get("PartName", "").removeprefix("/")

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from clearhead.errors import DataError
-from clearhead.formats.xml.elements import XmlElement, read_element
-from clearhead.formats.xml.events import StartTag, XmlEvent, placed_events
+from clearhead.formats.xml.elements import PART_SIZE, XmlElement, read_element, with_positions
+from clearhead.formats.xml.events import StartTag, XmlEvent, text_events
 
 WORD = "w:"
 """Prefix of WordprocessingML names in this package, whatever prefix the file uses."""
 
+_MAX_SIZE = 1_000_000 * PART_SIZE
+"""Maximum size of a paragraph, see `XmlElement.size`."""
 _NAMESPACES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": WORD,
     "http://purl.oclc.org/ooxml/wordprocessingml/main": WORD,  # the strict form
@@ -20,8 +22,8 @@ _NAMESPACES = {
 }
 
 
-def word_events(data: bytes, name: str) -> Iterator[tuple[XmlEvent, int]]:
-    """Yield the events of a part with their positions; names have the prefix `WORD`, or their namespace and a space.
+def word_events(data: bytes, name: str) -> Iterator[XmlEvent]:
+    """Yield the events of a part; names have the prefix `WORD`, or their namespace and a space.
 
     Args:
         data: All bytes of the part.
@@ -36,13 +38,12 @@ def word_events(data: bytes, name: str) -> Iterator[tuple[XmlEvent, int]]:
         text = "\0"
     if "\0" in text:
         raise DataError(f"{name} is not in UTF-8, as Word writes it; save the file again in Word")
-    for placed in placed_events(text, name):
-        event, place = placed
+    for event in text_events(text, name):
         if isinstance(event, StartTag):
             said = event.attributes
             said = said and {_short(*key.rpartition(" ")[::2]): value for key, value in said.items()}
-            placed = StartTag(_short(event.namespace, event.name), "", said, event.line), place
-        yield placed
+            event = StartTag(_short(event.namespace, event.name), "", said, event.line, event.place)
+        yield event
 
 
 @lru_cache(maxsize=1_000)
@@ -54,9 +55,12 @@ def paragraphs(data: bytes, name: str) -> Iterator[XmlElement]:
     """Yield the outermost paragraphs of a part, each with all elements in it.
 
     Raises:
-        DataError: If the part is refused by `word_events` or `read_element`.
+        DataError: If the part is refused by `word_events`, or a paragraph has more than a million elements and texts.
     """
     events = word_events(data, name)
-    for event, place in events:
+    for event in events:
         if isinstance(event, StartTag) and event.name == f"{WORD}p":
-            yield read_element(events, event, place, data, name)
+            paragraph = read_element(events, event, _MAX_SIZE)
+            if paragraph.size > _MAX_SIZE:
+                raise DataError(f"{name}, line {event.line}: this paragraph is larger than {_MAX_SIZE:,} characters")
+            yield with_positions(paragraph, data)

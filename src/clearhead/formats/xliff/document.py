@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import count, islice
+from typing import NamedTuple
 
-from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
-from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_within, with_attribute, without_attribute
+from clearhead.formats.xliff.units import UNITS, XliffUnit, segments_of, units_of, version_of
+from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, with_attribute, without_attribute
 from clearhead.formats.xml.escaping import UNWRITABLE
-from clearhead.formats.xml.events import StartTag
-from clearhead.formats.xml.inline_text import XmlInlineText, escaped, inline_text
+from clearhead.formats.xml.inline_text import InlineText, TagNumbers, escaped
 
 REVIEW_STATE = "needs-review-translation"
 """State of an unreviewed `target` in XLIFF 1.x."""
@@ -27,28 +26,21 @@ MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 _UNKNOWN = "\ufffd"
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """Text of one segment: the source of a unit, or a part of it marked by `<mrk mtype="seg">`."""
 
     element: XmlElement
-    source: XmlInlineText
+    source: InlineText
     present: str
     """Existing content of the target for it, as raw XML."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A `trans-unit` of XLIFF 1.x, or a `segment` of 2.x."""
+class _Unit(NamedTuple):
+    """A unit to translate."""
 
-    around: XmlElement
-    """The `trans-unit` itself, or the `unit` that contains the segment."""
-    element: XmlElement
+    read: XliffUnit
     source: XmlElement
-    """The `source`, or the `seg-source` if the target is segmented like it."""
-    target: XmlElement | None
-    place: int
-    """Position for a new target, after `source` or `seg-source`."""
+    """The `source`, or the `seg-source` if it is segmented."""
     first: int
     """Index in the document's segments of the first part."""
     parts: Sequence[_Part]
@@ -71,21 +63,14 @@ class XliffDocument(Document):
             DataError: If the file is not XLIFF, or is refused by `XmlFile`.
         """
         self._file = XmlFile(data, name)
-        root = self._file.root()
-        version = root.attributes.get("version", "")
-        if root.name != "xliff":
-            raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; an XLIFF has <xliff>")
-        if version[:2] not in ("1.", "2."):
-            raise DataError(f"{name}, line {root.line}: XLIFF 1.1 to 2.1 can be read, and this has version {version!r}")
-        self._is_first_version = version.startswith("1.")
+        root, found = self._file.elements(UNITS)
+        self._is_first_version = version_of(root, name).startswith("1.")
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
-        for unit, around in self._file.elements({"trans-unit", "unit"}):
-            tags = [*around, unit.tag]
-            if said_within(tags, "translate") == "no":
-                continue
-            for element in [unit] if unit.tag.name == "trans-unit" else unit.children("segment"):
-                self._add(unit, element, tags)
+        for element, said in found:
+            for unit in units_of(element, said):
+                if unit.is_translatable:
+                    self._add(unit)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations as targets, marked as translated but not reviewed.
@@ -103,39 +88,38 @@ class XliffDocument(Document):
             if any(filling is not None for filling in chosen):
                 changes += self._changes(unit, chosen)
                 if not self._is_first_version and (found := self._suggested(unit, chosen)):
-                    candidates.setdefault(unit.around.start, (unit.around, []))[1].append(found)
+                    candidates.setdefault(unit.read.around.start, (unit.read.around, []))[1].append(found)
         changes += (self._candidates(*of_unit) for of_unit in candidates.values())
         return self._file.spliced(changes)
 
-    def _add(self, around: XmlElement, element: XmlElement, tags: Sequence[StartTag]) -> None:
+    def _add(self, unit: XliffUnit) -> None:
         """Add the segments of a unit; a unit without a source, or with a self-closing one, has none."""
-        sources, cut, targets = map(element.children, ("source", "seg-source", "target"))
-        if not sources or sources[0].is_closed:
+        source = unit.source
+        if source is None or source.is_closed:
             return
-        source, target = sources[0], targets[0] if targets else None
-        state = (target.tag if target and self._is_first_version else element.tag).attributes.get("state", "")
-        is_unfinished = state in ("new", "initial") or state.startswith("needs-")
-        keeps_space = said_within([*tags, source.tag], SPACE) == "preserve"
-        present = {"": target} if target is not None else {}
-        elements = {"": source}
-        if cut and (found := _cut(cut[0])):
-            source, elements = cut[0], found
-            present = _cut(target) if target is not None else {}
+        elements: Mapping[str, XmlElement] = {"": source}
+        present: Mapping[str, XmlElement | None] = {"": unit.target}
+        if unit.seg_source is not None and (found := segments_of(unit.seg_source)):
+            source, elements, present = unit.seg_source, found, segments_of(unit.target)
         first = len(self.segments)
         parts: list[_Part] = []
         for key, part in elements.items():
             there = present.get(key)
-            read = inline_text(part, self._file, keeps_space=keeps_space)
-            raw = self._file.raw(there.content, there.content_end) if there else ""
+            numbers = TagNumbers()
+            read = numbers.read(part, keeps_space=unit.keeps_space, protects_tags=True)
+            raw = translation = ""
+            if there is not None:
+                raw = self._file.raw(there.content, there.content_end)
+                translation = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True).text
             parts.append(_Part(part, read, raw))
-            translation = inline_text(there, self._file, keeps_space=keeps_space).text if there else ""
-            is_finished = there is not None and not there.is_blank and not is_unfinished
+            is_finished = there is not None and not there.is_blank and not unit.is_unfinished
             self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
-        self._units.append(_Unit(around, element, source, target, (cut or sources)[0].end, first, parts))
+        self._units.append(_Unit(unit, source, first, parts))
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
         """Return the changes for a unit of which at least one part has a translation."""
-        file, source, target = self._file, unit.source, unit.target
+        file, source, read = self._file, unit.source, unit.read
+        target = read.target
         contents: list[str] = []
         at = source.content
         for part, filling in zip(unit.parts, fillings, strict=True):
@@ -147,13 +131,13 @@ class XliffDocument(Document):
             at = element.content_end
         content = "".join([*contents, file.raw(at, source.content_end)])
         changes: list[tuple[int, int, str]] = []
-        start, end = unit.element.start, unit.element.content
+        start, end = read.element.start, read.element.content
         if not self._is_first_version:
             tag = without_attribute(file.raw(start, end), "subState")
             if any(filling is not None and filling.suggestion for filling in fillings):
                 tag = with_attribute(tag, "id", self._id(unit))
             changes.append((start, end, with_attribute(tag, "state", TRANSLATED_STATE)))
-        elif unit.element.tag.attributes.get("approved") == "yes":
+        elif read.element.tag.attributes.get("approved") == "yes":
             changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
         if target is None:
             # Keep the namespace prefix of the source.
@@ -161,7 +145,7 @@ class XliffDocument(Document):
             tag = f"<{name}>"
             if source.tag.attributes.get(SPACE) == "preserve":
                 tag = with_attribute(tag, "xml:space", "preserve")
-            start = end = unit.place
+            start = end = (read.seg_source or source).end
             space = file.space_before(source.start)
         else:
             tag = re.sub(r"\s*/>$", ">", file.raw(target.start, target.content))
@@ -208,9 +192,9 @@ class XliffDocument(Document):
 
     def _id(self, unit: _Unit) -> str:
         """Return the id of a segment of XLIFF 2.x, or an unused one if it has none."""
-        if own := unit.element.tag.attributes.get("id"):
+        if own := unit.read.element.tag.attributes.get("id"):
             return own
-        content = self._file.raw(unit.around.start, unit.around.end)
+        content = self._file.raw(unit.read.around.start, unit.read.around.end)
         free = (f"s{number}" for number in count(1) if f'"s{number}"' not in content)
         return next(islice(free, self._units.index(unit), None))
 
@@ -223,21 +207,6 @@ def read_xliff(path: str) -> XliffDocument:
             own.
     """
     return XliffDocument(read_bytes(path), path)
-
-
-def _cut(element: XmlElement) -> dict[str, XmlElement]:
-    """Return the parts marked by `<mrk mtype="seg">`, by `mid`; empty if there are words outside of them."""
-    found: dict[str, XmlElement] = {}
-    for part in element.parts:
-        if isinstance(part, str):
-            if part.strip():
-                return {}
-            continue
-        said, key = part.tag.attributes, part.tag.attributes.get("mid", "")
-        if part.tag.name != "mrk" or said.get("mtype") != "seg" or part.is_closed or key in found:
-            return {}
-        found[key] = part
-    return found
 
 
 def _prefix(tag: str) -> str:

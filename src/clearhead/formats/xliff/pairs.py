@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 
-from clearhead.errors import DataError
 from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
+from clearhead.formats.xliff.units import UNITS, XliffUnit, segments_of, units_of, version_of
+from clearhead.formats.xml.elements import MAX_SIZE, XmlElement, elements
 from clearhead.formats.xml.escaping import language_tags, write_units
-from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
-from clearhead.formats.xml.inline_elements import InlineSegment, read_segment, split_segment
-from clearhead.formats.xml.translation_units import TranslationUnit, UnitFile, language_of, open_units
+from clearhead.formats.xml.events import LANGUAGE, read_events
+from clearhead.formats.xml.translation_units import TranslationUnit, UnitFile, language_of, open_units, read_units
 
 
 def open_xliff(path: str, wanted: Wanted) -> PairFile:
@@ -19,8 +18,7 @@ def open_xliff(path: str, wanted: Wanted) -> PairFile:
 
     An entry that the file marks as untranslated, unfinished or not to be translated keeps its texts and has the reason
     in `skipped`. A `trans-unit` with both sides segmented by `<mrk mtype="seg">` gives one pair per segment.
-    Suggestions (`alt-trans`, `matches`) and notes are omitted. Inline elements become short tags, see
-    `inline_elements`.
+    Suggestions (`alt-trans`, `matches`) and notes are omitted. Inline elements become numbered tags, see `inline_text`.
 
     Arguments and errors are those of `open_units`; a file in another format also raises `DataError`.
     """
@@ -49,121 +47,37 @@ def write_xliff(path: str | None, pairs: Iterable[SentencePair], languages: tupl
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """Properties that units inherit from the elements around them."""
-
-    namespace: str
-    """Namespace of XLIFF itself; extensions also use names such as `source`."""
-    source_language: str = ""
-    target_language: str = ""
-    is_translatable: bool = True
-
-    def within(self, tag: StartTag) -> _Scope:
-        """Return the scope within an element, from this scope and the element's attributes."""
-        said = tag.attributes
-        return _Scope(
-            self.namespace,
-            language_of(said, "source-language", "srcLang") or self.source_language,
-            language_of(said, "target-language", "trgLang") or self.target_language,
-            said["translate"] != "no" if "translate" in said else self.is_translatable,
-        )
-
-    def name(self, tag: StartTag) -> str:
-        """Return the name of an element in the XLIFF namespace; empty for any other element."""
-        return tag.name if tag.namespace == self.namespace else ""
-
-
 def _read(path: str) -> UnitFile:
-    events = read_events(path)
-    root = next(event for event in events if isinstance(event, StartTag))
-    where = f"{display_name(path)}, line {root.line}"
-    if root.name != "xliff":
-        raise DataError(f"{where}: the first element is <{root.name}>; an XLIFF has <xliff>")
-    version = root.attributes.get("version", "")
-    if version[:2] not in ("1.", "2."):
-        raise DataError(f"{where}: XLIFF 1.1 to 2.1 can be read, and the file says that its version is {version!r}")
-    return UnitFile(f"XLIFF {version[:10]}", "", _units(events, _Scope(root.namespace).within(root)))
+    root, found = elements(read_events(path), UNITS, max_size=MAX_SIZE)
+    version = version_of(root, display_name(path))
+    return UnitFile(f"XLIFF {version[:10]}", "", read_units(found, _translation_units))
 
 
-def _units(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUnit]:
-    """Read the units of an element up to its end tag; its start tag has been read."""
-    scopes = [scope]
-    for event in events:
-        if isinstance(event, EndTag):
-            scopes.pop()
-        elif isinstance(event, StartTag):
-            inner = scopes[-1].within(event)
-            match inner.name(event):
-                case "trans-unit":
-                    yield from _trans_unit(events, inner, event.line)
-                case "unit":
-                    yield from _unit(events, inner)
-                case "":
-                    skip_element(events)
-                case _:
-                    scopes.append(inner)
+def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator[TranslationUnit]:
+    for unit in units_of(element, said):
+        line = unit.element.tag.line
+        if unit.source is None:
+            yield TranslationUnit(line, (), defect="it has no <source>")
+            continue
+        source_language = language_of(said, "source-language", "srcLang") or _own_language(unit.source)
+        target_language = language_of(said, "target-language", "trgLang") or _own_language(unit.target)
+        sources, targets = segments_of(unit.seg_source), segments_of(unit.target)
+        is_cut = bool(sources and targets)
+        for key in sources | targets if is_cut else [""]:
+            source, target = (sources.get(key), targets.get(key)) if is_cut else (unit.source, unit.target)
+            line = source.tag.line if is_cut and source is not None else line
+            texts = (source_language, source), (target_language, target)
+            yield TranslationUnit(line, texts, _skipped(unit, source, target), keeps_space=unit.keeps_space)
 
 
-def _trans_unit(events: Iterator[XmlEvent], scope: _Scope, line: int) -> Iterator[TranslationUnit]:
-    """Read a unit of XLIFF 1.x up to its end tag; its start tag has been read."""
-    texts = _texts(events, scope)
-    state = texts["target"][0].attributes.get("state", "") if "target" in texts else ""
-    is_unfinished = state == "new" or state.startswith("needs-")
-    cut = [texts[name][1] for name in ("seg-source", "target") if name in texts]
-    sources, targets = map(split_segment, cut) if len(cut) == 2 else ({}, {})
-    if "source" not in texts or not (sources and targets):
-        yield _translation_unit(texts, scope, line, is_unfinished=is_unfinished)
-        return
-    for key in sources | targets:
-        line, source = sources.get(key, (line, InlineSegment()))
-        _, target = targets.get(key, (line, InlineSegment()))
-        sides = {"source": (texts["source"][0], source), "target": (texts["target"][0], target)}
-        yield _translation_unit(sides, scope, line, is_unfinished=is_unfinished)
+def _own_language(text: XmlElement | None) -> str:
+    return "" if text is None else language_of(text.tag.attributes, LANGUAGE)
 
 
-def _unit(events: Iterator[XmlEvent], scope: _Scope) -> Iterator[TranslationUnit]:
-    """Read a unit of XLIFF 2.x up to its end tag; its start tag has been read."""
-    for event in events:
-        if isinstance(event, EndTag):
-            return
-        if isinstance(event, StartTag):
-            if scope.name(event) == "segment":
-                is_unfinished = event.attributes.get("state") == "initial"
-                yield _translation_unit(_texts(events, scope), scope, event.line, is_unfinished=is_unfinished)
-            else:
-                skip_element(events)
-
-
-def _texts(events: Iterator[XmlEvent], scope: _Scope) -> dict[str, tuple[StartTag, InlineSegment]]:
-    """Read the first text of each side in an element up to its end tag; its start tag has been read."""
-    texts: dict[str, tuple[StartTag, InlineSegment]] = {}
-    for event in events:
-        if isinstance(event, EndTag):
-            break
-        if isinstance(event, StartTag):
-            name = scope.name(event)
-            if name in ("source", "seg-source", "target") and name not in texts:
-                texts[name] = event, read_segment(events)
-            else:
-                skip_element(events)
-    return texts
-
-
-def _translation_unit(
-    texts: dict[str, tuple[StartTag, InlineSegment]], scope: _Scope, line: int, *, is_unfinished: bool
-) -> TranslationUnit:
-    if "source" not in texts:
-        return TranslationUnit(line, (), defect="it has no <source>")
-    tag, source = texts["source"]
-    source_language = scope.source_language or language_of(tag.attributes, LANGUAGE)
-    tag, target = texts.get("target", (tag, InlineSegment()))
-    target_language = scope.target_language or ("" if tag.name == "source" else language_of(tag.attributes, LANGUAGE))
-    skipped = None
-    if not scope.is_translatable:
-        skipped = "not_to_translate"
-    elif target.is_blank and not source.is_blank:
-        skipped = "untranslated"
-    elif is_unfinished and not target.is_blank:
-        skipped = "unfinished"
-    return TranslationUnit(line, ((source_language, source), (target_language, target)), skipped)
+def _skipped(unit: XliffUnit, source: XmlElement | None, target: XmlElement | None) -> str | None:
+    """Return the key of `SKIPS` for a unit, or for a segment of it, that the file excludes."""
+    if not unit.is_translatable:
+        return "not_to_translate"
+    if target is None or target.is_blank:
+        return None if source is None or source.is_blank else "untranslated"
+    return "unfinished" if unit.is_unfinished else None

@@ -1,17 +1,15 @@
-"""Elements of an XML file with their positions, and replacing ranges of the file; used for XLIFF, TMX and Word."""
+"""Elements of XLIFF, TMX and Word files: read from a stream or with their positions, and ranges of a file replaced."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
 from clearhead.formats.file_text import FileText
-from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of, placed_events
-
-MAX_ELEMENTS = 1_000_000
-"""Maximum number of elements in an element that is read completely."""
+from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of, skip_element, text_events
 
 SPACE = "http://www.w3.org/XML/1998/namespace space"
 """Name of the attribute `xml:space`, with its namespace."""
@@ -19,25 +17,36 @@ SPACE = "http://www.w3.org/XML/1998/namespace space"
 _TAG = re.compile(rb"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
+INHERITED = {SPACE, "translate", "source-language", "target-language", "srcLang", "trgLang"}
+"""Attributes that apply to the elements within an element, too."""
+
+MAX_SIZE = 10_000_000
+"""Maximum size of a unit that is read from a stream, in characters of its texts and attributes."""
+PART_SIZE = 100
+"""Size that each text and element counts besides its characters, for the memory of an object."""
+
 
 @dataclass(slots=True, eq=False)
 class XmlElement:
-    """An element; its positions count bytes of the file's text as UTF-8."""
+    """An element with its content; its positions count bytes of the file's text as UTF-8."""
 
     tag: StartTag
-    start: int
-    content: int
-    """Position after its start tag."""
-    content_end: int = 0
-    """Position of its end tag."""
-    end: int = 0
+    size: int = 0
+    """Characters of its texts and attributes, and `PART_SIZE` for each text and element."""
     parts: list[str | XmlElement] = field(default_factory=list)
     """Texts and child elements, in order."""
+    content_end: int = 0
+    """Position of its end tag."""
+    content: int = 0
+    """Position after its start tag; set by `XmlFile`, like the two fields below."""
+    end: int = 0
+    is_closed: bool = False
+    """Whether it is written as a self-closing tag, such as `<x/>`."""
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it is a self-closing tag, such as `<x/>`."""
-        return self.content == self.end
+    def start(self) -> int:
+        """Position of its start tag."""
+        return self.tag.place
 
     @property
     def place(self) -> tuple[int, int]:
@@ -56,20 +65,104 @@ class XmlElement:
 
     def children(self, name: str) -> list[XmlElement]:
         """Return the child elements with a name, in the namespace of this element."""
-        return [one for one in self.elements if one.tag.name == name and one.tag.namespace == self.tag.namespace]
+        return [part for part in self._children() if part.tag.name == name]
+
+    def first_children(self) -> dict[str, XmlElement]:
+        """Return the first child element of each name, in the namespace of this element."""
+        found: dict[str, XmlElement] = {}
+        for part in self._children():
+            found.setdefault(part.tag.name, part)
+        return found
 
     def within(self) -> Iterator[XmlElement]:
         """Yield all descendants, in no particular order."""
         waiting = self.elements
         while waiting:
             element = waiting.pop()
-            waiting += [part for part in element.parts if isinstance(part, XmlElement)]
+            waiting += element.elements
             yield element
 
     @property
     def is_blank(self) -> bool:
         """Whether it contains only white space."""
         return not any(isinstance(part, XmlElement) or part.strip() for part in self.parts)
+
+    def _children(self) -> Iterator[XmlElement]:
+        for part in self.parts:
+            if isinstance(part, XmlElement) and part.tag.namespace == self.tag.namespace:
+                yield part
+
+
+FoundElement = tuple[XmlElement, Mapping[str, str]]
+"""An element, and the attributes of `INHERITED` that apply to it: its own, and those of the elements around it."""
+
+
+def elements(
+    events: Iterator[XmlEvent], names: Collection[str], *, max_size: float = math.inf
+) -> tuple[StartTag, Iterator[FoundElement]]:
+    """Return the root's start tag, and the elements with one of some names, without elements nested in them.
+
+    Args:
+        events: Tags and texts of a file.
+        names: Names without prefix, in the namespace of the root element; the root element itself is never returned.
+        max_size: Size of an element from which its further content is left out, so that memory is bounded.
+
+    """
+    root = next(event for event in events if isinstance(event, StartTag))
+    return root, _elements(events, root, names, max_size)
+
+
+def _elements(
+    events: Iterator[XmlEvent], root: StartTag, names: Collection[str], max_size: float
+) -> Iterator[FoundElement]:
+    around = [_inherited({}, root)]
+    for event in events:
+        if isinstance(event, EndTag):
+            around.pop()
+        elif isinstance(event, StartTag):
+            if event.namespace != root.namespace:
+                skip_element(events)
+            elif event.name in names:
+                yield read_element(events, event, max_size), _inherited(around[-1], event)
+            else:
+                around.append(_inherited(around[-1], event))
+
+
+def _inherited(said: Mapping[str, str], tag: StartTag) -> Mapping[str, str]:
+    return {**said, **{name: value for name, value in tag.attributes.items() if name in INHERITED}}
+
+
+def read_element(events: Iterator[XmlEvent], tag: StartTag, max_size: float) -> XmlElement:
+    """Read the rest of an element, up to its end tag; its start tag has been read.
+
+    Args:
+        events: Tags and texts behind the start tag.
+        tag: The start tag.
+        max_size: Size from which further content is left out, so that memory is bounded; `size` counts it all the same.
+    """
+    stack = [XmlElement(tag)]
+    parts = stack[0].parts
+    size = PART_SIZE
+    for event in events:
+        if isinstance(event, str):
+            size += PART_SIZE + len(event)
+            if size <= max_size:
+                parts.append(event)
+        elif isinstance(event, StartTag):
+            element = XmlElement(event, size)
+            size += PART_SIZE + (sum(map(len, event.attributes.values())) if event.attributes else 0)
+            if size <= max_size:
+                parts.append(element)
+            stack.append(element)
+            parts = element.parts
+        else:
+            element = stack.pop()
+            element.content_end = event.place
+            element.size = size - element.size  # until here, the size before its start
+            if not stack:
+                return element
+            parts = stack[-1].parts
+    raise AssertionError("the parser refuses an element without an end")
 
 
 class XmlFile:
@@ -89,39 +182,15 @@ class XmlFile:
             )
         self._utf8 = self.source.text.encode()
 
-    def elements(self, names: Collection[str]) -> Iterator[tuple[XmlElement, Sequence[StartTag]]]:
-        """Yield the elements with one of some names, without elements nested in them.
-
-        Args:
-            names: Names without prefix, in the namespace of the root element; the root element itself is never yielded.
-
-        Yields:
-            An element, and the start tags of its ancestors, from the root inwards.
+    def elements(self, names: Collection[str]) -> tuple[StartTag, Iterator[FoundElement]]:
+        """Return the root's start tag, and the elements with one of some names, see `elements`; with all positions.
 
         Raises:
-            DataError: If the file is not well-formed, or contains something that `formats.xml.events` refuses.
+            DataError: If the file is not well-formed, or contains something that `formats.xml.events` refuses; also
+                during iteration.
         """
-        events = placed_events(self.source.text, self.source.path)
-        around: list[StartTag] = []
-        for event, place in events:
-            if isinstance(event, EndTag):
-                around.pop()
-            elif isinstance(event, StartTag):
-                if around and event.namespace != around[0].namespace:
-                    self._element(events, event, place)
-                elif around and event.name in names:
-                    yield self._element(events, event, place), around
-                else:
-                    around.append(event)
-
-    def root(self) -> StartTag:
-        """Return the start tag of the root element.
-
-        Raises:
-            DataError: If the file does not begin like XML.
-        """
-        events = (event for event, _ in placed_events(self.source.text, self.source.path))
-        return next(event for event in events if isinstance(event, StartTag))
+        root, found = elements(text_events(self.source.text, self.source.path), names)
+        return root, ((with_positions(element, self._utf8), said) for element, said in found)
 
     def raw(self, start: int, end: int) -> str:
         """Return the text of the file between two positions."""
@@ -150,57 +219,26 @@ class XmlFile:
             found.append((first, position, text))
         return self.source.replaced(found)
 
-    def _element(self, events: Iterator[tuple[XmlEvent, int]], tag: StartTag, start: int) -> XmlElement:
-        return read_element(events, tag, start, self._utf8, self.source.path)
 
-
-def read_element(
-    events: Iterator[tuple[XmlEvent, int]], tag: StartTag, start: int, data: bytes, name: str
-) -> XmlElement:
-    """Read the rest of an element, up to its end tag; its start tag has been read.
+def with_positions(element: XmlElement, data: bytes) -> XmlElement:
+    """Return an element with all its positions set, and those of its descendants.
 
     Args:
-        events: Events behind the start tag, see `placed_events`.
-        tag: The start tag.
-        start: Its position.
+        element: An element as `read_element` returns it.
         data: The file's text as UTF-8.
-        name: Name of the file in messages.
-
-    Raises:
-        DataError: If it has more than `MAX_ELEMENTS` elements.
     """
-
-    def opened(tag: StartTag, place: int) -> XmlElement:
-        match = _TAG.match(data, place)
-        assert match is not None, place
-        return XmlElement(tag, place, match.end())
-
-    stack = [opened(tag, start)]
-    num_elements = 1
-    for event, place in events:
-        if isinstance(event, str):
-            stack[-1].parts.append(event)
-        elif isinstance(event, StartTag):
-            num_elements += 1
-            if num_elements > MAX_ELEMENTS:
-                raise DataError(f"{name}, line {tag.line}: what begins here has more than {MAX_ELEMENTS:,} elements")
-            element = opened(event, place)
-            stack[-1].parts.append(element)
-            stack.append(element)
-        else:
-            element = stack.pop()
-            if data.startswith(b"/>", element.content - 2):
-                element.content_end = element.end = element.content
-            else:
-                element.content_end, element.end = place, data.index(b">", place) + 1
-            if not stack:
-                return element
-    raise AssertionError("the parser refuses an element without an end")
+    for one in (element, *element.within()):
+        one.content = _tag_end(data, one.start)
+        one.is_closed = data.startswith(b"/>", one.content - 2)
+        one.end = one.content if one.is_closed else _tag_end(data, one.content_end)
+    return element
 
 
-def said_within(tags: Sequence[StartTag], name: str) -> str:
-    """Return the value of an attribute on the innermost of nested elements that has it; empty if none does."""
-    return next((tag.attributes[name] for tag in reversed(tags) if name in tag.attributes), "")
+def _tag_end(data: bytes, place: int) -> int:
+    """Return the position after the tag at a position."""
+    match = _TAG.match(data, place)
+    assert match is not None, place
+    return match.end()
 
 
 def with_attribute(tag: str, name: str, value: str) -> str:

@@ -62,12 +62,16 @@ class StartTag(NamedTuple):
     """Values by name; a name with a prefix is given as namespace and local name, separated by a space."""
     line: int
     """Line number, counted from 1."""
+    place: int
+    """Position of its start, in bytes of the file's text as UTF-8, without a byte order mark."""
 
 
 class EndTag(NamedTuple):
     """End of an element."""
 
     name: str
+    place: int
+    """Position of its start; for a self-closing element, the end of its tag."""
 
 
 XmlEvent = StartTag | EndTag | str
@@ -113,16 +117,12 @@ def read_events(path: str) -> Iterator[XmlEvent]:
             raw = stream.read(CHUNK_BYTES)
 
 
-def placed_events(text: str, name: str) -> Iterator[tuple[XmlEvent, int]]:
-    """Parse the text of an XML file, and yield its events with their positions.
+def text_events(text: str, name: str) -> Iterator[XmlEvent]:
+    """Parse the text of an XML file, and yield its tags and texts.
 
     Args:
         text: The whole text, without a byte order mark.
         name: Name of the file in messages.
-
-    Yields:
-        An event and its position. The position of a tag is its start, in bytes of the text as UTF-8; the position of
-        the end of a self-closing element is the end of its tag. For text it is -1.
 
     Raises:
         DataError: If the XML is not well-formed, has entities of its own, or exceeds a limit of this module.
@@ -130,9 +130,7 @@ def placed_events(text: str, name: str) -> Iterator[tuple[XmlEvent, int]]:
     parser = _Parser(name)
     for start in range(0, len(text) + 1, CHUNK_BYTES):
         problem = parser.feed(text[start : start + CHUNK_BYTES], is_final=start + CHUNK_BYTES > len(text))
-        places = iter(parser.places.copy())
-        for event in parser.take():
-            yield event, -1 if isinstance(event, str) else next(places)
+        yield from parser.take()
         if problem is not None:
             raise problem
 
@@ -163,8 +161,6 @@ class _Parser:
         self._num_declarations = 0
         self._num_silent = 0  # characters since the last event: the size of an incomplete token
         self.num_line_ends = 0
-        self.places: list[int] = []
-        """Start of each tag among the pending events, in bytes of the parsed text as UTF-8."""
         parser = self._expat = expat.ParserCreate("utf-8", " ")
         parser.buffer_text = True
         parser.specified_attributes = True  # attributes added by a document type could be many and long, in every tag
@@ -203,7 +199,6 @@ class _Parser:
         """Return and clear the events since the last call."""
         events = self._events.copy()
         self._events.clear()
-        self.places.clear()
         return events
 
     def _error(self, words: str) -> DataError:
@@ -225,13 +220,12 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise self._error(f"more than {MAX_DEPTH} elements are nested in each other")
         namespace, _, local = name.rpartition(" ")
-        self._events.append(StartTag(local, namespace, attributes, self._expat.CurrentLineNumber))
-        self.places.append(self._expat.CurrentByteIndex)
+        place = self._expat.CurrentByteIndex
+        self._events.append(StartTag(local, namespace, attributes, self._expat.CurrentLineNumber, place))
 
     def _end(self, name: str) -> None:
         self._depth -= 1
-        self._events.append(EndTag(name.rpartition(" ")[2]))
-        self.places.append(self._expat.CurrentByteIndex)
+        self._events.append(EndTag(name.rpartition(" ")[2], self._expat.CurrentByteIndex))
 
     def _heard(self, *_: object) -> None:
         self._num_silent = 0

@@ -1,33 +1,48 @@
-"""Text of an XLIFF or TMX element with numbered tags for inline elements, and the reverse for translations."""
+"""Inline elements of XLIFF and TMX as numbered tags in the text of a segment, and elements again in a translation.
+
+Pairs and documents both read their segments here. So a model is trained with the text that it translates in a document,
+and a translation memory finds it.
+"""
 
 from __future__ import annotations
 
 import html
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
 from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile
 from clearhead.formats.xml.escaping import UNWRITABLE
-from clearhead.formats.xml.inline_elements import ROLES, element_of
+from clearhead.formats.xml.events import StartTag
 
-_WITHOUT_TEXT = {*ROLES, "cp", "sm", "em"}
+_ROLES = {
+    **dict.fromkeys(("ph", "x", "it", "ut", "cp", "sm", "em"), "alone"),
+    **dict.fromkeys(("bpt", "bx", "sc"), "begin"),
+    **dict.fromkeys(("ept", "ex", "ec"), "end"),
+}
+"""Roles of elements that have no words of the text: code, characters that XML lacks, and ends of annotations."""
+_PAIR_KEYS = ("i", "startRef", "rid", "id")
+"""Attributes that link a start to its end: `i` in TMX, `rid` in XLIFF 1.2, `startRef` in 2.0."""
+_KEYS = ("x", "id", "mid", "hex", *_PAIR_KEYS)
+"""Attributes that identify an element in other languages, such as `x` in TMX and `id` in XLIFF."""
 
 
 @dataclass(frozen=True, slots=True)
-class XmlInlineText:
+class InlineText:
     """A text with numbered tags, and the inline elements behind the tags."""
 
     text: str
-    codes: dict[str, str] = field(default_factory=dict)
-    """Markup of the file for each tag, keyed by the tag as written in the text."""
+    codes: dict[str, tuple[int, int] | str] = field(default_factory=dict)
+    """For each tag as written in the text, the range of its markup in the file, or the words that it replaces."""
 
     def filled(self, translation: str, file: XmlFile, line: int) -> str:
         """Return a translation as the content of an element, with each inline element of the source exactly once.
 
         Args:
             translation: Text with numbered tags, which are repaired first, see `inline_tags.mended`.
-            file: The file to write to.
+            file: The file that contains the source.
             line: Line number of the source, counted from 1, for messages.
 
         Raises:
@@ -38,98 +53,100 @@ class XmlInlineText:
                 f"{file.source.path}, line {line}: the translation holds U+{ord(found[0]):04X}, which XML does not have"
             )
         parts = tokens(mended(translation, self.text)[0])
-        return "".join(self.codes[str(part)] if isinstance(part, Tag) else escaped(part, file) for part in parts)
+        codes = (self.codes[str(part)] if isinstance(part, Tag) else part for part in parts)
+        return "".join(escaped(code, file) if isinstance(code, str) else file.raw(*code) for code in codes)
 
 
-def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> XmlInlineText:
-    """Return the content of an element as text with numbered tags.
+class TagNumbers:
+    """Numbers for the inline elements of a unit: an element has the same number in every language.
 
-    An element for code (`ph`, `bpt` and the like) becomes a tag, without the code. An element around words becomes a
-    pair of tags, and so do separate elements for a start and an end if they are well nested. Content that must not be
-    translated becomes one tag, including its words.
-
-    Args:
-        element: Element with the text, such as a `source`.
-        file: The file that contains it.
-        keeps_space: Whether line endings are significant; otherwise each becomes a space, together with the white space
-            around it.
+    They count from 1 in the text that is read first. An element of another text has the number of the element with the
+    same `x` (TMX) or `id` (XLIFF) there, or without these, of the same name and order.
     """
-    pieces: list[str | _Piece] = []
-    _collect(element, file, pieces)
-    _pair(pieces)
-    texts: list[str] = []
-    codes: dict[str, str] = {}
-    numbers: dict[int, int] = {}  # number of each element, by the index of its first piece
-    for place, piece in enumerate(pieces):
-        if isinstance(piece, str):
-            texts.append(piece)
-            continue
-        number = numbers[piece.begin] if piece.begin is not None else len(numbers) + 1
-        if piece.begin is None:
-            numbers[place] = number
-        tag = str(Tag("close" if piece.begin is not None else "open" if piece.is_paired else "alone", number))
-        codes[tag] = piece.raw
-        texts.append(tag)
-    text = "".join(texts)
-    return XmlInlineText(text if keeps_space else _on_one_line(text), codes)
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str, str, int], int] = {}
+
+    def read(self, element: XmlElement, *, keeps_space: bool, protects_tags: bool = False) -> InlineText:
+        """Return the content of an element as text with numbered tags.
+
+        An element around words becomes a pair of tags, and so do a start and an end if they are well nested. Any other
+        element becomes one tag: code (`ph` and the like, without what is in it), words that must not be translated,
+        including these words, and an element without content.
+
+        Args:
+            element: Element with the text, such as a `source`.
+            keeps_space: Whether line endings are significant; otherwise each becomes a space, together with the white
+                space around it.
+            protects_tags: Whether words that look like a numbered tag become one; otherwise they are read as a tag, as
+                files of pairs are written.
+        """
+        texts: list[str] = []
+        codes: dict[str, tuple[int, int] | str] = {}
+        seen: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        for piece in [*_pieces(element, protects_tags)]:  # a list first: a start is linked when its end is found
+            if isinstance(piece, str):
+                texts.append(piece)
+                continue
+            if piece.begin is not None:
+                tag = str(Tag("close", piece.begin.number))
+            else:
+                identity = "pair" if piece.is_paired else piece.name, piece.key, "" if piece.key else piece.name
+                seen[identity] += 1
+                piece.number = self._numbers.setdefault((*identity, seen[identity]), len(self._numbers) + 1)
+                tag = str(Tag("open" if piece.is_paired else "alone", piece.number))
+            codes[tag] = piece.code
+            texts.append(tag)
+        text = "".join(texts)
+        return InlineText(text if keeps_space else _on_one_line(text), codes)
 
 
 @dataclass(slots=True)
 class _Piece:
     """A tag without a number yet."""
 
-    raw: str
-    """Markup in the file."""
-    role: str
-    """`open` or `close` of an element around words; `begin` or `end` of separate elements, perhaps a pair; `alone`."""
-    pair: str = ""
-    """Key shared by `begin` and `end` of one pair."""
-    begin: int | None = None
-    """For the second tag of a pair, the index of the first."""
+    code: tuple[int, int] | str
+    name: str = ""
+    key: str = ""
+    """Key shared by the same element in other languages; empty if there is none."""
+    begin: _Piece | None = None
+    """For the second tag of a pair, the first."""
     is_paired: bool = False
+    number: int = 0
 
 
-def _collect(element: XmlElement, file: XmlFile, pieces: list[str | _Piece]) -> None:
+def _pieces(element: XmlElement, protects_tags: bool) -> Iterator[str | _Piece]:
+    begun: list[tuple[str, _Piece]] = []  # starts without an end yet, each with the key that its end has
+    waiting: defaultdict[str, int] = defaultdict(int)  # how many of them have a key
     for part in element.parts:
         if isinstance(part, str):
-            # Words that look like a numbered tag are protected by one.
-            pieces += [_Piece(escaped(str(it), file), "alone") if isinstance(it, Tag) else it for it in tokens(part)]
+            for token in tokens(part) if protects_tags else [part]:
+                yield _Piece(str(token), key=str(token)) if isinstance(token, Tag) else token
             continue
-        said = part.tag.attributes
-        if part.tag.name in ROLES:
-            code = element_of(part.tag)
-            pieces.append(_Piece(file.raw(part.start, part.end), code.role, code.pair))
-        elif (
-            part.tag.name in _WITHOUT_TEXT
-            or part.is_closed
-            or said.get("translate") == "no"
-            or said.get("mtype") == "protected"
-        ):
-            pieces.append(_Piece(file.raw(part.start, part.end), "alone"))
-        else:
-            pieces.append(_Piece(file.raw(part.start, part.content), "open"))
-            _collect(part, file, pieces)
-            pieces.append(_Piece(file.raw(part.content_end, part.end), "close"))
+        name, said = part.tag.name, part.tag.attributes
+        role = _ROLES.get(name)
+        if role is None and part.parts and said.get("translate") != "no" and said.get("mtype") != "protected":
+            around = _Piece((part.start, part.content), name, _first_of(part.tag, _KEYS), is_paired=True)
+            yield around
+            yield from _pieces(part, protects_tags)
+            yield _Piece((part.content_end, part.end), begin=around)
+            continue
+        piece = _Piece((part.start, part.end), name, _first_of(part.tag, _KEYS))
+        pair = _first_of(part.tag, _PAIR_KEYS)
+        if role == "begin":
+            begun.append((pair, piece))
+            waiting[pair] += 1
+        elif role == "end" and waiting[pair]:
+            while piece.begin is None:  # what began later than the start reaches over this end, and is no pair
+                other, first = begun.pop()
+                waiting[other] -= 1
+                if other == pair:
+                    piece.begin, first.is_paired = first, True
+        yield piece
 
 
-def _pair(pieces: list[str | _Piece]) -> None:
-    """Link the two tags of each pair that is well nested."""
-    open_pieces: list[int] = []
-    for place, piece in enumerate(pieces):
-        if isinstance(piece, str):
-            continue
-        if piece.role in ("open", "begin"):
-            open_pieces.append(place)
-        elif piece.role in ("close", "end"):
-            for depth in range(len(open_pieces) - 1, -1, -1):
-                first = pieces[open_pieces[depth]]
-                assert isinstance(first, _Piece)
-                if first.role == "open" and piece.role == "end":
-                    break
-                if (first.role, first.pair) == ("open" if piece.role == "close" else "begin", piece.pair):
-                    piece.begin, first.is_paired = open_pieces[depth], True
-                    del open_pieces[depth:]
-                    break
+def _first_of(tag: StartTag, names: tuple[str, ...]) -> str:
+    return next((tag.attributes[name] for name in names if name in tag.attributes), "")
 
 
 def _on_one_line(text: str) -> str:

@@ -12,7 +12,9 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import display_name
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
-from clearhead.formats.xml.inline_elements import InlineSegment, TagNumbers
+from clearhead.formats.xml.elements import MAX_SIZE, FoundElement, XmlElement
+from clearhead.formats.xml.inline_text import TagNumbers
+from clearhead.text.line_ends import segment_on_one_line
 
 HEAD_UNITS = 1_000
 HEAD_SIZE = 1_000_000
@@ -28,10 +30,13 @@ class TranslationUnit:
 
     line: int
     """Line number of its start, counted from 1."""
-    texts: Sequence[tuple[str, InlineSegment]]
-    """Language codes as in the file, each with its text; the code is empty if the file does not name the language."""
+    texts: Sequence[tuple[str, XmlElement | None]]
+    """Language codes as in the file, each with its text, None if it is missing; the code is empty if the file does not
+    name the language."""
     skipped: str | None = None
     """Key of `SKIPS` if the file excludes the unit."""
+    keeps_space: bool = False
+    """Whether line endings in its texts are significant."""
     defect: str | None = None
     """Why it is no pair in any languages."""
 
@@ -84,6 +89,17 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
     return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target), (source, target))
 
 
+def read_units(
+    found: Iterable[FoundElement], units_of: Callable[[XmlElement, Mapping[str, str]], Iterable[TranslationUnit]]
+) -> Iterator[TranslationUnit]:
+    """Yield the units of elements, as `elements` finds them with `MAX_SIZE`; one that is too long is a defect."""
+    for element, said in found:
+        if element.size > MAX_SIZE:
+            yield TranslationUnit(element.tag.line, (), defect=f"it is longer than {MAX_SIZE:,} characters")
+        else:
+            yield from units_of(element, said)
+
+
 def language_of(attributes: Mapping[str, str], *names: str) -> str:
     """Return the language code in the first of some attributes that exists, stripped and limited in length."""
     said = next((attributes[name] for name in names if name in attributes), "")
@@ -95,7 +111,7 @@ def _head(units: Iterator[TranslationUnit]) -> list[TranslationUnit]:
     room = HEAD_SIZE
     for unit in islice(units, HEAD_UNITS):
         head.append(unit)
-        room -= sum(segment.size for _, segment in unit.texts)
+        room -= sum(text.size for _, text in unit.texts if text is not None)
         if room < 0:
             break
     return head
@@ -157,19 +173,23 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
     origin = f"{path}:{unit.line}"
     if unit.defect is not None:
         return SentencePair("", "", origin, defect=unit.defect)
-    places = _places(tuple(language for language, _ in unit.texts), source, target)
-    if places is None:
+    first, second = text_places(tuple(language for language, _ in unit.texts), source, target)
+    if first is None or second is None:
         return SentencePair("", "", origin, skipped="other_languages")
-    first, second = (unit.texts[place][1] for place in places)
-    if defect := first.defect or second.defect:
-        return SentencePair("", "", origin, defect=defect)
     numbers = TagNumbers()
-    return SentencePair(numbers.text(first), numbers.text(second), origin, skipped=unit.skipped)
+    left, right = (
+        "" if text is None else segment_on_one_line(numbers.read(text, keeps_space=unit.keeps_space).text)
+        for text in (unit.texts[first][1], unit.texts[second][1])
+    )
+    return SentencePair(left, right, origin, skipped=unit.skipped)
 
 
 @lru_cache(maxsize=1_000)  # most units of a file have the same languages
-def _places(languages: tuple[str, ...], source: str, target: str) -> tuple[int, int] | None:
-    """Return the indices of source and target among a unit's texts; None if one is missing."""
+def text_places(languages: tuple[str, ...], source: str, target: str) -> tuple[int | None, int | None]:
+    """Return the indices of source and target among a unit's texts; None for one that is missing.
+
+    A language itself comes first, then the first of its variants.
+    """
     first, second = (
         next((place for place, language in enumerate(languages) if spelt_alike(language) == spelt_alike(asked)), None)
         for asked in (source, target)
@@ -178,7 +198,7 @@ def _places(languages: tuple[str, ...], source: str, target: str) -> tuple[int, 
         first = next((place for place, name in enumerate(languages) if place != second and _fits(name, source)), None)
     if second is None:
         second = next((place for place, name in enumerate(languages) if place != first and _fits(name, target)), None)
-    return None if first is None or second is None else (first, second)
+    return first, second
 
 
 def _is_there(asked: str | None, found: Sequence[str]) -> bool:

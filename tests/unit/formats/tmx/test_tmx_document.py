@@ -83,6 +83,9 @@ def test_a_language_that_is_asked_for_is_added_or_replaced(read, fill):
     document = read("a.tmx", written, from_lang="EN", to_lang="de")
     assert [(one.text, one.translation) for one in document.segments] == [("a", "b"), ("e", "d")]
     assert fill(document, {"a": "B", "e": "D"}) == memory("en=a|de=B|fr=c", "de-AT=D|en-GB=e", "fr=f")
+    # The same text is never both source and target, as in pairs.
+    document = read("a.tmx", memory("en-GB=a|en-US=b"), from_lang="en", to_lang="en-GB")
+    assert [(one.text, one.translation) for one in document.segments] == [("b", "a")]
     document = read("a.tmx", written, from_lang="fr", to_lang="pt_BR")
     assert fill(document, {"c": "x", "f": "y"}) == memory("en=a|de=b|fr=c|pt-BR=x", "de-AT=d|en-GB=e", "fr=f|pt-BR=y")
 

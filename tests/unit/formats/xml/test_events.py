@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from clearhead.errors import DataError
-from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, placed_events, read_events, skip_element
+from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element, text_events
 
 COMPRESS = {
     ".gz": gzip.compress,
@@ -56,20 +56,20 @@ def test_tags_texts_namespaces_and_lines_are_told(tmp_path):
         "<m:b m:k='&lt;'/>one &amp; <![CDATA[<two>]]>&#33;<?run this?></a>\n"
     )
     assert joined(read_events(written(tmp_path / "a.xml", content))) == [
-        StartTag("a", "urn:x", {"n": "1", LANGUAGE: "de"}, 3),
+        StartTag("a", "urn:x", {"n": "1", LANGUAGE: "de"}, 3, content.index("<a")),
         "\n",
-        StartTag("b", "urn:m", {"urn:m k": "<"}, 5),
-        EndTag("b"),
+        StartTag("b", "urn:m", {"urn:m k": "<"}, 5, content.index("<m:b")),
+        EndTag("b", content.index("one")),
         "one & <two>!",
-        EndTag("a"),
+        EndTag("a", content.index("</a>")),
     ]
 
 
 def test_places_are_bytes_of_the_text_as_utf8():
     text = "<a>\r\n<b c='>'/>" + "é" * 200_000 + "<![CDATA[<x>]]><d >😀</d></a >\n"
     places = {
-        (type(event).__name__, event.name): place
-        for event, place in placed_events(text, "a.xml")
+        (type(event).__name__, event.name): event.place
+        for event in text_events(text, "a.xml")
         if not isinstance(event, str)
     }
     data = text.encode()
@@ -82,14 +82,13 @@ def test_places_are_bytes_of_the_text_as_utf8():
         ("EndTag", "d"): d + len("<d >😀".encode()),
         ("EndTag", "a"): d + len("<d >😀</d>".encode()),
     }
-    assert all(place == -1 for event, place in placed_events(text, "a.xml") if isinstance(event, str))
 
 
 def test_the_rest_of_an_element_is_passed_over(tmp_path):
     events = read_events(written(tmp_path / "a.xml", "<a><b>x<b/><c>y</c>z</b>rest</a>"))
-    assert [next(events), next(events)] == [StartTag("a", "", {}, 1), StartTag("b", "", {}, 1)]
+    assert [next(events), next(events)] == [StartTag("a", "", {}, 1, 0), StartTag("b", "", {}, 1, 3)]
     skip_element(events)
-    assert joined(events) == ["rest", EndTag("a")]
+    assert joined(events) == ["rest", EndTag("a", 28)]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_line_of_an_undecodable_byte_is_counted_over_all_pieces(tmp_path):
 
 def test_what_comes_before_a_mistake_is_read(tmp_path):
     events = read_events(written(tmp_path / "a.xml", "<html><p>text<br></p></html>"))
-    assert next(events) == StartTag("html", "", {}, 1)
+    assert next(events) == StartTag("html", "", {}, 1, 0)
 
 
 def test_cut_off_or_missing_files_are_refused(tmp_path):
@@ -229,7 +228,8 @@ def test_a_document_type_elsewhere_is_not_opened(tmp_path, monkeypatch, place):
         for address in ("secret.dtd", f"http://127.0.0.1:{server.getsockname()[1]}/secret.dtd"):
             doctype = f"<!DOCTYPE a {place.format(address=address)}>"
             path = written(tmp_path / "a.xml", f"{doctype}<a>text</a>")
-            assert joined(read_events(path)) == [StartTag("a", "", {}, 1), "text", EndTag("a")]
+            start = len(doctype)
+            assert joined(read_events(path)) == [StartTag("a", "", {}, 1, start), "text", EndTag("a", start + 7)]
             # It may be declared there, so the parser would leave it out without a word.
             written(tmp_path / "a.xml", f"{doctype}\n<a>&y;</a>")
             assert refused(path) == (
@@ -242,8 +242,10 @@ def test_a_document_type_elsewhere_is_not_opened(tmp_path, monkeypatch, place):
 
 def test_a_document_type_may_describe_elements_and_adds_nothing_to_them(tmp_path):
     subset = "<!ELEMENT a (#PCDATA)> <!ATTLIST a b CDATA 'added' c CDATA #IMPLIED> <!-- a comment -->"
-    path = written(tmp_path / "a.xml", f"<!DOCTYPE a [{subset}]><a c='1'>text</a>")
-    assert joined(read_events(path)) == [StartTag("a", "", {"c": "1"}, 1), "text", EndTag("a")]
+    doctype = f"<!DOCTYPE a [{subset}]>"
+    path = written(tmp_path / "a.xml", f"{doctype}<a c='1'>text</a>")
+    start = len(doctype)
+    assert joined(read_events(path)) == [StartTag("a", "", {"c": "1"}, 1, start), "text", EndTag("a", start + 13)]
     subset = "<!ATTLIST a " + " ".join(f"b{n} CDATA 'x'" for n in range(1_001)) + ">"
     message = refused(written(tmp_path / "a.xml", f"<!DOCTYPE a [{subset}]><a>text</a>"))
     assert message == ", line 1: the document type declares more than 1,000 attributes"

@@ -72,15 +72,14 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 
 
 def num_tmx_units(root: ElementTree.Element) -> int:
-    """Count the outermost `tu` outside a header that comes first, with another parser's tree."""
-    children = list(root)
-    if children and local_name(children[0]) == "header":
-        children = children[1:]
+    """Count the outermost `tu` of the format's own namespace outside headers, with another parser's tree."""
 
     def count(element: ElementTree.Element) -> int:
+        if namespace(element) != namespace(root) or local_name(element) == "header":
+            return 0
         return 1 if local_name(element) == "tu" else sum(map(count, element))
 
-    return sum(map(count, children))
+    return sum(map(count, root))
 
 
 def num_xliff_2_segments(root: ElementTree.Element) -> int:

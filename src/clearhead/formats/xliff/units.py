@@ -1,0 +1,89 @@
+"""Units of XLIFF files (1.1, 1.2 and 2.x): their texts as elements, and what the file says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from clearhead.errors import DataError
+from clearhead.formats.xml.elements import SPACE, XmlElement
+from clearhead.formats.xml.events import StartTag
+
+UNITS = {"trans-unit", "unit"}
+"""Names of the elements in which units are."""
+
+
+class XliffUnit(NamedTuple):
+    """A `trans-unit` of XLIFF 1.x, or a `segment` of 2.x."""
+
+    around: XmlElement
+    """The `trans-unit` itself, or the `unit` that contains the segment."""
+    element: XmlElement
+    said: Mapping[str, str]
+    """Attributes of `INHERITED` that apply to it."""
+    source: XmlElement | None
+    seg_source: XmlElement | None
+    """The source segmented by `<mrk mtype="seg">` (1.2)."""
+    target: XmlElement | None
+
+    @property
+    def is_translatable(self) -> bool:
+        """Whether the file does not exclude it from translation."""
+        return self.said.get("translate") != "no"
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the file marks its translation as unfinished."""
+        bearer = self.target if self.element is self.around else self.element
+        state = "" if bearer is None else bearer.tag.attributes.get("state", "")
+        return state in ("new", "initial") or state.startswith("needs-")
+
+    @property
+    def keeps_space(self) -> bool:
+        """Whether line endings in it are significant."""
+        own = {} if self.source is None else self.source.tag.attributes
+        return own.get(SPACE, self.said.get(SPACE)) == "preserve"
+
+
+def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]:
+    """Yield the units in an element of `UNITS`, to which some attributes of `INHERITED` apply."""
+    for element in [around] if around.tag.name == "trans-unit" else around.children("segment"):
+        texts = element.first_children()
+        yield XliffUnit(around, element, said, *map(texts.get, ("source", "seg-source", "target")))
+
+
+def segments_of(text: XmlElement | None) -> dict[str, XmlElement]:
+    """Return the parts of a text that `<mrk mtype="seg">` marks, by `mid`.
+
+    The result is empty if there is no text, if there is anything but white space outside the parts, or if two of them
+    have the same `mid`.
+    """
+    found: dict[str, XmlElement] = {}
+    for part in [] if text is None else text.parts:
+        if isinstance(part, str):
+            if part.strip():
+                return {}
+            continue
+        said, key = part.tag.attributes, part.tag.attributes.get("mid", "")
+        if part.tag.name != "mrk" or said.get("mtype") != "seg" or part.is_closed or key in found:
+            return {}
+        found[key] = part
+    return found
+
+
+def version_of(root: StartTag, name: str) -> str:
+    """Return the version of an XLIFF file.
+
+    Args:
+        root: Start tag of its first element.
+        name: Name of the file in messages.
+
+    Raises:
+        DataError: If it is not XLIFF, or of a version that cannot be read.
+    """
+    if root.name != "xliff":
+        raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; an XLIFF has <xliff>")
+    version = root.attributes.get("version", "")
+    if version[:2] not in ("1.", "2."):
+        raise DataError(f"{name}, line {root.line}: XLIFF 1.1 to 2.1 can be read, and this has version {version!r}")
+    return version
