@@ -23,7 +23,7 @@ CHUNK_BYTES = 64 * 1024
 MAX_DEPTH = 200
 """Maximum nesting depth of elements."""
 MAX_TAG_CHARACTERS = 1_000_000
-"""Maximum size of a tag with its attributes, of a comment, and of all declarations of a document type."""
+"""Maximum size of a tag with its attributes, of a comment, and of all declarations of a document type, by default."""
 MAX_DECLARATIONS = 1_000
 """Maximum number of attribute declarations; the parser compares each with all others of its element."""
 MAX_NAMES = 10_000
@@ -117,17 +117,18 @@ def read_events(path: str) -> Iterator[XmlEvent]:
             raw = stream.read(CHUNK_BYTES)
 
 
-def text_events(text: str, name: str) -> Iterator[XmlEvent]:
+def text_events(text: str, name: str, max_tag_characters: int = MAX_TAG_CHARACTERS) -> Iterator[XmlEvent]:
     """Parse the text of an XML file, and yield its tags and texts.
 
     Args:
         text: The whole text, without a byte order mark.
         name: Name of the file in messages.
+        max_tag_characters: See `MAX_TAG_CHARACTERS`.
 
     Raises:
         DataError: If the XML is not well-formed, has entities of its own, or exceeds a limit of this module.
     """
-    parser = _Parser(name)
+    parser = _Parser(name, max_tag_characters)
     for start in range(0, len(text) + 1, CHUNK_BYTES):
         problem = parser.feed(text[start : start + CHUNK_BYTES], is_final=start + CHUNK_BYTES > len(text))
         yield from parser.take()
@@ -152,10 +153,12 @@ class _Parser:
 
     Args:
         name: Name of the file in messages.
+        max_tag_characters: See `MAX_TAG_CHARACTERS`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, max_tag_characters: int = MAX_TAG_CHARACTERS) -> None:
         self._name = name
+        self._max_tag_characters = max_tag_characters
         self._events: list[XmlEvent] = []
         self._depth = 0
         self._num_declarations = 0
@@ -189,8 +192,10 @@ class _Parser:
         self.num_line_ends += text.count("\n")
         if self._events:
             self._num_silent = 0
-        if self._num_silent > MAX_TAG_CHARACTERS:
-            return self._error(f"what begins here is longer than {MAX_TAG_CHARACTERS:,} characters: is a > missing?")
+        if self._num_silent > self._max_tag_characters:
+            return self._error(
+                f"what begins here is longer than {self._max_tag_characters:,} characters: is a > missing?"
+            )
         if len(self._expat.intern) > MAX_NAMES:
             return self._error(f"it has more than {MAX_NAMES:,} different names of elements and attributes")
         return None

@@ -338,3 +338,15 @@ def test_damaged_files_never_end_in_a_traceback(letter, read_text, translated):
             translated(document)
         except DataError:
             continue
+
+
+def test_a_drawing_of_megabytes_in_an_attribute_is_kept_and_its_size_is_bounded(monkeypatch):
+    drawing = f'<w:r><w:pict><v:shape xmlns:v="v" xmlns:o="o" o:gfxdata="{"A" * 1_500_000}"/></w:pict></w:r>'
+    document = WordDocument(with_content(run("Hello") + drawing + run("bold", "<w:b/>")), "a.docx")
+    assert "Hello" in "".join(texts(document))
+    assert drawing.encode() in ZipFile(io.BytesIO(document.filled([Filling(texts(document)[0])]))).read(
+        "word/document.xml"
+    )
+    monkeypatch.setattr("clearhead.formats.word.paragraphs._MAX_TAG_CHARACTERS", 1_000_000)
+    with pytest.raises(DataError, match="longer than 1,000,000 characters"):
+        WordDocument(with_content(run("Hello") + drawing), "a.docx")
