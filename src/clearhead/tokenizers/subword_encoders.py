@@ -214,11 +214,16 @@ def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
         kept: Names of the pieces to keep.
 
     Raises:
-        ModelError: If the library `sentencepiece` is missing.
+        ModelError: If the library `sentencepiece` is missing, or `protobuf` is missing or too old for it.
     """
     _library()
-    from google.protobuf.message import DecodeError
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined] # made when imported
+    try:
+        from google.protobuf.message import DecodeError
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined] # made when imported
+    except Exception as error:  # an old protobuf raises its own VersionError
+        raise ModelError(
+            f"this model needs a protobuf that fits SentencePiece: pip install 'clearhead[interop]' ({error})"
+        ) from None
 
     piece_type = ModelProto.SentencePiece
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import random
+import sys
 
 import pytest
 import sentencepiece
 
+from clearhead.errors import ModelError
 from clearhead.tokenizers.subword_encoders import only_pieces
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde <sep> bellen", "der Mann liest", "日本語の本", "😀 lacht"] * 9
@@ -54,3 +56,12 @@ def test_all_pieces_are_the_model_itself_and_noise_stays_noise(model):
     assert only_pieces(model, {before.id_to_piece(number) for number in range(before.get_piece_size())}) == model
     for noise in (b"\x0a", b"\x0a\x05ab", b"\x0a\x03\x0a\x01\xff", b"\xff" * 9, model[:-7], bytes(range(256))):
         assert only_pieces(noise, set()) == noise
+
+
+@pytest.mark.parametrize("module", ["google.protobuf.message", "sentencepiece.sentencepiece_model_pb2"])
+def test_a_missing_protobuf_is_named(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        ModelError, match=r"needs a protobuf that fits SentencePiece: pip install 'clearhead\[interop\]'"
+    ):
+        only_pieces(b"", set())
