@@ -40,7 +40,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--align-by", needs="--alignments FILE"),
         Rule("--fuzzy", needs="--memory FILE"),
         Rule("--nbest", excludes="--memory", why="which has one translation for a line"),
-        Rule("--prefix", excludes="--memory", why="whose translations begin as they do"),
+        Rule("--prefix", excludes="--memory", why="whose translations are fixed"),
         Rule("--nbest, --diversity, --prefix, --alignments", excludes="a document", why="only with lines of text"),
         Rule("--columns, --only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
         Rule("--from-lang, --to-lang", needs="a document, --memory FILE"),
