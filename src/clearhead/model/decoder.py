@@ -77,9 +77,9 @@ class DecoderLayer(nn.Module):
             keys, values = cache.extend(keys, values)
         queries = self.self_attn.queries(x, start)
         weights = None if recorder.weights is None else recorder.weights.decoder
-        # A single new position may attend to all earlier ones; only several at once need the causal mask. The compiler
-        # takes the comparison for a symbol, which the fused kernel refuses; bool decides it.
-        is_causal = bool(x.size(1) > 1)
+        # A single new position may attend to all earlier ones; only several at once need the causal mask. To
+        # torch.compile `in` is a bool, where `>` is a symbol, which the fused kernel refuses.
+        is_causal = x.size(1) not in (0, 1)
         return self.self_attn.attend(queries, keys, values, is_causal=is_causal, weights=weights, bias=bias)
 
     def _cross_attention(
