@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -53,26 +54,23 @@ def _threads() -> Iterator[threading.Thread]:
 
 
 def _children() -> Iterator[psutil.Process]:
-    if not _has_children():
-        return
     # Of the whole process as well, but what the second one forks is a test's.
-    shared = {resource_tracker._resource_tracker._pid, forkserver._forkserver._forkserver_pid}
-    for child in psutil.Process().children():
-        if child.pid not in shared:
-            yield child
-        elif child.pid == forkserver._forkserver._forkserver_pid:
-            yield from child.children()
+    server = forkserver._forkserver._forkserver_pid
+    shared = {resource_tracker._resource_tracker._pid, server}
+    pids = {*_children_of(os.getpid()), *(() if server is None else _children_of(server))}
+    for pid in pids - shared:
+        with suppress(psutil.NoSuchProcess):
+            yield psutil.Process(pid)
 
 
-def _has_children() -> bool:
-    """Return whether there is any child process, ended or not: a look at all processes takes milliseconds."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    except AttributeError:  # this system has no waitid
-        pass
-    return True
+def _children_of(pid: int) -> list[int]:
+    """Return the child processes: Linux lists them, elsewhere a look at all processes takes milliseconds."""
+    with suppress(OSError):
+        if lists := [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]:
+            return [int(child) for children in lists for child in children.split()]
+    with suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
 
 
 def _sockets() -> Iterator[str]:

@@ -24,14 +24,15 @@ CLEAR = ("full", "No space", "space left", "too large", "quota")
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Fill the disk of one command for every case."""
-    stock, undisturbed = campaign.stock.scenarios, campaign.stock.undisturbed
+    stock = campaign.stock.scenarios
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():
             choose = campaign.choose(number)
             name = list(SCENARIOS)[number % len(SCENARIOS)]
             way, share = choose.choice(("disk", "disk", "file")), choose.uniform(0.02, 0.98)
-            room = int(share * (sum if way == "disk" else max)(undisturbed[name]["sizes"]))
+            undisturbed = campaign.stock.undisturbed(name)
+            room = int(share * (sum if way == "disk" else max)(undisturbed["sizes"]))
             yield Case(
                 number,
                 f"{name}, {way} full after {room} bytes, {share:.0%} of what it needs",
@@ -40,7 +41,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                     "stock": str(stock),
                     "name": name,
                     "work": str(campaign.directory / f"case-{number}"),
-                    "undisturbed": undisturbed[name]["directory"],
+                    "undisturbed": undisturbed["directory"],
                     "way": way,
                     "room": max(room, MESSAGE) if way == "file" else room,
                     "older": choose.random() < 0.5,

@@ -89,6 +89,7 @@ class Stock:
     def __init__(self, directory: Path, children: Children) -> None:
         self.directory = directory
         self._children = children
+        self._undisturbed: dict[str, Mapping[str, Any]] = {}
 
     @cached_property
     def references(self) -> Mapping[str, Any]:
@@ -108,17 +109,13 @@ class Stock:
         self._children.need("scenarios:stock", {"directory": str(self.directory)})
         return self.directory
 
-    @cached_property
-    def undisturbed(self) -> Mapping[str, Mapping[str, Any]]:
-        """Scenario to what its command does when nothing disturbs it, and the `directory` that it did it in."""
-        from scenarios import SCENARIOS
-
-        found = {}
-        for name in SCENARIOS:
+    def undisturbed(self, name: str) -> Mapping[str, Any]:
+        """Return what a scenario's command does when nothing disturbs it, and the `directory` that it did it in."""
+        if name not in self._undisturbed:
             work = str(self.directory / f"undisturbed-{name}")
             arguments = {"stock": str(self.scenarios), "name": name, "work": work}
-            found[name] = {**self._children.need("kills:undisturbed", arguments), "directory": work}
-        return found
+            self._undisturbed[name] = {**self._children.need("kills:undisturbed", arguments), "directory": work}
+        return self._undisturbed[name]
 
 
 @dataclass(frozen=True)

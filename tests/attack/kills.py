@@ -28,14 +28,15 @@ LEFTOVERS = ("partial", ".tmp", "tmp.", ".old", "~")
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Interrupt one command for every case."""
-    stock, undisturbed = campaign.stock.scenarios, campaign.stock.undisturbed
+    stock = campaign.stock.scenarios
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():
             choose = campaign.choose(number)
             name = list(SCENARIOS)[number % len(SCENARIOS)]
             kind = choose.choice(("SIGKILL", "SIGKILL", "SIGTERM"))
-            count, seconds = undisturbed[name]["count"], undisturbed[name]["seconds"]
+            undisturbed = campaign.stock.undisturbed(name)
+            count, seconds = undisturbed["count"], undisturbed["seconds"]
             arguments: dict[str, Any] = {"kind": kind, "at": choose.randint(1, count), "after": None}
             if choose.random() < 0.3:
                 arguments |= {"at": None, "after": choose.uniform(0.0, seconds)}
@@ -49,7 +50,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                     "stock": str(stock),
                     "name": name,
                     "work": str(campaign.directory / f"case-{number}"),
-                    "undisturbed": undisturbed[name]["directory"],
+                    "undisturbed": undisturbed["directory"],
                     "older": older,
                     **arguments,
                 },
@@ -189,4 +190,4 @@ def _leftovers(before: set[str], directory: Path) -> list[str]:
     return sorted(name for name in new if any(sign in Path(name).name for sign in LEFTOVERS))
 
 
-ATTACK = Attack("kills", "kills", full=100, few=4, run=run)
+ATTACK = Attack("kills", "kills", full=100, few=2, run=run)
