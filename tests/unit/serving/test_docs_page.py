@@ -33,7 +33,7 @@ KNOWN = {
 }
 """What the server serves and can do; of other values it says little but that they cannot be."""
 HOW = settings(
-    max_examples=8,
+    max_examples=4,
     derandomize=True,
     deadline=None,
     database=None,

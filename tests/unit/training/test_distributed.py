@@ -188,7 +188,7 @@ def test_the_number_of_workers_may_change_at_every_resume(crew, alone, settings,
     assert_same_weights(tmp_path / "run", constant, 15)
 
 
-@pytest.mark.parametrize("optimizer", ["muon", "adam"])
+@pytest.mark.parametrize("optimizer", ["muon", pytest.param("adam", marks=pytest.mark.slow)])
 def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, settings, tmp_path, optimizer):
     train = {**TRAIN, "optimizer": optimizer, "learning_rate": 1e-3}
     # Of shares that fill whole vectors: the odd end of one is rounded otherwise by Adam's fused update.
@@ -215,7 +215,7 @@ def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(cre
 
 
 @posix
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]

@@ -98,7 +98,7 @@ def kill_and_finish(runs: Runs, kills: int, kill_once: Callable[[], int | None])
         shutil.rmtree(runs.directory / "run")
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(tmp_path, settings, kills):
     # From the preparation of the data to the report. Between two of them it writes into files that are open, and
     # trains; the slow test below kills it there too.
@@ -111,6 +111,7 @@ def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(
     kill_and_finish(runs, kills, kill_once)
 
 
+@pytest.mark.slow
 def test_a_killed_run_from_a_model_starts_from_the_same_weights(tmp_path, settings, finished_run):
     train = {"max_steps": 20, "validate_every": 10, "checkpoint_every": 5}
     runs = Runs(tmp_path, settings, from_model=str(finished_run), train=train)
