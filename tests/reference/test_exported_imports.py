@@ -47,10 +47,8 @@ NOISE = 0.003
 NAMES = [*PUBLISHED, *FORMS]
 NOT_IN_CTRANSLATE2 = {"bert2bert": "num_segments is 2"}
 """Name of a case to what CTranslate2 is said not to have."""
-IN_EVERY_RUN = {"marian", "m2m100", "mbart-50", "bert2bert"}
+IN_EVERY_RUN = {"marian", "m2m100", "bert2bert"}
 """Cases that differ most, for what every case does alike; the others are for the slow run."""
-LIKE_OTHERS = {"marian into several languages", "mbart", "t5"}
-"""Cases that another one is nearly like: marian, mbart-50 and t5 1.1; of the first the files are read elsewhere."""
 CODES_BEHIND = {"mbart"}
 """Cases whose source ends with the token of its language."""
 KINDS = {"m2m100": "m2m_100", "nllb": "m2m_100", "bert2bert": "encoder-decoder", "bert-generation": "encoder-decoder"}
@@ -138,7 +136,7 @@ def require_same_from_everywhere(
         assert found.line_statistics == expected.line_statistics
 
 
-@pytest.mark.parametrize("name", cases(NAMES, PUBLISHED.keys() - LIKE_OTHERS))
+@pytest.mark.parametrize("name", cases(NAMES, {*IN_EVERY_RUN, "mbart", "t5 1.1"}))
 def test_transformers_writes_the_same(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "hf")
     assert "8 sentences have the same tokens, scores and texts in transformers" in said

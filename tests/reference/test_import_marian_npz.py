@@ -216,6 +216,8 @@ CASES = {
     "post, nothing tied, two vocabularies": ("none", False, "swish", "spm"),
     "pre, all tied, one vocabulary": ("all", True, "relu", "spm"),
 }
+IN_EVERY_RUN = {"post, nothing tied, two vocabularies", "pre, all tied, one vocabulary"}
+"""Cases that go out to other libraries in every run; the others in the slow one."""
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -369,6 +371,11 @@ def test_the_file_alone_is_enough_where_its_own_decoder_yml_stands_beside_it(cas
     assert found.decode.beam_size == 6
 
 
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow) for name in CASES],
+    indirect=True,
+)
 def test_it_goes_out_to_ctranslate2_and_onnx_and_comes_back_bit_for_bit(case, tmp_path):
     expected, path = case.ours.bundle, tmp_path / "ours"
     save_bundle(path, expected)

@@ -136,7 +136,7 @@ def test_a_vocabulary_of_every_kind_comes_back(tmp_path, kind, to):
 
 
 @pytest.mark.parametrize("name", ["pre, with biases", pytest.param("as T5", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int16", "int8"])
+@pytest.mark.parametrize("precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow), "int16", "int8"])
 def test_rounded_weights_come_back_as_they_read_there(tmp_path, name, precision):
     expected = make({**MODELS, **NOT_IN_TRANSFORMERS}[name])
     found, said = there_and_back(expected, tmp_path, "--to", "ctranslate2", "--precision", precision)
