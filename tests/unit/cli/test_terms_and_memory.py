@@ -150,7 +150,7 @@ def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
         (["--memory", "memory.tmx", "--nbest", "2"], "--nbest cannot be used with --memory, which has one translation"),
         (
             ["--memory", "memory.tmx", "--prefix", "a"],
-            "--prefix cannot be used with --memory, whose translations begin",
+            "--prefix cannot be used with --memory, whose translations are fixed",
         ),
         (["--terms", "terms.tsv", "--sample"], "cannot be with samples"),
         (["--from-lang", "en"], "--from-lang needs a document or --memory FILE"),

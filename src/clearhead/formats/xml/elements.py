@@ -129,7 +129,8 @@ def _elements(
 
 
 def _inherited(said: Mapping[str, str], tag: StartTag) -> Mapping[str, str]:
-    return {**said, **{name: value for name, value in tag.attributes.items() if name in INHERITED}}
+    own = {name: value for name, value in tag.attributes.items() if name in INHERITED}
+    return {**said, **own} if own else said
 
 
 def read_element(events: Iterator[XmlEvent], tag: StartTag, max_size: float) -> XmlElement:
@@ -149,8 +150,10 @@ def read_element(events: Iterator[XmlEvent], tag: StartTag, max_size: float) -> 
             if size <= max_size:
                 parts.append(event)
         elif isinstance(event, StartTag):
-            element = XmlElement(event, size)
-            size += PART_SIZE + (sum(map(len, event.attributes.values())) if event.attributes else 0)
+            element = XmlElement(event, size, [])
+            size += PART_SIZE
+            if event.attributes:
+                size += sum(map(len, event.attributes.values()))
             if size <= max_size:
                 parts.append(element)
             stack.append(element)

@@ -81,6 +81,8 @@ class TagNumbers:
             protects_tags: Whether words that look like a numbered tag become one; otherwise they are read as a tag, as
                 files of pairs are written.
         """
+        if not protects_tags and len(element.parts) == 1 and isinstance(text := element.parts[0], str):  # most texts
+            return InlineText(text if keeps_space else _on_one_line(text))
         texts: list[str] = []
         codes: dict[str, tuple[int, int] | str] = {}
         seen: defaultdict[tuple[str, str, str], int] = defaultdict(int)
