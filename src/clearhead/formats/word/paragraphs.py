@@ -58,7 +58,7 @@ def paragraphs(data: bytes, name: str) -> Iterator[XmlElement]:
     """Yield the outermost paragraphs of a part, each with all elements in it.
 
     Raises:
-        DataError: If the part is refused by `word_events`, or a paragraph has more than a million elements and texts.
+        DataError: If the part is refused by `word_events`, or a paragraph is larger than `_MAX_SIZE`.
     """
     events = word_events(data, name)
     for event in events:

@@ -350,3 +350,11 @@ def test_a_drawing_of_megabytes_in_an_attribute_is_kept_and_its_size_is_bounded(
     monkeypatch.setattr("clearhead.formats.word.paragraphs._MAX_TAG_CHARACTERS", 1_000_000)
     with pytest.raises(DataError, match="longer than 1,000,000 characters"):
         WordDocument(with_content(run("Hello") + drawing), "a.docx")
+
+
+def test_the_size_of_a_paragraph_is_bounded(monkeypatch):
+    content = run("Hello") * 20
+    assert texts(WordDocument(with_content(content), "a.docx"))
+    monkeypatch.setattr("clearhead.formats.word.paragraphs._MAX_SIZE", 1_000)
+    with pytest.raises(DataError, match="line 2: this paragraph is larger than 1,000 characters"):
+        WordDocument(with_content(content), "a.docx")
