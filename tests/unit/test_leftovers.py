@@ -49,11 +49,13 @@ def test_a_process_is_named_with_its_command(left):
     processes = []
 
     def start():
-        processes.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        processes.append(subprocess.Popen([sys.executable, "-c", "input(0)"], **pipes))
+        processes[0].stdout.read(1)  # its prompt: before, Linux may not know its command yet
 
     found = left(start)
     processes[0].communicate()  # ends its input, and so the process
-    assert found == f"left behind: process {processes[0].pid} ({sys.executable} -c input())"
+    assert found == f"left behind: process {processes[0].pid} ({sys.executable} -c input(0))"
 
 
 @linux
