@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import HealthCheck, settings
 from torch import Tensor
 
@@ -26,6 +28,8 @@ torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test cuts the power: waiting until each file is on the disk takes a third of a small training.
 os.fsync = lambda _: None
+# What a command takes is the same at every call; typer would read all signatures again, 30 ms each time.
+typer.testing._get_command = cache(typer.testing._get_command)
 # The same examples every time, however long a busy machine takes for one.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
