@@ -9,12 +9,14 @@ import types
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
+import torch
 from beartype import beartype
 from beartype.door import die_if_unbearable
 from torch import Tensor
 
 _jaxtyped = jaxtyping.jaxtyped
-_PLAIN = frozenset((bool, int, float, str, type(None)))
+_plain: set[type] = {bool, int, float, str, type(None)}
+"""Types whose values have no shape and no elements: these, and all that were met."""
 
 
 def check_shapes() -> None:
@@ -41,20 +43,26 @@ def _checked(fn: Any) -> Any:
 
     parameters = inspect.signature(fn)
     held: dict[Any, set[Any]] = {}  # forms of arguments, each with those of results
+    checked: set[Any] = set()  # forms without the sizes
 
     @functools.wraps(fn)
     def with_its_own_axes(*args: Any, **kwargs: Any) -> Any:
-        given = _form((args, kwargs))
+        given = _form(args), _form(kwargs)
         if given not in held:
-            with _jaxtyped("context"):
-                result = plain(*args, **kwargs)
-            held[given] = {_form(result)}
-            return result
+            if (sizeless := _sizeless(given, {})) not in checked:
+                with _jaxtyped("context"):
+                    result = plain(*args, **kwargs)
+                checked.update((sizeless, _sizeless((given, _form(result)), {})))
+                held[given] = {_form(result)}
+                return result
+            held[given] = set()
         result = fn(*args, **kwargs)
         if (form := _form(result)) not in held[given]:
-            with _jaxtyped("context"):
-                for name, value in [*parameters.bind(*args, **kwargs).arguments.items(), ("return", result)]:
-                    die_if_unbearable(value, hints.get(name, Any))
+            if (sizeless := _sizeless((given, form), {})) not in checked:
+                with _jaxtyped("context"):
+                    for name, value in [*parameters.bind(*args, **kwargs).arguments.items(), ("return", result)]:
+                        die_if_unbearable(value, hints.get(name, Any))
+                checked.add(sizeless)
             held[given].add(form)
         return result
 
@@ -64,18 +72,26 @@ def _checked(fn: Any) -> Any:
 def _form(value: Any) -> Any:
     """Return what decides whether a value fits its annotation: shapes and types of elements, otherwise its type."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in _plain:
         return kind
     if isinstance(value, Tensor):
         return value.dtype, value.shape
     if isinstance(value, (list, tuple)):
         kinds = set(map(type, value))
-        if len(kinds) == 1 and kinds <= _PLAIN:  # as most are, rows of ids and scores
+        if len(kinds) == 1 and kinds <= _plain:  # as most are, rows of ids and scores
             return kind, *kinds, len(value) if kind is tuple else None
         return kind, *map(_form, value)
     if isinstance(value, dict):
         return tuple((key, _form(element)) for key, element in value.items())
+    _plain.add(kind)
     return kind
+
+
+def _sizeless(form: Any, axes: dict[int, str]) -> Any:
+    """Return a form with a name for each size: annotations ask which sizes are equal, and for 1 and 2."""
+    if isinstance(form, torch.Size):
+        return tuple(size if size <= 2 else axes.setdefault(size, f"axis {len(axes)}") for size in form)
+    return tuple(_sizeless(part, axes) for part in form) if isinstance(form, tuple) else form
 
 
 def _resolve(hint: Any, names: dict[str, Any]) -> Any:
