@@ -298,4 +298,4 @@ def _filled(words: Sequence[str], places: Mapping[str, Path]) -> list[str]:
     return found
 
 
-ATTACK = Attack("command line", "cases", full=len(all_cases()), few=4, run=run)
+ATTACK = Attack("command line", "cases", full=len(all_cases()), few=2, run=run)

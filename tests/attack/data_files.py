@@ -243,4 +243,4 @@ def _damaged(choose: Random, streams: list[bytes], file: str, suffix: str, raw: 
             return data
 
 
-ATTACK = Attack("data files", "files", full=500, few=10, run=run)
+ATTACK = Attack("data files", "files", full=500, few=5, run=run)

@@ -307,4 +307,4 @@ def _damaged_docx(choose: Random, times: int) -> bytes:
     return bytes(data)
 
 
-ATTACK = Attack("documents", "documents", full=1_000, few=13, run=run)
+ATTACK = Attack("documents", "documents", full=1_000, few=6, run=run)

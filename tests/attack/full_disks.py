@@ -123,4 +123,4 @@ def _remount(disk: Path, size: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{size}", str(disk)], check=True, capture_output=True)
 
 
-ATTACK = Attack("full disks", "disks", full=20, few=2, run=run)
+ATTACK = Attack("full disks", "disks", full=20, few=1, run=run)

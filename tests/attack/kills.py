@@ -190,4 +190,4 @@ def _leftovers(before: set[str], directory: Path) -> list[str]:
     return sorted(name for name in new if any(sign in Path(name).name for sign in LEFTOVERS))
 
 
-ATTACK = Attack("kills", "kills", full=100, few=2, run=run)
+ATTACK = Attack("kills", "kills", full=100, few=1, run=run)

@@ -90,4 +90,4 @@ def _used(directory: Path, reference: Mapping[str, Any] | None) -> tuple[Outcome
     return Outcome.works, "translated"
 
 
-ATTACK = Attack("model directories", "directories", full=5_000, few=8, run=run)
+ATTACK = Attack("model directories", "directories", full=5_000, few=4, run=run)

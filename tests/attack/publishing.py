@@ -99,4 +99,4 @@ def _forked(function: Callable[..., None], *arguments: object) -> int:
         os._exit(code)
 
 
-ATTACK = Attack("publishing", "loads", full=2_000, few=6, run=run)
+ATTACK = Attack("publishing", "loads", full=2_000, few=3, run=run)

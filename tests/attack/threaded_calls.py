@@ -185,4 +185,4 @@ def _process_wide_state() -> dict[str, Any]:
     return state
 
 
-ATTACK = Attack("threaded calls", "calls", full=2_000, few=6, run=run)
+ATTACK = Attack("threaded calls", "calls", full=2_000, few=3, run=run)

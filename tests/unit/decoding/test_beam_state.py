@@ -22,6 +22,7 @@ from clearhead.decoding.scheduler import SentenceQueue, search
 from clearhead.decoding.scheduler import find as find_waiting
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.errors import ConfigError, ModelError
+from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
@@ -35,7 +36,7 @@ for_the_core = pytest.mark.parametrize("form", [NativeEngine], indirect=True)
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("penalty", ["gnmt", "power"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
+@pytest.mark.parametrize("alpha", [slow(0.0), 0.6, slow(1.0), 2.5])
 def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(
     make_ending_model, make_sources, form, norm, penalty, alpha
 ):
@@ -50,7 +51,7 @@ def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (2, 1), (3, 3)])
+@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), slow(2, 1), (3, 3)])
 @pytest.mark.parametrize("batch_tokens", [1, 60, 1_000_000])
 def test_it_finds_that_with_any_beam_and_room(
     make_ending_model, make_sources, form, norm, beam_size, num_best, batch_tokens
@@ -190,7 +191,7 @@ def test_a_beam_may_be_wider_than_the_vocabulary(make_sharp_model, make_sources,
 
 
 @pytest.mark.parametrize(
-    "special", [{"pad_id": 5}, {"bos_id": 0}, {"bos_id": 2}, {"pad_id": 4, "bos_id": 36, "eos_id": 7}]
+    "special", [{"pad_id": 5}, slow({"bos_id": 0}), {"bos_id": 2}, {"pad_id": 4, "bos_id": 36, "eos_id": 7}]
 )
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_special_tokens_may_have_any_id(make_ending_model, form, special, beam_size):

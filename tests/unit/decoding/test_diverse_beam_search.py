@@ -11,6 +11,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, length_penalty, score
 from clearhead.decoding.scheduler import search
 from clearhead.errors import ConfigError
+from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [17, 11, 2, 13, 7]
@@ -42,7 +43,7 @@ def diverse_by_hand(model, source, limit, groups, diversity):
     return sorted(ranked, reverse=True)
 
 
-@pytest.mark.parametrize(("diversity", "groups"), [(0.3, 2), (2.0, 5), (100.0, 5)])
+@pytest.mark.parametrize(("diversity", "groups"), [(0.3, 2), slow(2.0, 5), slow(100.0, 5)])
 def test_it_finds_what_the_rule_says(make_ending_model, make_sources, form, diversity, groups):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     for batch_tokens in (13 * groups, 1_000_000):

@@ -14,6 +14,7 @@ from clearhead.decoding.pytorch.slots import SlotCache
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.tokenizers import Tokenizer
+from every_run import slow
 
 REAL_SENTENCES = 60
 
@@ -26,7 +27,7 @@ def tokens(found):
     return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("beam_size", [slow(1), 4])
 def test_real_sentences_come_out_alone_as_they_do_in_a_batch(make_sharp_model, data_dir, beam_size):
     with gzip.open(data_dir("multi30k") / "test2016.de.gz", "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()

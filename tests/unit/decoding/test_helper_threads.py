@@ -16,6 +16,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.scheduler import search
 from clearhead.kernels.library import library
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
+from every_run import slow
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 
@@ -209,7 +210,7 @@ WATCHED = ("beam_state.py", "scheduler.py", "helper_threads.py")
 """Ctrl-C comes before every line of these that the calling thread runs."""
 
 
-@pytest.mark.parametrize("num_sentences", [1, 3])
+@pytest.mark.parametrize("num_sentences", [slow(1), 3])
 def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_sources, use_threads, num_sentences):
     sources = make_sources((3, 2, 3)[:num_sentences], 1_100)
     with torch.inference_mode():

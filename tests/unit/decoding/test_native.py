@@ -22,6 +22,7 @@ from clearhead.kernels import library as library_module
 from clearhead.kernels.library import can_multiply, has_amx, library
 from clearhead.kernels.panels import uninitialized
 from clearhead.model import Transformer
+from every_run import one_in, slow
 
 pytestmark = [
     pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512"),
@@ -116,7 +117,7 @@ def own_scores(model, sources, found):
 # Against the plain form
 
 
-@pytest.mark.parametrize("settings", CASES, ids=described)
+@pytest.mark.parametrize("settings", one_in(2, CASES), ids=described)
 def test_it_finds_what_the_plain_form_finds_with_the_models_own_scores(make_sharp_model, settings):
     model = make_sharp_model(**{**WIDTHS, **settings})
     sources = draw(model.config, LENGTHS)
@@ -203,7 +204,7 @@ def test_long_translations_find_room_whatever_their_length(make_sharp_model, pos
     assert_same(found, find_plainly(model, sources, limits, config, 2))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+@pytest.mark.parametrize("positions", [slow("sinusoidal"), "rotary", slow("relative")])
 def test_positions_beyond_512_are_those_of_the_model(make_sharp_model, positions):
     model = make_sharp_model(**WIDTHS, positions=positions, output_bias=True, num_decoder_layers=1)
     model.output_proj.bias[END] = -60.0
@@ -359,7 +360,8 @@ def test_memory_is_the_same_to_the_last_bit_whatever_its_neighbours(make_model, 
 # Scoring
 
 
-@pytest.mark.parametrize("settings", CASES, ids=described)
+# The half that the search above leaves to the slow run.
+@pytest.mark.parametrize("settings", one_in(2, CASES, first=1), ids=described)
 def test_a_score_is_to_the_last_bit_what_the_search_added_up(make_sharp_model, settings):
     model = make_sharp_model(**{**WIDTHS, **settings})
     compiled = NativeEngine(model)

@@ -15,6 +15,7 @@ from clearhead.decoding.sampling import greedy_search, likely_tokens, sample
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import ConfigError
+from every_run import slow
 
 IMPOSSIBLE = float("-inf")
 
@@ -103,9 +104,9 @@ def test_no_token_below_epsilon_is_ever_drawn(make_model, make_sources):
 @pytest.mark.parametrize(
     ("settings", "count"),
     [
-        ({}, 1),
+        slow({}, 1),
         ({}, 2 * TOGETHER + 5),
-        ({"epsilon": 0.0}, 3),
+        slow({"epsilon": 0.0}, 3),
         ({"temperature": 1.7, "top_k": 9, "top_p": 0.8}, TOGETHER),
     ],
 )

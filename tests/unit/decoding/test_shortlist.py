@@ -16,6 +16,7 @@ from clearhead.decoding.shortlist import learn_shortlist
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import library
 from clearhead.model import AttentionWeights
+from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
@@ -44,9 +45,9 @@ def sparse(vocab_size: int, width: int = 4) -> Shortlist:
 # The search
 
 
-@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (4, 1), (4, 3)])
-@pytest.mark.parametrize("batch_tokens", [1, 60, 4_096])
-@pytest.mark.parametrize("num_common", [1, 13, 35])
+@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), slow(4, 1), (4, 3)])
+@pytest.mark.parametrize("batch_tokens", [1, slow(60), 4_096])
+@pytest.mark.parametrize("num_common", [slow(1), 13, slow(35)])
 def test_a_shortlist_that_allows_everything_changes_nothing(
     make_sharp_model, make_sources, beam_size, num_best, batch_tokens, num_common
 ):

@@ -13,6 +13,7 @@ from clearhead.config import ModelConfig
 from clearhead.config.presets import PRESETS, bert_base, bert_large
 from clearhead.model import Transformer
 from clearhead.paper.counts import forward_flops, parameter_count, training_flops
+from every_run import slow
 
 SIZES = {"vocab_size": 97, "d_model": 22, "num_heads": 11, "d_ff": 19, "num_encoder_layers": 3, "num_decoder_layers": 2}
 SIDES = {
@@ -74,7 +75,7 @@ def test_options_do_not_hide_each_other():
         assert parameter_count(config) == built(config), config
 
 
-@pytest.mark.parametrize("vocab_size", [5, 997, 32_000, 37_001])
+@pytest.mark.parametrize("vocab_size", [slow(5), 997, slow(32_000), slow(37_001)])
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_formula_counts_every_preset_with_any_vocabulary(name, vocab_size):
     config = PRESETS[name](vocab_size=vocab_size)

@@ -10,6 +10,7 @@ from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.translator import Translator
 from clearhead.translation.worker_pool import TranslatorTeam, _starts
+from every_run import slow
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +44,8 @@ def printed(translations):
         {},
         {"beam_size": 2, "num_best": 2, "alignments": True},
         {"sampling": Sampling(seed=3), "num_best": 2},
-        {"prefix": "A "},
-        {"mbr": 3},
+        slow({"prefix": "A "}),
+        slow({"mbr": 3}),
     ],
     ids=lambda settings: " ".join(settings),
 )
