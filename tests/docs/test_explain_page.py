@@ -1,4 +1,4 @@
-"""docs/explain.md: its commands and its Python run; docs/explanation-json.md: it names every key that there is."""
+"""The commands and Python of docs/explain.md and docs/explanation-json.md run; the latter documents every key."""
 
 from __future__ import annotations
 
@@ -76,6 +76,18 @@ def test_every_key_of_the_json_is_documented(capsys):
     for described in (STATISTICS, FATES):
         for name, meaning in described.items():
             assert f"| `{name}` | {meaning} |" in SCHEMA
+
+
+def test_the_python_for_the_json_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
+    model = Path(__file__).parents[1] / "compat" / "checkpoint-3" / "run"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        run(["explain", str(model), "null drei", "-o", "explanation.json"])
+    capsys.readouterr()
+    (code, printed), *_ = re.findall(r"^```python\n(.*?)^```.*?^```text\n(.*?)^```", SCHEMA, re.MULTILINE | re.DOTALL)
+    exec(code, {})
+    tokens = [line.split("' ")[0] for line in printed.splitlines()]  # the last digits depend on the machine
+    assert [line.split("' ")[0] for line in capsys.readouterr().out.splitlines()][1:] == tokens[1:]
 
 
 def keys(value: Any) -> set[str]:

@@ -15,11 +15,11 @@ from clearhead.decoding.sentence import Prefix
 from clearhead.model.transformer import Transformer
 
 FATES = {
-    "kept": "it went on, and its continuations come next",
-    "finished": "it ended, and is one of the finished hypotheses",
-    "beam": "pruned: as many as the beam is wide were better",
-    "late end": "pruned: it ended, but was not among the best of its step",
-    "hopeless": "dropped at the end: nothing that could come of it would beat what is finished",
+    "kept": "extended: its continuations are in the next step",
+    "finished": "ended, and is one of the finished hypotheses",
+    "beam": "pruned: as many hypotheses as the beam size were better",
+    "late end": "pruned: ended, but was not among the best of its step",
+    "hopeless": "dropped at the end: no continuation could beat the finished hypotheses",
 }
 """The possible fates of a node."""
 

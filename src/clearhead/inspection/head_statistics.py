@@ -11,17 +11,18 @@ import numpy as np
 from jaxtyping import Float
 
 STATISTICS = {
-    "entropy": "Mean over the rows of -sum w ln w, in nats: 0 looks at one token, ln S at all of them alike.",
+    "entropy": "Mean over the rows of -sum w ln w, in nats: 0 if one token has all the weight, ln S "
+    "if all have the same.",
     "peak": "Mean over the rows of the largest weight (the confidence of Voita et al. 2019).",
     "distance": "Mean distance |key - query| in tokens, weighted.",
     "diagonality": "Mean of exp(-(key / S - query / T)^2 / (2 * 0.2^2)), weighted: 1 on the diagonal "
     "(Tachibana et al. 2018).",
-    "first_share": "Mean weight of the first key: of the decoder's own tokens that is the start token.",
-    "last_share": "Mean weight of the last key: of the source that is the end token; none in the decoder, whose last "
-    "key only the last query sees.",
-    "previous_share": "Mean weight of the key one before the query, rows that have one; in self-attention alone.",
-    "same_share": "Mean weight of the query's own place; in self-attention alone.",
-    "next_share": "Mean weight of the key one behind the query, rows that have one; in the encoder alone.",
+    "first_share": "Mean weight of the first key, which is the start token in decoder self-attention.",
+    "last_share": "Mean weight of the last key, which is the end token of the source; not in decoder self-attention, "
+    "where only the last query sees the last key.",
+    "previous_share": "Mean weight of the key before the query, over rows that have one; self-attention only.",
+    "same_share": "Mean weight of the query's own position; self-attention only.",
+    "next_share": "Mean weight of the key after the query, over rows that have one; encoder only.",
 }
 """Name and definition of each statistic."""
 

@@ -10,11 +10,11 @@ const ROW = 30;
 const NODE_WIDTH = 76;
 const NODE_HEIGHT = 24;
 const FATES = {
-  kept: "went on",
+  kept: "was extended",
   finished: "ended here, a finished hypothesis",
-  beam: "was pruned: as many as the beam is wide were better",
+  beam: "was pruned: as many hypotheses as the beam size were better",
   "late end": "was pruned: it ended, but was not among the best of its step",
-  hopeless: "was dropped at the end: nothing that could come of it would beat what is finished",
+  hopeless: "was dropped at the end: no continuation could beat the finished hypotheses",
 };
 
 /** Draws the tree and the finished hypotheses. */
