@@ -121,6 +121,18 @@ def test_the_commands_of_the_page_run(run_command, model, files, shouting, comma
     assert not [name for name in names(files) if name.startswith(".")]
 
 
+def test_the_json_of_the_page_is_what_comes_out(run_command, model, files, shouting):
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = map(json.loads, re.findall(r"`(\{\"title\".*?\})`", page))
+    Path("a.json").write_text(json.dumps(before), encoding="utf-8")
+    made = json.loads(run_command(translate, model, "a.json").stdout)
+    assert [made[name] == value for name, value in before.items()] == [after[name] == before[name] for name in after]
+    segment = json.loads(run_command(translate, model, "a.json", "--format", "jsonl").stdout)
+    fields = re.findall(r"^  - `(\w+)`:", page.partition("`--format jsonl`** ")[2].partition("\n\n")[0], re.MULTILINE)
+    assert fields
+    assert not {*fields} - segment.keys()
+
+
 def test_the_model_itself_translates_a_document(run_command, model, files):
     Path("a.json").write_text('["Ein Hund.", {"a": "Zwei Männer sitzen.", "b": 7}]', encoding="utf-8")
     expected = [
