@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 setup: $(VENV)/.ready
 
 # torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages. pip
-# would compile fifteen thousand modules on one core; of those that are no Python, templates, nothing is said.
+# would compile fifteen thousand modules on one core. Templates, which are not valid Python, are skipped silently.
 $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "clearhead needs Python 3.11 or later"'
 	$(PYTHON) -m venv $(VENV)

@@ -42,7 +42,7 @@ def main() -> None:
             layers = ours.hidden_states(ids).encoder
             for layer, their_layer in zip(layers, expected.hidden_states, strict=True):
                 torch.testing.assert_close(layer, their_layer, atol=1e-5, rtol=1e-5)
-            # Above the encoder stands the head of pre-training: a layer, its norm, and the embedding once more.
+            # On top of the encoder is the pre-training head: a layer, its norm, and the embedding again.
             head = "cls.predictions.transform."
             x = functional.gelu(layers[-1] @ state[f"{head}dense.weight"].T + state[f"{head}dense.bias"])
             gain, bias = state[f"{head}LayerNorm.weight"], state[f"{head}LayerNorm.bias"]

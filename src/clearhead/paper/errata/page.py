@@ -15,16 +15,16 @@ _INTRODUCTION = """\
 # Errata of the retellings
 
 Generated from `src/clearhead/paper/errata/`. These are mistakes that study notes about "Attention Is All You Need"
-make: each with the right statement, where that stands, and a check. Every erratum exists twice as something that can be
+make: each with the right statement, its source, and a check. Every erratum exists twice as something that can be
 run, the wrong version and the right one (our own code wherever there is some), and one test measures both. It fails for
 the wrong version and passes for the right one; the figures below are what it measured.
 
     clearhead paper errata
 
 runs all of them, and so does `tests/unit/paper/test_errata.py`. Slips of the pen (a missing bracket, an undefined name)
-are left out. Numbers 3, 11 and 32 to 35 are nobody's words: they put what notes leave out, or leave vague, as the
-statement a reader is left with. *Quotation* marks the errata where nothing can be computed: their test compares with
-what the paper prints.
+are left out. Numbers 3, 11 and 32 to 35 are not quotations: notes leave these points out or vague, and the erratum
+states what a reader would conclude. *Quotation* marks the errata where nothing can be computed: their test compares
+with what the paper prints.
 """
 
 

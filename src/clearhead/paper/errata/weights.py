@@ -111,7 +111,7 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=5,
         title="A function that ignores its own Q and K",
-        wrong="`def attention(Q, K, V)` computes a product, drops it, and goes on with the global `num` of another "
+        wrong="`def attention(Q, K, V)` computes a product, drops it, and continues with the global `num` of another "
         "input; its test looks at the shape of the result.",
         right="The weights are those of the Q and K that are given. Both versions pass the test of the shape: only "
         "values can tell them apart.",
@@ -147,7 +147,7 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=8,
         title="From the scores straight to the values",
         wrong="The product of query and key is scaled and multiplied with the value again.",
-        right="Between scale and values stands the softmax; without it the output is no average of the values.",
+        right="The softmax is between scale and values; without it the output is not an average of the values.",
         source=_EQUATION_1 + "; figure 2 left",
         demands="No component of the output lies outside the range of the values.",
         wrong_version=lambda q, k, v: _scores(q, k) @ v,
