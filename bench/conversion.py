@@ -69,7 +69,7 @@ def comparable(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[Mode
 
 
 def write_clearhead(directory: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Write settings and weights alone: the engines are given ids, so nobody needs a tokenizer."""
+    """Write settings and weights alone: the engines are given ids, so no tokenizer is needed."""
     directory.mkdir()
     (directory / "config.json").write_text(config.model_dump_json())
     write_weights(directory / "model.safetensors", tensors, {"format": "pt"})

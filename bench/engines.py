@@ -288,7 +288,7 @@ class EngineProcess:
             pass  # it has died, and so does not answer
         answer = self._process.stdout.readline()
         if not answer:
-            sys.exit(f"the process of {self.name} ended (status {self._process.wait()}); its error stands above")
+            sys.exit(f"the process of {self.name} ended (status {self._process.wait()}); see its error above")
         return Window(**json.loads(answer))
 
 
@@ -300,7 +300,7 @@ def _batches(sources: Sequence[Sequence[int]], batch_size: int) -> Iterator[list
 
 
 def _most_tokens(longest: int, search: Search) -> int:
-    """Return the length limit of those who need no end token at the limit, as clearhead does."""
+    """Return the length limit of engines that need no end token at the limit, like clearhead."""
     return longest + search.extra_length - 1
 
 

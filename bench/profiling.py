@@ -37,7 +37,7 @@ NAMES = {
     "attention": ("scaled_dot_product", "aten::bmm", "aten::baddbmm", "softmax"),
     "norms": ("layer_norm", "rms_norm", "layernorm"),
 }
-"""Group to what stands in the name of an operation, or of one around it; the first that fits counts."""
+"""Group to parts of the name of an operation or of an enclosing one; the first match counts."""
 OPERATIONS = {
     "layer products": ("mm", "addmm", "addmv"),
     "copies": ("copy", "clone", "cat", "fill", "zero", "index", "index_put", "_index_put_impl", "slice_backward"),
@@ -122,7 +122,7 @@ def _named_group(event: FunctionEvent) -> str:
 def _group(event: FunctionEvent, forward: dict[int, str], vocab_size: int) -> str:
     operation = event.name.removeprefix("aten::").rstrip("_")
     named = _named_group(event)
-    # The sum of gradients that meet is nobody's own work.
+    # Sums of gradients that meet belong to no single operation.
     is_sum = event.cpu_parent is not None and event.cpu_parent.name.startswith(BACKWARD) and operation == "add"
     if not named and not is_sum:
         nodes = [around.sequence_nr for around in _chain(event) if around.name.startswith(BACKWARD)]

@@ -1,11 +1,12 @@
-"""Default settings beside a preset chosen by hand: what both reach on several corpora in so many minutes.
+"""Default settings beside a preset chosen by hand: quality of both on several corpora for several time limits.
 
-    python bench/recipes.py runs/recipes --data DATA --count     # on an idle machine: the steps that fit the minutes
-    python bench/recipes.py runs/recipes --data DATA             # trains as many, cell by cell; prints the table
+    python bench/recipes.py runs/recipes --data DATA --count     # on an idle machine: steps that fit into the minutes
+    python bench/recipes.py runs/recipes --data DATA             # trains that many, cell by cell; prints the table
 
-DATA has a directory a corpus, with `train`, `val` in two languages, a segment a line, such as `multi30k/train.de.gz`. A
-cell that is there is not trained again, and one that was interrupted goes on. As the steps are fixed, other work
-beside the training changes nothing; several of these may run at once, with other `--corpora` and `--threads 1`.
+DATA has one directory per corpus, with `train` and `val` in two languages, one segment per line, such as
+`multi30k/train.de.gz`. A finished cell is not trained again, and an interrupted one is resumed. The steps are fixed, so
+other programs on the machine do not change the result; several of these may run at once, with different `--corpora` and
+`--threads 1`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Corpus:
     source: str
     target: str
     pairs: int | None = None
-    """So many pairs of the training text, drawn at random; all if not set."""
+    """Number of pairs of the training text, drawn at random; None for all."""
 
 
 CORPORA = {

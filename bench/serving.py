@@ -48,7 +48,7 @@ class Load:
 
     statuses: Counter[int] = field(default_factory=Counter)
     served: list[float] = field(default_factory=list)
-    """Seconds of those that were answered with a translation."""
+    """Seconds of the requests that were answered with a translation."""
     refused: list[float] = field(default_factory=list)
     wrong: int = 0
     """Answers that are the translation of something else."""
@@ -181,19 +181,19 @@ async def opened(client: Client, texts: Sequence[str], rate: float, seconds: flo
 
 
 def with_children(pid: int) -> list[int]:
-    """Return a process and those that it started."""
+    """Return a process and its child processes."""
     lists = Path(f"/proc/{pid}/task").glob("*/children")
     return [pid, *(found for one in lists for child in one.read_text().split() for found in with_children(int(child)))]
 
 
 def memory_mb(pid: int) -> float:
-    """Return the memory of a process and those that it started; of what several share each has a part."""
+    """Return the memory of a process and its child processes; shared memory is divided among them."""
     lines = [line for one in with_children(pid) for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the time of CPUs that a process and those that it started have used."""
+    """Return the CPU time of a process and its child processes."""
     stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in with_children(pid)]
     return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 

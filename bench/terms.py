@@ -29,7 +29,7 @@ from clearhead.translation.translator import Translator
 LEAST_LETTERS = 4
 """Of a content word."""
 MOST_LINES = 0.02
-"""Share of the lines of the training text that a content word stands in at most."""
+"""Maximum share of the training lines in which a content word may occur."""
 LEAST_DICE = 0.3
 """Of a word and its translation."""
 LEAST_DICE_OF_FORMS = 0.02
@@ -118,7 +118,7 @@ def _lines_with_terms(test: Iterable[tuple[str, str]], terms: Terms, per_line: i
 
 
 def _terms(train: Sequence[tuple[str, str]], wanted: set[str], least_dice: float) -> Iterator[Term]:
-    """Yield content words with what stands beside them, and forms of that."""
+    """Yield content words with their aligned target words, and forms of these."""
     counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     together: dict[str, Counter[str]] = {}
     for source, target in train:

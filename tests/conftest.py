@@ -1,4 +1,4 @@
-"""What every test stands on: executed shape annotations, a fixed seed, real text, small models and padded batches."""
+"""Fixtures of all tests: executed shape annotations, a fixed seed, real text, small models and padded batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
 check_shapes()
-# One thread a process, those that tests start included: the cores are shared by the workers of pytest-xdist.
+# One thread per process, also in processes that tests start: the cores are shared by the workers of pytest-xdist.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test cuts the power: waiting until each file is on the disk takes a third of a small training.

@@ -278,7 +278,7 @@ def _streams(arguments: Sequence[str], places: Mapping[str, Path]) -> tuple[Outc
         return Outcome.refused, "the interpreter itself refuses a directory as standard input"
     trouble = trouble_of(code, said) if errors == "kept" else None if code in (0, 1, 2) else f"exit code {code}"
     if source == "directory" and errors != "kept":
-        trouble = None  # the interpreter refuses it, and nobody hears why
+        trouble = None  # the interpreter refuses it without a message
     if trouble:
         return Outcome.untyped, trouble
     if code == 0 and "-o" in words and words[0] == "translate":

@@ -199,7 +199,7 @@ def _compressed(choose: Random, raw: bytes, suffix: str, directory: Path, *, lea
 
 
 def _ours(raw: bytes, directory: Path) -> bytes | None:
-    """Return what clearhead itself compresses a text to; None if it is no text."""
+    """Return clearhead's own compression of a text; None if it is not text."""
     from clearhead.files import open_output
 
     try:
@@ -219,7 +219,7 @@ def _damaged(choose: Random, streams: list[bytes], file: str, suffix: str, raw: 
     match file:
         case "cut":
             place = choose.randrange(len(data) + 1)
-            # Between two streams a cut leaves a whole file: nobody could tell.
+            # A cut between two streams leaves a complete file, which cannot be detected.
             return data[: place - 1 if place in accumulate(map(len, streams[:-1])) else place]
         case "bit" if data:
             place = choose.randrange(len(data))

@@ -1,4 +1,4 @@
-"""Attack: the disk is full somewhere in a command; one clear line, nothing damaged, and with room it goes on."""
+"""Attack: the disk is full somewhere in a command; one clear line, nothing damaged, and it resumes with free space."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def confined(work: str, name: str, limit: int | None) -> None:
 
 
 def _mount(directory: Path) -> bool:
-    """Put a disk of its own on a directory, seen by this process alone; tell whether that is permitted."""
+    """Mount a separate disk on a directory, visible only to this process; return whether that is permitted."""
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_MOUNT_NAMESPACE) != 0:
         return False
     for arguments in (["--make-rprivate", "/"], ["-t", "tmpfs", "-o", ENOUGH, "tmpfs", str(directory)]):

@@ -216,7 +216,7 @@ class Children:
         return ending["result"]
 
     def judge(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        """Run cases, as many at once as there are processes, and yield their verdicts in order."""
+        """Run cases, one at a time in each process, and yield their verdicts in order."""
         with ThreadPoolExecutor(len(self._processes)) as pool:
             for case, ending in pool.map(lambda case: (case, self._ending(case)), cases):
                 yield from _verdicts(case, ending)

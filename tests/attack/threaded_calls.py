@@ -163,7 +163,7 @@ def _in_a_fork(calls: Sequence[tuple[str, Call]], wanted: list[Any], models: Pat
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    """Tell whether results are equal; numbers may differ in the last bits of a float32, as sums of it may."""
+    """Return whether results are equal; numbers may differ in the last bits of a float32, as sums of it may."""
     if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
         return len(found) == len(wanted) and all(map(_same, found, wanted))
     if isinstance(found, float) and isinstance(wanted, float):

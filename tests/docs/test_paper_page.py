@@ -128,7 +128,7 @@ def wrong_links(page: str) -> Iterator[str]:
             yield str(error)
         else:
             if number != str(right):
-                yield f"{text} stands in {path}#L{right}, not #L{number}; run: python tests/docs/test_paper_page.py"
+                yield f"{text} is in {path}#L{right}, not #L{number}; run: python tests/docs/test_paper_page.py"
     stray = set(re.findall(r"\]\(\.\./(src/[^)]+)\)", page)) - {
         path + (f"#L{number}" if number else "") for _, path, number in LINK.findall(page)
     }
@@ -150,7 +150,7 @@ def wrong_settings(page: str) -> Iterator[str]:
         section, name = key.split(".")
         if name not in type(getattr(Config(), section)).model_fields:
             yield f"no setting {key}"
-    for line in page.splitlines():  # what stands in one line must be possible together
+    for line in page.splitlines():  # the settings in one line must be valid together
         given = [parse_override(setting.replace(" = ", "=")) for setting in SETTING.findall(line) if " = " in setting]
         try:
             Config.from_dict(merge({"train": {"max_steps": 7}}, *given))

@@ -78,7 +78,7 @@ def execute(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _quick(words: list[str]) -> list[str]:
-    """Return the settings of a quick run, but for those that a command sets itself."""
+    """Return the settings of a quick run, except the ones that a command sets itself."""
     own = {word.partition("=")[0] for word in words}
     return [word for word in QUICK if word.partition("=")[0] not in own or "=" not in word]
 

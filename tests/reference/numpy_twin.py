@@ -71,7 +71,7 @@ def relative_row(distance: int, num_rows: int, max_distance: int, *, is_causal: 
 
 
 def activate(kind: str, x: float) -> float:
-    """What stands for the max(0, x) of equation 2."""
+    """Replacement for max(0, x) of equation 2."""
     match kind:
         case "relu":
             return max(0.0, x)
@@ -113,7 +113,7 @@ class NumpyTransformer:
         states = [self.embed("target", token, position) for position, token in enumerate(target)]
         for number in range(self.settings["num_decoder_layers"]):
             layer = f"decoder.layers.{number}"
-            # A position sees itself and what stands before it (section 3.2.3).
+            # A position sees itself and earlier positions (section 3.2.3).
             states = self.attention_sublayer(layer, "self_attn", states, None, lambda t, s: s <= t)
             if source is not None:
                 visible = [token != self.settings["pad_id"] for token in source]

@@ -164,7 +164,7 @@ def examples_of(tokenizer: Any, lines: Sequence[tuple[str, str]]) -> list[tuple[
 def write_model(
     directory: Path, model: nn.Module, generation: Mapping[str, Any], config: Mapping[str, Any] | None = None
 ) -> None:
-    """Write weights and settings; what is given stands in their files beside what their library writes."""
+    """Write weights and settings; the given values are added to what the library writes."""
     model.save_pretrained(directory)
     written = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     write_json(directory / "config.json", {**written, **(config or {})})
@@ -489,7 +489,7 @@ def learn_two_berts(
 def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
     """Return an encoder and a decoder that were BERTs, with vocab.txt; its words are in small letters.
 
-    Labels are what stands behind the start token [CLS], or all that the tokenizer says, [CLS] again.
+    Labels are the tokens after the start token [CLS], or all tokens of the tokenizer, with [CLS] again.
     """
     made = tokenizers.BertWordPieceTokenizer(lowercase=True)
     made.train_from_iterator(texts(), vocab_size=600, min_frequency=2, show_progress=False)

@@ -84,7 +84,7 @@ def our_search(models, *, beam_size, alpha):
     limits = [LIMIT] * len(sources)
     with torch.inference_mode():
         if beam_size == 1:
-            return greedy_search(ours, sources, max_lengths=limits, end_loops=False)  # theirs goes on in a loop
+            return greedy_search(ours, sources, max_lengths=limits, end_loops=False)  # theirs continues in a loop
         settings = {"beam_size": beam_size, "alpha": alpha, "form": "power", "end_loops": False}
         found = beam_search(ours, sources, max_lengths=limits, **settings)
         return [best for (best,) in found]

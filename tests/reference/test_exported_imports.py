@@ -55,7 +55,7 @@ KINDS = {"m2m100": "m2m_100", "nllb": "m2m_100", "bert2bert": "encoder-decoder",
 
 
 def cases(found: Iterable[str | tuple[str, str]], in_every_run: Container[str] = IN_EVERY_RUN) -> list[Any]:
-    """Return names of cases, or tuples that begin with one; all but those that are named are for the slow run."""
+    """Return names of cases, or tuples that begin with one; all except the named ones are marked slow."""
     rows = [(case,) if isinstance(case, str) else case for case in found]
     return [pytest.param(*row, marks=() if row[0] in in_every_run else pytest.mark.slow) for row in rows]
 

@@ -78,7 +78,7 @@ WITH_ENCODER = [name for name, settings in ARCHITECTURES.items() if settings.get
 WITH_DECODER = [name for name, settings in ARCHITECTURES.items() if settings.get("num_decoder_layers") != 0]
 POSITIONS = {"sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"}
 OTHERWISE = {"first_position": 0, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
-"""What a model must have whose positions are no sinusoids and not relative."""
+"""Required settings of a model whose positions are neither sinusoids nor relative."""
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 every_encoder = pytest.mark.parametrize("name", WITH_ENCODER)
@@ -401,7 +401,7 @@ def test_every_other_encoder_does_see_order(make, draw, name):
 @pytest.mark.parametrize("name", sorted(set(WITH_ENCODER) & set(WITH_DECODER)))
 @torch.no_grad()
 def test_cross_attention_does_not_see_the_order_of_the_memory(make, draw, name):
-    # What stands in a memory has its position in itself; here no queries and keys are turned, and no distance counts.
+    # Memory vectors contain their positions; cross-attention has no rotation and no relative bias.
     model = make(name).double()
     source, target = draw(model.config)
     memory, mask = model.encode(source)

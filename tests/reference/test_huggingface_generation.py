@@ -135,7 +135,7 @@ def until_end(row, config):
 
 def our_search(models, *, limit=LIMIT, **settings):
     _, ours, sources = models
-    settings = {"form": "power", "end_loops": False, **settings}  # theirs goes on in a loop
+    settings = {"form": "power", "end_loops": False, **settings}  # theirs continues in a loop
     with torch.inference_mode():
         return beam_search(ours, sources, max_lengths=[limit] * len(sources), **settings)
 

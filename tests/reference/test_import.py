@@ -3,7 +3,7 @@
 Each directory is one as it is published (see `published`), imported by the command itself; what is compared is the
 model directory that it wrote. Their search is asked for what ours does, as test_huggingface_generation.py explains:
 `early_stopping="never"`, and neither padding nor the start token is written. Where theirs reaches the length limit, the
-two differ by design. A special token that stands in a text is text for us alone, so no text here holds one.
+two differ by design. Only we read a special token in a text as text, so no text here contains one.
 """
 
 from __future__ import annotations

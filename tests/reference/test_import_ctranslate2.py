@@ -1,4 +1,4 @@
-"""`clearhead import` of directories of CTranslate2: tokens, scores and texts are those that CTranslate2 itself gives.
+"""`clearhead import` of directories of CTranslate2: tokens, scores and texts equal those of CTranslate2 itself.
 
 The directories are models of Hugging Face transformers (see `published`) that CTranslate2's own converter has made
 some of its own of, and specifications filled in by hand in the form of OpenNMT and fairseq.

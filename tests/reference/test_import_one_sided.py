@@ -233,7 +233,7 @@ def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch
 
 
 def test_a_decoder_alone_may_write_there_what_it_may_write_here(our_gpt2, tmp_path):
-    """The id that stands for padding, of which GPT-2 has none, is that of a piece of text."""
+    """The id used for padding, which GPT-2 lacks, is that of a piece of text."""
     bundle = load_bundle(our_gpt2)
     text = bundle.tokenizer.pieces([bundle.tokenizer.pad_id])[0]
     assert text == "!"

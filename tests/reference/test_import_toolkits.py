@@ -31,7 +31,7 @@ TABLES = {
     "eole": partial(opennmt_tables.key_table, names=opennmt_tables.EOLE),
 }
 LIMIT = 12
-"""Target tokens of a translation; where the model goes on, it is cut there."""
+"""Maximum target tokens of a translation; longer ones are cut."""
 
 
 def old_names(state):

@@ -123,7 +123,7 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, name, to):
     require_same(found, expected)
     assert "8 sentences" in said
     assert found.info["imported_from"]["library"] == LIBRARIES[to]
-    assert "metrics" not in found.info  # they are those of a model that nobody has changed
+    assert "metrics" not in found.info  # they belong to the unchanged model
     assert "as it was learned here" in (tmp_path / "back" / "README.md").read_text()
 
 

@@ -1,4 +1,4 @@
-"""What files of fairseq, OpenNMT-py, eole and JoeyNMT must hold, and what is said of those that do not.
+"""Requirements on files of fairseq, OpenNMT-py, eole and JoeyNMT, and the errors for files that lack them.
 
 Of a file that is damaged one line names it and the key; nothing is written. What splits words is that of its own
 library.
@@ -406,7 +406,7 @@ def test_what_is_damaged_is_named_and_nothing_is_written(there, tmp_path, toolki
 
 
 def run_import(path: Path, output: Path, *options: str) -> str:
-    """Import by the command, and return what it said; what it raises goes on."""
+    """Run the import command and return its output; exceptions propagate."""
     result = CliRunner().invoke(app, ["import", str(path), "-o", str(output), *options])
     if result.exception is not None:
         raise result.exception

@@ -227,7 +227,7 @@ def test_whole_model_equals_torch_in_loss_and_gradients(make_model, make_batch, 
         embed(target),
         tgt_mask=hidden_future(target.size(1)),
         src_key_padding_mask=hidden_source,
-        # Ours gives no such mask: what is padded stands after every real position, so the causal mask hides it.
+        # Ours needs no such mask: padding comes after every real position, so the causal mask hides it.
         tgt_key_padding_mask=hidden_target,
         memory_key_padding_mask=hidden_source,
     )

@@ -362,7 +362,7 @@ class Plain(nn.Module):
         """Return all tensors under a toolkit's names.
 
         Args:
-            names: Of what stands once, such as `source`.
+            names: Names that occur once, such as `source`.
             layers: Of the lists of layers.
             parts: Of the parts of a layer; `encoder.self_norm` counts before `self_norm`.
         """

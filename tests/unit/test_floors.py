@@ -87,12 +87,12 @@ SOURCES = {name: path.read_text(encoding="utf-8") for name, path in FILES.items(
 
 @cache
 def import_statements(text: str) -> list[ast.Import | ast.ImportFrom]:
-    """Return every import of a module, wherever in it the import stands."""
+    """Return every import of a module, including imports inside functions."""
     return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def imports(name: str, text: str, modules: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield line and dotted name of everything a module imports, wherever in it the import stands.
+    """Yield line and dotted name of everything a module imports, including imports inside functions.
 
     What is imported `from` a package is resolved to the module if there is one of that name.
     """
@@ -111,7 +111,7 @@ def imports(name: str, text: str, modules: Iterable[str]) -> Iterator[tuple[int,
 
 
 def room(name: str) -> str:
-    """Return the file or folder of the package that a module stands in."""
+    """Return the top-level file or folder of the package that contains a module."""
     return name.split(".")[1]
 
 
@@ -139,7 +139,7 @@ def floor_violations(modules: Mapping[str, str]) -> list[str]:
 
 
 def part(name: str) -> str:
-    """Return the file or folder that a module stands in within its room, for rooms that have folders."""
+    """Return the file or folder within its room that contains a module, for rooms that have folders."""
     return ".".join(name.split(".")[:3])
 
 

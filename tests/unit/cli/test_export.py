@@ -112,7 +112,7 @@ def test_a_killed_export_leaves_all_or_nothing_and_can_be_run_again(make_model_d
         assert ended[-1] in (0, -signal.SIGKILL)
         if output.exists():
             assert {path.name: path.read_bytes() for path in output.iterdir()} == files
-            break  # killed after it had its name: what stands there stays
+            break  # killed after the rename: the new file stays
     assert len(ended) > 3
     assert output.exists()
 

@@ -17,7 +17,7 @@ from clearhead.paper.parts import Check, ModelPart
 
 @pytest.fixture
 def fake_parts(monkeypatch):
-    """Put parts in place of the real ones that take no time; returns the list of those that were computed."""
+    """Replace the parts by fast ones; return the list of the computed parts."""
     computed = []
 
     def make(name, holds):

@@ -215,7 +215,7 @@ Bad = Callable[[Path], list[object]]
 
 
 def text(name: str, content: bytes) -> Callable[[Path], str]:
-    """Return a function that writes a file where the test wants it."""
+    """Return a function that writes a file at the path that the test gives."""
 
     def write(directory: Path) -> str:
         (directory / name).write_bytes(content)

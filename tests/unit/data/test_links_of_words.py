@@ -50,7 +50,7 @@ def prepared(tmp_path_factory):
 
 
 def words_with_tokens(text, spans):
-    """Return for each token the words of the text, parted by spaces, in which a character of it stands."""
+    """Return for each token the words of the text, parted by spaces, that contain a character of it."""
     return [{text[: at + 1].count(" ") for at in range(*span) if text[at] != " "} for span in spans]
 
 

@@ -14,11 +14,11 @@ from clearhead.model import Transformer
 
 SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}
 WIDTHS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
-"""Those that the compiled core has room for; PyTorch takes any."""
+"""Values that the compiled core supports; PyTorch supports any."""
 
 
 def find(engine, sources, limits, config, num_best=1, shortlist=None, prefixes=()):
-    """Return the hypotheses of each sentence, in the order asked; of a model, those that PyTorch's engine finds."""
+    """Return the hypotheses of each sentence, in the order asked; for a model, the ones that PyTorch's engine finds."""
     engine = PyTorchEngine(engine) if isinstance(engine, Transformer) else engine
     options = SearchOptions(config, num_best=num_best, shortlist=shortlist)
     found = sorted(search(engine, sources, limits, options, prefixes))

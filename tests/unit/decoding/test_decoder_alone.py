@@ -1,4 +1,4 @@
-"""A decoder alone goes on with a text, as GPT does: fast searches beside plain ones, and both beside the model."""
+"""Decoder-only models continue a text, like GPT: fast searches equal plain ones, and both equal the model."""
 
 from __future__ import annotations
 

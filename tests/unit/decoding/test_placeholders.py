@@ -1,4 +1,4 @@
-"""A translation has the placeholders of its source, each as often as there, in every search."""
+"""A translation has the placeholders of its source, each as often as the source, in every search."""
 
 from __future__ import annotations
 

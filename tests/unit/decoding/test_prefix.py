@@ -33,7 +33,7 @@ PREFIXES = [prefix_of(tokens) for tokens in ENCODED]
 
 
 def fits(written, encoded):
-    """Tell whether tokens are the beginning of a prefix, or go on from where one token stood for its rest."""
+    """Return whether tokens are the beginning of a prefix, or continue one whose rest was a part of a token."""
     if written == encoded[: len(written)] or written[: len(encoded)] == encoded:
         return True
     for place in range(min(len(written), len(encoded))):
@@ -97,7 +97,7 @@ def test_every_form_finds_what_the_plain_form_finds(make_ending_model, make_sour
 
 def test_the_beginning_of_a_translation_as_its_prefix_gives_the_translation(make_ending_model, make_sources, form):
     model, sources = make_ending_model(), make_sources(LENGTHS)
-    config = DecodeConfig(beam_size=1, end_loops=False)  # what a prefix repeats is no loop
+    config = DecodeConfig(beam_size=1, end_loops=False)  # repetition inside a prefix is not a loop
     free = find(form(model), sources, LIMITS, config)
     for length in range(1, 9):
         prefixes = [Prefix(h.tokens[:-1][:length], ((),) * min(length, len(h.tokens) - 1)) for (h,) in free]

@@ -8,7 +8,7 @@ from clearhead.decoding.scoring import token_log_probs
 
 
 def one_by_one(model, source, target):
-    """Return the log-probability of each target token from a pass of its own over what stands before it."""
+    """Return the log-probability of each target token from a separate pass over the tokens before it."""
     values = []
     for position, token in enumerate(target):
         logits = model(torch.tensor([source]), torch.tensor([[1, *target[:position]]]))[0, -1]

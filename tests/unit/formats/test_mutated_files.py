@@ -110,7 +110,7 @@ def test_five_thousand_damaged_files_of_every_format_give_pairs_or_one_clear_err
 
 
 def test_no_entry_of_a_damaged_catalogue_is_dropped(tmp_path):
-    """Each `msgid` that still begins a line is a pair of its own, or stands in a row that says what is wrong."""
+    """Each `msgid` that still begins a line is a separate pair, or is in a row that reports the problem."""
     sound = "\n".join(f'msgid "number {n}"\nmsgstr "Nummer {n}"\n' for n in range(1, 30))
     random = Random(7)
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Files of pairs: choosing the reader, saying what each was taken for, and rows that are no pairs."""
+"""Files of pairs: choice of the reader, its report for each file, and rows that are not pairs."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_the_real_folder_of_catalogues_is_a_directory_of_pairs(data_dir):
     assert files == sorted(map(str, folder.glob("*.po")))
     assert len(files) == 17
     kept = [pair for pair in read_pairs(files, Wanted(None, "en", "fr")) if pair.skipped is None]
-    assert len(kept) == 846  # as `msgfmt --statistics` counts those that are translated
+    assert len(kept) == 846  # as `msgfmt --statistics` counts translated messages
 
 
 def test_every_real_file_goes_into_every_format_and_back(data_dir, tmp_path):

@@ -65,7 +65,7 @@ def test_a_head_of_cross_attention_is_compared_with_the_alignment(step, kind):
     targets, sources = [" a", " b", " c", "</s>"], [*TOKENS[:6], "</s>"]
     place = np.array([3, 1, 4, 2])
     alignment = rows(place, columns=7, share=0.4)
-    alignment[:, -1] = 0.9  # the end token, which stands for no text, is not what a word is aligned with
+    alignment[:, -1] = 0.9  # the end token has no text, so no word is aligned with it
     has_text = np.array([True] * 6 + [False])
     weights = rows(place + step, columns=7)
     [[found]] = cross_roles(weights[None, None].astype(np.float32), alignment, (targets, sources), has_text)

@@ -1,4 +1,4 @@
-"""The numbers of a head are those that the model used: its output comes out of them by equation 1, in plain NumPy."""
+"""The numbers of a head are what the model used: equation 1 in plain NumPy computes its output from them."""
 
 from __future__ import annotations
 

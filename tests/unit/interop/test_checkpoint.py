@@ -1,4 +1,4 @@
-"""Checkpoints are read without running what stands in them: every object of another library becomes a record.
+"""Checkpoints are read without running their content: every object of another library becomes a record.
 
 Each hostile file would leave a mark if any of it were run; PyTorch's own `torch.load(weights_only=False)` would.
 """

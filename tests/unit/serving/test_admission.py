@@ -1,4 +1,4 @@
-"""Who is let in, who is told to come back, and what happens to work that nobody waits for any more."""
+"""Admission: accepted requests, rejected ones with Retry-After, and work whose client has left."""
 
 from __future__ import annotations
 

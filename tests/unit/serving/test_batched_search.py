@@ -30,7 +30,7 @@ SOURCES = [[5, 9, 11, 2], [7, 2], [30, 31, 32, 33, 34, 35, 2], [12, 13, 2]]
 
 
 class Counted:
-    """Notes what it is told."""
+    """Records its calls."""
 
     def __init__(self):
         self.most_in_flight = 0

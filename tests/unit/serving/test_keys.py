@@ -66,7 +66,7 @@ def test_a_key_that_is_revoked_opens_nothing_and_the_others_keep_their_rate(tmp_
         keys.reload()
     with pytest.raises(HTTPError, match="Slowdown"):
         keys.owner(given[1])
-    path.write_text("", encoding="utf-8")  # no key is left, and still nobody comes in without
+    path.write_text("", encoding="utf-8")  # no key is left, and requests without a key are still refused
     assert keys.reload()
     for key in (*given, None):
         with pytest.raises(HTTPError, match=r"Invalid|operator"):

@@ -24,7 +24,7 @@ def rewritten(message, change):
 
 
 def capitals(words):
-    """Put words in capitals, but not what stands in braces."""
+    """Put words in capitals, except inside braces."""
     return re.sub(r"\{\w+\}|[^{]+", lambda found: found[0] if found[0][0] == "{" else found[0].upper(), words)
 
 

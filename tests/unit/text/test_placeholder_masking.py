@@ -67,7 +67,7 @@ def test_a_pair_has_the_same_signs_on_both_sides_and_loses_nothing(source, targe
     protected = protect_pair(source, target)
     counts = [Counter(sign for sign in text if sign in SIGNS and sign not in own) for text in protected]
     assert counts[0] == counts[1]
-    # What a sign replaced is the same wherever it stands: with that in its place, both sides are what they were.
+    # A sign replaces the same text everywhere: with that text restored, both sides are unchanged.
     for text, original in zip(protected, (source, target), strict=True):
         named: set[str] = set()
         pattern = ""

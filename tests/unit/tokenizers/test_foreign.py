@@ -1,4 +1,4 @@
-"""Vocabularies of other libraries: what stands around a sentence, which ids it has, and what is no such vocabulary."""
+"""Vocabularies of other libraries: special tokens around a sentence, token ids, and files that are none."""
 
 from __future__ import annotations
 

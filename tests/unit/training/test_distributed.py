@@ -112,7 +112,7 @@ class Crew:
         self.given = [settings, *(others or [settings])]
         self.logs = [directory / f"worker-{rank}.txt" for rank in range(len(self.given))]
         for log in self.logs:
-            log.unlink(missing_ok=True)  # what an earlier crew printed is no sign that this one has met
+            log.unlink(missing_ok=True)  # output of an earlier group does not show that this one has connected
         self.processes = [
             start(
                 train_arguments(values),

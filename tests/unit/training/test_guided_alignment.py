@@ -1,4 +1,4 @@
-"""Guided alignment: the loss is its formula, the same however a step is cut, and a run that stops goes on as it was."""
+"""Guided alignment: the loss equals its formula, however a step is split, and a stopped run resumes exactly."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path,
 
 def test_a_run_stopped_during_preparation_leaves_nothing_half_made(tmp_path, settings):
     values = settings()
-    os.mkfifo(tmp_path / "slow.tsv")  # nobody writes: preparation waits for its text
+    os.mkfifo(tmp_path / "slow.tsv")  # without a writer: preparation waits for its text
     values["data"]["pairs"] = [str(tmp_path / "slow.tsv")]
     process = start(train_arguments(values), tmp_path / "log.txt")
     run = Path(values["out"])

@@ -264,7 +264,7 @@ def test_a_run_that_goes_on_keeps_its_plan(settings, monkeypatch):
         ({"max_steps": 100_000}, (100, 60.0), (500, 500)),
         ({"max_minutes": 16.0}, (100, 60.0), (200, 200)),
         ({"max_minutes": 16.0, "max_steps": 800}, (100, 60.0), (100, 100)),
-        ({"max_minutes": 16.0}, (0, 0.0), (50, 50)),  # nobody knows how fast it is
+        ({"max_minutes": 16.0}, (0, 0.0), (50, 50)),  # the speed is unknown
         ({"max_steps": 1_600, "validate_every": 30}, (100, 60.0), (30, 200)),
         ({"max_steps": 1_600, "validate_every": 50}, (100, 60.0), (50, 200)),  # by the user, though as it was
     ],

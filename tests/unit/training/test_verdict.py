@@ -136,7 +136,7 @@ def test_a_useless_model_is_never_passed_over_in_silence(pairs, epochs, words):
     assert re.fullmatch(f"BLEU is below 5, so the translations are of no use; {words}.*", line)
     course, again = said(records(*RISING), pairs=pairs, epochs=epochs, bleu=4.99)
     assert course.startswith("still improving: ")
-    assert again == line.partition("; go on with: ")[0]  # which stands in the line before
+    assert again == line.partition("; go on with: ")[0]  # which is in the line before
     assert len(said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=5.0)) == 1
 
 

@@ -166,7 +166,7 @@ def test_where_an_imported_model_came_from_is_kept(from_finished, make_model_dir
     values = from_finished(from_model=str(source), train={"schedule": "constant"})
     train_from_values(values)
     shutil.rmtree(source)
-    run = train_from_values(merge(values, {"train": {"max_steps": 6}})).run  # goes on, and is published anew
+    run = train_from_values(merge(values, {"train": {"max_steps": 6}})).run  # resumes, and is published again
     info = load_bundle(run).info
     assert (info["training"]["steps"], info["imported_from"]) == (6, came)
     assert dict(summary({"made": info}))["imported"] == "from opus-mt, a marian model, of Hugging Face transformers"
@@ -246,7 +246,7 @@ def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, finis
     shutil.copytree(finished_run, source)
     run = train_from_values(from_finished(from_model=str(source))).run
     train_from_values(from_finished(from_model=str(finished_run), out=str(source), train={"max_steps": 6}), fresh=True)
-    assert train_from_values({"out": str(run)}).was_finished  # which model stands there by now is no matter to it
+    assert train_from_values({"out": str(run)}).was_finished  # it does not matter which model is there now
     train_from_values({"out": str(run)}, fresh=True)
     assert Config.load(run / "config.toml").from_sha256 == file_sha256(source / "model" / "model.safetensors")
 

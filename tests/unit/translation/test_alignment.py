@@ -49,7 +49,7 @@ def test_attention_of_a_batch_is_that_of_each_pair_alone(translator, pairs, head
     sides = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
     for pair, weights in zip(pairs, attended(translator.model, *sides, head, batch_tokens=80), strict=True):
         expected = shown(translator, pair, head)
-        # Nobody reads the end token in a pass that only writes; no word is linked by it.
+        # A pass that only writes never reads the end token; it links no word.
         np.testing.assert_allclose(weights[:-1], expected[:-1], rtol=0, atol=1e-6)
 
 

@@ -32,7 +32,7 @@ EMPTY = saved(docx.Document())
 
 
 def repacked(data: bytes, **changes: bytes | None) -> bytes:
-    """Return a file with some of its parts changed or, for None, left out; `__` stands for a slash in their names."""
+    """Return a file with some of its parts changed or, for None, left out; `__` replaces a slash in their names."""
     stream = io.BytesIO()
     named = {name.replace("__", "/").replace("_dot_", "."): change for name, change in changes.items()}
     with ZipFile(io.BytesIO(data)) as old, ZipFile(stream, "w", ZIP_DEFLATED) as new:

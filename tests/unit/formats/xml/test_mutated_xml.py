@@ -1,4 +1,4 @@
-"""Damaged TMX and XLIFF: whatever stands in a file, pairs come out, one for every unit, or one clear error."""
+"""Damaged TMX and XLIFF: any file gives one pair for every unit, or one clear error."""
 
 from __future__ import annotations
 
