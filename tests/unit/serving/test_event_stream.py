@@ -1,4 +1,4 @@
-"""Server-sent events: their sources are the text, their texts the translation, and work stops when the client leaves."""
+"""Server-sent events: their sources are the text, their texts the translation, work stops when the client leaves."""
 
 from __future__ import annotations
 
