@@ -23,7 +23,7 @@ JOINED = (1, 2, 3, 5, 10)
 
 DAMAGE: dict[str, tuple[str, Callable[[str, str], tuple[str, str]]]] = {
     "a third of the translation is left": ("too_short", lambda source, target: (source, target[: len(target) // 3])),
-    "the translation stands there twice": ("too_long", lambda source, target: (source, f"{target} {target}")),
+    "the translation occurs twice": ("too_long", lambda source, target: (source, f"{target} {target}")),
     "its last two words eight times": (
         "repetition",
         lambda source, target: (source, f"{target} {' '.join(target.split()[-2:] * 7)}"),
