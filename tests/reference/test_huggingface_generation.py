@@ -31,6 +31,7 @@ from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import pad_batch
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.huggingface.state import export_state
+from every_run import slow
 
 LIMIT = 40
 
@@ -163,8 +164,8 @@ def test_greedy_search_equals_theirs(models):
     assert_equal_before_limit([best.tokens for (best,) in one_beam], expected)
 
 
-@pytest.mark.parametrize("beam_size", [4, 5])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("beam_size", [4, slow(5)])
+@pytest.mark.parametrize("alpha", [0.0, slow(0.6), 1.0])
 def test_beam_search_equals_theirs(models, beam_size, alpha):
     expected, scores = their_search(models, num_beams=beam_size, length_penalty=alpha, early_stopping="never")
     found = [best for (best,) in our_search(models, beam_size=beam_size, alpha=alpha)]

@@ -43,6 +43,7 @@ from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 LIMIT = 40
 """Target tokens; few translations come near."""
@@ -129,7 +130,11 @@ class Case:
         return sorted(found & set(range(self.ours.bundle.tokenizer.vocab_size)))
 
 
-@pytest.fixture(scope="module", params=[*PUBLISHED, *(pytest.param(name, marks=pytest.mark.slow) for name in FORMS)])
+# Others are theirs with other settings: several languages, two vocabularies, gated, more languages.
+KINDS = ("marian", "bart", "pegasus", "t5", "mbart", "m2m100", "bert-generation", "bert2bert")
+
+
+@pytest.fixture(scope="module", params=[name if name in KINDS else slow(name) for name in (*PUBLISHED, *FORMS)])
 def case(request, directories, imports) -> Case:
     """Return each directory beside what the command makes of it."""
     published = directories(request.param)
@@ -174,7 +179,7 @@ def test_odd_texts_are_encoded_as_by_the_library_that_the_model_learned_with(cas
     assert tokenizer.encode_batch(ODD_TEXTS) == theirs
 
 
-@pytest.mark.parametrize("corpus", ["newstest-wmt", "tanaka-en-ja", "python-docs-en-fr"])
+@pytest.mark.parametrize("corpus", [slow("newstest-wmt"), "tanaka-en-ja", slow("python-docs-en-fr")])
 def test_lines_of_real_text_are_encoded_in_the_same_ids(case, corpus, data_dir):
     language = case.published.target_langs[0]
     for path in sorted(data_dir(corpus).glob("*.gz")):
@@ -253,7 +258,7 @@ def require_same_beginnings(case: Case, ours: list[Translation], theirs: list[li
         assert one.tokens[: len(expected)] == tuple(expected)
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("beam_size", [1, slow(4)])
 def test_translations_equal_what_generate_finds(case, beam_size):
     sources, end = sources_of(case), case.end
     for language in case.published.target_langs:
@@ -393,7 +398,7 @@ def their_loss(case: Case, examples: list[tuple[str, str]]) -> float:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow) for name in PUBLISHED],
+    [name if name in IN_EVERY_RUN else slow(name) for name in PUBLISHED],
     indirect=True,
 )
 def test_what_came_in_learns_from_pairs_as_it_did_before(case, tmp_path):

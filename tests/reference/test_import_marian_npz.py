@@ -30,6 +30,7 @@ from clearhead.files.tensors import model_tensors
 from clearhead.interop.import_model import import_path
 from clearhead.interop.rewrites import resolved
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 LIMIT = 40
 SHAPE = {
@@ -216,7 +217,7 @@ CASES = {
     "post, nothing tied, two vocabularies": ("none", False, "swish", "spm"),
     "pre, all tied, one vocabulary": ("all", True, "relu", "spm"),
 }
-IN_EVERY_RUN = {"post, nothing tied, two vocabularies", "pre, all tied, one vocabulary"}
+IN_EVERY_RUN = {"pre, all tied, one vocabulary"}
 """Cases that go out to other libraries in every run; the others in the slow one."""
 
 
@@ -373,7 +374,7 @@ def test_the_file_alone_is_enough_where_its_own_decoder_yml_stands_beside_it(cas
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow) for name in CASES],
+    [name if name in IN_EVERY_RUN else slow(name) for name in CASES],
     indirect=True,
 )
 def test_it_goes_out_to_ctranslate2_and_onnx_and_comes_back_bit_for_bit(case, tmp_path):

@@ -23,6 +23,7 @@ from clearhead.interop.toolkits import fairseq as fairseq_tables
 from clearhead.interop.toolkits import joeynmt as joeynmt_tables
 from clearhead.interop.toolkits import opennmt_layout as opennmt_tables
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 TABLES = {
     "fairseq": fairseq_tables.key_table,
@@ -121,7 +122,21 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+# One of each toolkit and each of its layouts of a file; the others differ in settings of the model.
+IN_EVERY_RUN = (
+    "fairseq",
+    "fairseq shared",
+    "fairseq 0.12",
+    "OpenNMT-py gated",
+    "OpenNMT-py 2",
+    "eole",
+    "eole learned",
+    "JoeyNMT",
+    "JoeyNMT 1",
+)
+
+
+@pytest.fixture(scope="module", params=[name if name in IN_EVERY_RUN else slow(name) for name in CASES])
 def case(request, tmp_path_factory) -> tuple[Toolkit, Translator, str, Path]:
     """Return each model, what the command made of it, what it said, and where that is."""
     write, settings = CASES[request.param]

@@ -7,6 +7,7 @@ import torch
 from plain_beam import plain_beam_search
 
 from clearhead.decoding import beam_search
+from every_run import slow
 
 EXTRA_LENGTH = 6
 
@@ -44,7 +45,7 @@ def search(model, sources, **settings):
 CASES = [("pre", 2, 1, 0.0), ("post", 4, 1, 0.6), ("pre", 5, 3, 0.6), ("post", 3, 3, 1.0), ("pre", 4, 2, 2.5)]
 
 
-@pytest.mark.parametrize(("norm", "beam_size", "num_best", "alpha"), CASES)
+@pytest.mark.parametrize(("norm", "beam_size", "num_best", "alpha"), [*CASES[:2], *(slow(*one) for one in CASES[2:])])
 def test_stopping_early_changes_nothing(model_and_sources, norm, beam_size, num_best, alpha):
     model, sources = model_and_sources(norm)
     settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
