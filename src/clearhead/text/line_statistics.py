@@ -238,8 +238,8 @@ class LineCounter:
             source_tokens=_lengths(self._source_tokens),
             target_tokens=_lengths(self._target_tokens),
             sentences=tuple(self._sentences[number] for number in range(1, max(self._sentences) + 1)),
-            least_ratio=round(math.exp(_quantile(self._ratios, 0.001) / _RATIO_STEPS), 3),
-            most_ratio=round(math.exp(_quantile(self._ratios, 0.999) / _RATIO_STEPS), 3),
+            least_ratio=round(math.exp(quantile(self._ratios, 0.001) / _RATIO_STEPS), 3),
+            most_ratio=round(math.exp(quantile(self._ratios, 0.999) / _RATIO_STEPS), 3),
             copies=self._copies,
             capitals=self._cases["capitals"],
             small_letters=self._cases["small letters"],
@@ -250,16 +250,16 @@ class LineCounter:
 
 
 def _lengths(counts: Counter[int]) -> LineLengths:
-    median, p99, p999 = (_quantile(counts, share) for share in (0.5, 0.99, 0.999))
+    median, p99, p999 = (quantile(counts, share) for share in (0.5, 0.99, 0.999))
     return LineLengths(median=median, p99=p99, p999=p999, max=max(counts))
 
 
-def _quantile(counts: Counter[int], share: float) -> int:
-    """Return the smallest value that at least the given share of all values do not exceed."""
+def quantile(counts: Counter[int], share: float) -> int:
+    """Return the smallest value that at least the given share of all counted values do not exceed; 0 without any."""
     wanted = math.ceil(share * counts.total())
     values = sorted(counts)
     reached = accumulate(counts[value] for value in values)
-    return next(value for value, number in zip(values, reached, strict=True) if number >= wanted)
+    return next((value for value, number in zip(values, reached, strict=True) if number >= wanted), 0)
 
 
 def _ranges(characters: Iterable[str]) -> str:

@@ -33,6 +33,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from clearhead.config.nested import flat
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.runtime.cpus import usable_cpus
 from clearhead.training.liveness import Watch, lost_workers
@@ -450,23 +451,15 @@ def _number(name: str) -> int:
 def _greet(store: dist.Store, rank: int, count: int, greeting: Mapping[str, Any]) -> None:
     """Wait for all workers; raise TrainingError if one was given different values."""
     store.set(f"greeting/{rank}", json.dumps(greeting))
-    first = _flat(json.loads(_wait(store, "greeting/0", "worker 0")))
+    first = flat(json.loads(_wait(store, "greeting/0", "worker 0")))
     for other in range(1, count) if rank == 0 else ():
-        found = _flat(json.loads(_wait(store, f"greeting/{other}", f"worker {other}")))
+        found = flat(json.loads(_wait(store, f"greeting/{other}", f"worker {other}")))
         for name in sorted(first.keys() | found.keys()):
             if first.get(name) != found.get(name):
                 raise TrainingError(
                     f"all workers must be given the same, but {name} is {first.get(name)!r:.100} for worker 0 and "
                     f"{found.get(name)!r:.100} for worker {other}"
                 )
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Flatten a nested mapping into dotted names such as `train.seed`."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
-    return flat
 
 
 def _wait(store: dist.Store, key: str, who: str) -> str:

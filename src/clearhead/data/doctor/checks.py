@@ -78,11 +78,24 @@ class Usual:
         )
 
 
-def _garbled(batch: TextBatch, usual: Usual) -> Found:
-    def detail(place: int) -> str:
-        return f"{garbled(_seen(batch.pairs[place].source)) or garbled(_seen(batch.pairs[place].target))}"
+Check = Callable[[TextBatch, Usual], Found]
 
-    return Found(_where(_candidates(batch, GARBLED), detail), detail)
+
+def _of_pairs(kind: int, defect: Callable[[str, str], str]) -> Check:
+    """Return a check of the pairs with a character of a kind.
+
+    Args:
+        kind: Bit flag of the kind.
+        defect: Returns the description of the defect of a source and a target; empty if there is none.
+    """
+
+    def check(batch: TextBatch, usual: Usual) -> Found:
+        def detail(place: int) -> str:
+            return defect(*map(_seen, _sides(batch.pairs[place])))
+
+        return Found(_where(_candidates(batch, kind), detail), detail)
+
+    return check
 
 
 def _wrong_language(batch: TextBatch, usual: Usual) -> Found:
@@ -124,15 +137,12 @@ def _empty(batch: TextBatch, usual: Usual) -> Found:
     return Found(np.flatnonzero(batch.blank), detail)
 
 
-def _placeholders(batch: TextBatch, usual: Usual) -> Found:
+def _placeholders(source: str, target: str) -> str:
     def missing(source: str, text: str) -> list[str]:
         """Emphasis is left out: another language may stress other words, and mark foreign ones."""
         return [placeholder for placeholder in missing_placeholders(source, text) if placeholder.strip("*")]
 
-    def detail(place: int) -> str:
-        return _differences(missing, batch.pairs[place], " ")
-
-    return Found(_where(_candidates(batch, MARK), detail), detail)
+    return _differences(missing, source, target, " ")
 
 
 def _identical(batch: TextBatch, usual: Usual) -> Found:
@@ -160,56 +170,47 @@ def _too_long(batch: TextBatch, usual: Usual) -> Found:
     return Found(np.flatnonzero(longest > MOST_CHARACTERS), lambda place: f"{longest[place]:,} characters")
 
 
-def _control_characters(batch: TextBatch, usual: Usual) -> Found:
-    return Found(_candidates(batch, CONTROL), lambda place: _named(batch, place, CONTROL))
+def _characters(kind: int) -> Check:
+    return lambda batch, usual: Found(_candidates(batch, kind), lambda place: _named(batch, place, kind))
 
 
-def _invisible(batch: TextBatch, usual: Usual) -> Found:
-    return Found(_candidates(batch, INVISIBLE), lambda place: _named(batch, place, INVISIBLE))
-
-
-def _entities(batch: TextBatch, usual: Usual) -> Found:
-    def detail(place: int) -> str:
-        return " ".join(_some(found for text in _sides(batch.pairs[place]) for found in _ENTITY.findall(_seen(text))))
-
-    return Found(_where(_candidates(batch, ENTITY), detail), detail)
+def _entities(source: str, target: str) -> str:
+    return " ".join(_some(_ENTITY.findall(source) + _ENTITY.findall(target)))
 
 
 def _numbers(batch: TextBatch, usual: Usual) -> Found:
     def detail(place: int) -> str:
-        runs = (sorted(_DIGITS.findall(_seen(text))) for text in _sides(batch.pairs[place]))
-        return "" if next(runs) == next(runs) else _differences(missing_numbers, batch.pairs[place], ", ")
+        source, target = map(_seen, _sides(batch.pairs[place]))
+        is_alike = sorted(_DIGITS.findall(source)) == sorted(_DIGITS.findall(target))
+        return "" if is_alike else _differences(missing_numbers, source, target, ", ")
 
     # A side without any number may have it in words.
     both = ((batch.source.has & batch.target.has) & DIGIT) != 0
     return Found(_where(np.flatnonzero(both & ~batch.blank), detail), detail)
 
 
-def _brackets(batch: TextBatch, usual: Usual) -> Found:
-    def detail(place: int) -> str:
-        source, target = (_open_brackets(_seen(text)) for text in _sides(batch.pairs[place]))
-        if (source == 0) == (target == 0):
-            return ""
-        name, count = ("source", source) if source else ("target", target)
-        return f"the {name} has {abs(count)} more {'opened' if count > 0 else 'closed'}"
-
-    return Found(_where(_candidates(batch, BRACKET), detail), detail)
+def _brackets(source: str, target: str) -> str:
+    opened, opened_in_target = _open_brackets(source), _open_brackets(target)
+    if (opened == 0) == (opened_in_target == 0):
+        return ""
+    name, count = ("source", opened) if opened else ("target", opened_in_target)
+    return f"the {name} has {abs(count)} more {'opened' if count > 0 else 'closed'}"
 
 
-CHECKS: dict[str, Callable[[TextBatch, Usual], Found]] = {
-    "mojibake": _garbled,
+CHECKS: dict[str, Check] = {
+    "mojibake": _of_pairs(GARBLED, lambda source, target: garbled(source) or garbled(target)),
     "wrong_language": _wrong_language,
     "wrong_script": _wrong_script,
     "empty": _empty,
-    "placeholders": _placeholders,
+    "placeholders": _of_pairs(MARK, _placeholders),
     "identical": _identical,
     "length_ratio": _length_ratio,
     "too_long": _too_long,
-    "control_characters": _control_characters,
-    "invisible": _invisible,
-    "entities": _entities,
+    "control_characters": _characters(CONTROL),
+    "invisible": _characters(INVISIBLE),
+    "entities": _of_pairs(ENTITY, _entities),
     "numbers": _numbers,
-    "brackets": _brackets,
+    "brackets": _of_pairs(BRACKET, _brackets),
 }
 """Checks that need only one pair and the typical properties of its corpus, by finding."""
 
@@ -265,9 +266,8 @@ def _seen(text: str) -> str:
     return text[:SEEN_CHARACTERS]
 
 
-def _differences(missing: Callable[[str, str], list[str]], pair: SentencePair, between: str) -> str:
+def _differences(missing: Callable[[str, str], list[str]], source: str, target: str, between: str) -> str:
     """Return what each side lacks of the other."""
-    source, target = _seen(pair.source), _seen(pair.target)
     lacks = {"target": _some(missing(source, target)), "source": _some(missing(target, source))}
     return "; ".join(f"the {name} lacks {between.join(found)}" for name, found in lacks.items() if found)
 

@@ -128,11 +128,9 @@ class Examination:
         values: dict[str, Any] = {"rows": self.rows.to_dict()}
         for name, side in sides.items():
             values[name] = {"scripts": side.script_shares()}
-            for unit, one, other in (
-                ("characters", side.characters, (self.source.characters, self.target.characters)),
-                ("words", side.words, (self.source.words, self.target.words)),
-            ):
-                bars = histogram(one, histogram_step(*other))
+            for unit in ("characters", "words"):
+                one: Lengths = getattr(side, unit)
+                bars = histogram(one, histogram_step(*(getattr(other, unit) for other in sides.values())))
                 values[name][unit] = {**one.to_dict(), "histogram": [list(bar) for bar in bars]}
         return values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -227,18 +227,11 @@ class Finding:
         """Return it as plain values; `pairs` is the number of examined pairs."""
         return {
             "name": self.name,
-            "title": self.kind.title,
-            "severity": self.kind.severity,
-            "meaning": self.kind.meaning,
-            "why": self.kind.why,
-            "remedy": self.kind.remedy,
+            **asdict(self.kind),
             "count": None if self.unchecked else self.count,
             "share": self.share(pairs),
             "unchecked": self.unchecked,
-            "examples": [
-                {"origin": one.origin, "source": one.source, "target": one.target, "detail": one.detail}
-                for one in self.examples
-            ],
+            "examples": list(map(asdict, self.examples)),
         }
 
 

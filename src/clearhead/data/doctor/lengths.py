@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from clearhead.text.line_statistics import quantile
 
 _SHARES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 _MOST_BARS = 12
@@ -26,19 +27,12 @@ class Lengths:
         values, counts = np.unique(lengths, return_counts=True)
         self.counts.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
-    def quantile(self, share: float) -> int:
-        """Return the least length that is not exceeded by a given share of the texts; 0 without texts."""
-        wanted = share * self.counts.total()
-        values = sorted(self.counts)
-        reached = accumulate(self.counts[value] for value in values)
-        return next((value for value, number in zip(values, reached, strict=True) if number >= wanted), 0)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the sum of all lengths and some quantiles."""
         return {
             "total": sum(length * count for length, count in self.counts.items()),
             "shortest": min(self.counts, default=0),
-            **{name: self.quantile(share) for name, share in _SHARES.items()},
+            **{name: quantile(self.counts, share) for name, share in _SHARES.items()},
             "longest": max(self.counts, default=0),
         }
 
@@ -64,6 +58,6 @@ def histogram(lengths: Lengths, step: int) -> list[tuple[int, int | None, int]]:
 
 def histogram_step(*sides: Lengths) -> int:
     """Return a round bar width such that the bars before the last one hold 99 of 100 texts."""
-    rough = max(1, *(one.quantile(0.99) / (_MOST_BARS - 1) for one in sides))
+    rough = max(1, *(quantile(one.counts, 0.99) / (_MOST_BARS - 1) for one in sides))
     size = 10 ** math.floor(math.log10(rough))
     return int(next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough))

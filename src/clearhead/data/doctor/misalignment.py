@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +68,7 @@ class ShiftedRows:
     """Number of pairs before them."""
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Features of rows for the comparison."""
 
     source_lengths: NDArray[np.float64]
@@ -94,16 +93,10 @@ class _Rows:
 
     @classmethod
     def joined(cls, rows: Iterable[_Rows]) -> _Rows:
-        return cls(*(np.concatenate(part) for part in zip(*map(_Rows.parts, rows), strict=True)))
-
-    def parts(self) -> tuple[NDArray[Any], ...]:
-        return (
-            *(self.source_lengths, self.target_lengths, self.source_names),
-            *(self.target_names, self.source_signs, self.target_signs),
-        )
+        return cls(*map(np.concatenate, zip(*rows, strict=True)))
 
     def since(self, start: int) -> _Rows:
-        return _Rows(*(part[start:] for part in self.parts()))
+        return _Rows._make(part[start:] for part in self)
 
     def compared(
         self, start: int, end: int, shift: int, usual: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from clearhead.data.doctor.examination import Examination
 from clearhead.data.doctor.findings import Finding
@@ -57,22 +58,13 @@ def _contents(found: Sequence[Finding], pairs: int) -> Html:
 
 
 def _finding(finding: Finding, pairs: int) -> Html:
-    kind = finding.kind
-    examples = joined(
-        fill(f"{_PARTS}#example", origin=one.origin, source=one.source, target=one.target, detail=one.detail)
-        for one in finding.examples
-    )
     return fill(
         f"{_PARTS}#finding",
         name=finding.name,
-        title=kind.title,
-        severity=kind.severity,
+        **asdict(finding.kind),
         count=f"{finding.count:,}",
         share=_share(finding, pairs),
-        meaning=kind.meaning,
-        why=kind.why,
-        remedy=kind.remedy,
-        examples=examples,
+        examples=joined(fill(f"{_PARTS}#example", **asdict(one)) for one in finding.examples),
     )
 
 
