@@ -258,31 +258,50 @@ def _read_corpus(
         The rows of held-out general text, the digests of every side that must not be trained on, and the number of
         lines of every file.
     """
-    data, tags = config.data, config.tokenizer.language_tags
+    data, tags, seed = config.data, config.tokenizer.language_tags, config.train.seed
     lines: dict[str, int] = {}
-    forbidden = _excluded_keys(inputs, tags, lines, on_progress)
-    if inputs.valid_pairs is not None:
-        pairs = _progress(_counting_lines(inputs.valid_pairs, lines), "reading validation text", on_progress)
-        valid.write(clean(pairs, data, forbidden=set(), report=valid.report, language_tags=tags))
-        _refuse_empty("validation", data, valid.report)
-        forbidden.update(key for pair in valid for key in side_keys(pair))
-    watched = _read_general(config, inputs, general, forbidden, lines, on_progress)
+    forbidden: set[bytes] = set()
+    watched: set[int] = set()
 
-    pairs = _progress(_counting_lines(inputs.pairs, lines), "reading and cleaning", on_progress)
-    kept = clean(pairs, data, forbidden=forbidden, report=train.report, language_tags=tags)
+    def usable(
+        pairs: Iterable[SentencePair], stage: str, report: CleaningReport, unless: set[bytes]
+    ) -> Iterator[SentencePair]:
+        counted = _progress(_counting_lines(pairs, lines), stage, on_progress)
+        return clean(counted, data, forbidden=unless, report=report, language_tags=tags)
+
+    def forbid(pairs: Iterable[SentencePair]) -> None:
+        forbidden.update(key for pair in pairs for key in side_keys(pair))
+
+    for path, segments in inputs.excluded:
+        for number, segment in _progress(segments, f"reading {path}", on_progress):
+            lines[path] = number
+            _, text = split_tag(segment, tags)
+            if text.strip():
+                forbidden.add(key_digest(text))
+    if inputs.valid_pairs is not None:
+        valid.write(usable(inputs.valid_pairs, "reading validation text", valid.report, set()))
+        _refuse_empty("validation", data, valid.report)
+        forbid(valid)
+    if inputs.general is not None:
+        general.write(usable(inputs.general, "reading general text", general.report, forbidden))
+        _refuse_empty("general", data, general.report)
+        watched = choose_rows(general.report.kept, data.valid_size, seed=seed, what="general text")
+        forbid(rows_of(general, watched))
+
+    kept = usable(inputs.pairs, "reading and cleaning", train.report, forbidden)
     if inputs.valid_pairs is not None:
         train.write(kept)
     else:
         all_kept = StagedPairs(train.path.with_name("kept.jsonl"))
         all_kept.write(kept)
         _refuse_empty("training", data, train.report)
-        rows = choose_rows(train.report.kept, data.valid_size, seed=config.train.seed)
+        rows = choose_rows(train.report.kept, data.valid_size, seed=seed)
         valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
         valid.report.read = valid.report.kept = len(rows)
         pairs = _progress(all_kept, "holding out validation pairs", on_progress)
         train.write(without(pairs, rows, valid, report=train.report))
         all_kept.path.unlink()
-        forbidden.update(key for pair in valid for key in side_keys(pair))
+        forbid(valid)
     _refuse_empty("training", data, train.report)
 
     sources = data.source + data.valid_source + data.general_source
@@ -291,37 +310,6 @@ def _read_corpus(
     for source, links in zip(data.source, data.alignments, strict=False):  # equal numbers, or the reader has raised
         lines[links] = lines.get(source, 0)
     return watched, forbidden, lines
-
-
-def _read_general(
-    config: Config,
-    inputs: Inputs,
-    general: StagedPairs,
-    forbidden: set[bytes],
-    lines: dict[str, int],
-    on_progress: Progress,
-) -> set[int]:
-    """Read and clean general text, and choose the pairs to hold out, which are then excluded from training."""
-    if inputs.general is None:
-        return set()
-    pairs = _progress(_counting_lines(inputs.general, lines), "reading general text", on_progress)
-    tags = config.tokenizer.language_tags
-    general.write(clean(pairs, config.data, forbidden=forbidden, report=general.report, language_tags=tags))
-    _refuse_empty("general", config.data, general.report)
-    watched = choose_rows(general.report.kept, config.data.valid_size, seed=config.train.seed, what="general text")
-    forbidden.update(key for pair in rows_of(general, watched) for key in side_keys(pair))
-    return watched
-
-
-def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], on_progress: Progress) -> set[bytes]:
-    keys = set()
-    for path, segments in inputs.excluded:
-        for number, segment in _progress(segments, f"reading {path}", on_progress):
-            lines[path] = number
-            _, text = split_tag(segment, tags)
-            if text.strip():
-                keys.add(key_digest(text))
-    return keys
 
 
 def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Iterator[SentencePair]:
