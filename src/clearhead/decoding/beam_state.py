@@ -6,13 +6,13 @@ can no longer win is dropped. Hypotheses ranked below it cannot win either, so i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clearhead.config import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeConfig, Sampling
 from clearhead.decoding.batched_sampling import TOGETHER
-from clearhead.decoding.engine import Beams, Candidates
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.engine import Candidates
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.search_state import SearchState, beginning
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.token_masks import AllowedTokens
@@ -119,19 +119,14 @@ class SearchOptions:
 
 
 @dataclass
-class SearchedSentence(Beams):
+class SearchedSentence(SearchState):
     """The beam search state of a sentence in flight."""
 
-    sentence: Sentence
-    allowed: AllowedTokens
     longest_penalty: float
-    written: list[tuple[int, ...]] = field(default_factory=lambda: [()])
-    """The tokens of each open hypothesis."""
-    finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, candidates: Candidates, eos_id: int, options: SearchOptions) -> None:
         """Extend the hypotheses by the best candidates; finish the ended ones and drop the hopeless ones."""
-        config, most = options.config, self.sentence.max_length
+        config = options.config
         self.length += 1
         scores: list[float] = []
         parents: list[int] = []
@@ -140,29 +135,18 @@ class SearchedSentence(Beams):
             if not score > float("-inf") or len(scores) == config.beam_size:  # NaN counts as impossible too
                 break
             if token != eos_id:
-                scores.append(0.0 if self.length <= self.sentence.prefix.given else score)
+                scores.append(score)
                 parents.append(beam)
                 newest.append(token)
             elif rank < config.beam_size:
-                rank_score = score / rank_penalty(self.length, config)
-                tokens = (*self.written[beam], eos_id)
-                was_ended = self.masks[beam] is self.allowed.end
-                self.finished.append(Hypothesis(tokens, score, rank_score, was_ended))
-        open_ones = 0 if self.length == most else len(scores)
+                self.finish(beam, eos_id, score, rank_penalty(self.length, config))
+        open_ones = 0 if self.length == self.sentence.max_length else len(scores)
         if self.finished:  # otherwise there is no score to beat
             to_beat = score_to_beat(self.finished, options.num_best)
             open_ones = min(open_ones, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
-        self.scores, self.parents, self.newest = scores[:open_ones], parents[:open_ones], newest[:open_ones]
-        before = self.written
-        self.written = [(*before[beam], token) for beam, token in zip(self.parents, self.newest, strict=True)]
-        self.masks = [self.allowed.after(tokens, self.sentence) for tokens in self.written]
-
-    def best(self, num_best: int) -> list[Hypothesis]:
-        """Return the best finished hypotheses, best first."""
-        return sorted(self.finished, key=lambda hypothesis: -hypothesis.rank_score)[:num_best]
+        self.extend(scores[:open_ones], parents[:open_ones], newest[:open_ones])
 
 
 def begin(sentence: Sentence, bos_id: int, allowed: AllowedTokens, config: DecodeConfig) -> SearchedSentence:
     """Return the search state of a sentence before its first target token."""
-    masks, longest_penalty = [allowed.after((), sentence)], rank_penalty(sentence.max_length, config)
-    return SearchedSentence([0.0], [bos_id], [0], masks, 0, sentence, allowed, longest_penalty)
+    return SearchedSentence(*beginning(sentence, bos_id, allowed), rank_penalty(sentence.max_length, config))

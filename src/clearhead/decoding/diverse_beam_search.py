@@ -30,10 +30,6 @@ def advance_diverse(
     eos_id: int,
 ) -> None:
     """Choose the next token of every open hypothesis."""
-    if not log_probs.amax(dim=-1).isfinite().all():  # NaN or infinite
-        for searched in active:
-            searched.stop()
-        return
     chosen = choose_diverse(log_probs, [len(searched.scores) for searched in active], diversity)
     gains, tokens, first = log_probs.gather(1, chosen[:, None])[:, 0].tolist(), chosen.tolist(), 0
     for searched in active:

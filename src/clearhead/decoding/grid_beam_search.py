@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
-from clearhead.decoding.engine import Beams
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.search_state import SearchState, beginning
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
@@ -39,18 +39,13 @@ class _Candidate(NamedTuple):
 
 
 @dataclass
-class ConstrainedSentence(Beams):
+class ConstrainedSentence(SearchState):
     """The search state of a sentence in flight with required terms."""
 
-    sentence: Sentence
-    allowed: AllowedTokens
     longest_penalty: float
     required: Required
     progress: list[Progress]
     """The required terms found so far, for each open hypothesis."""
-    written: list[tuple[int, ...]] = field(default_factory=lambda: [()])
-    """The tokens of each open hypothesis."""
-    finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, candidates: Sequence[_Candidate], eos_id: int, options: SearchOptions) -> None:
         """Extend the hypotheses by the best candidates of each beam."""
@@ -67,9 +62,7 @@ class ConstrainedSentence(Beams):
             now = self.progress[one.beam]
             if one.token == eos_id:
                 if counts[now.remaining] < config.beam_size:
-                    tokens, was_ended = (*self.written[one.beam], eos_id), self.masks[one.beam] is self.allowed.end
-                    rank_score = -one.cost / rank_penalty(self.length, config)
-                    self.finished.append(Hypothesis(tokens, -one.cost, rank_score, was_ended))
+                    self.finish(one.beam, eos_id, -one.cost, rank_penalty(self.length, config))
                     to_beat = score_to_beat(self.finished, options.num_best)
                 counts[now.remaining] += 1
                 continue
@@ -80,17 +73,10 @@ class ConstrainedSentence(Beams):
                 kept.append(one)
         is_last, is_given = self.length == self.sentence.max_length, self.length <= self.sentence.prefix.given
         kept = [one for one in kept if not is_last and can_win(-one.cost, self.longest_penalty, to_beat)]
-        self.scores = [0.0 if is_given else -one.cost for one in kept]
-        self.parents, self.newest = [one.beam for one in kept], [one.token for one in kept]
         self.progress = [
             self.progress[one.beam] if is_given else required.after(self.progress[one.beam], one.token) for one in kept
         ]
-        self.written = [(*self.written[one.beam], one.token) for one in kept]
-        self.masks = [self.allowed.after(tokens, self.sentence) for tokens in self.written]
-
-    def stop(self) -> None:
-        """Drop all open hypotheses."""
-        self.scores = []
+        self.extend([-one.cost for one in kept], [one.beam for one in kept], [one.token for one in kept])
 
     def best(self, num_best: int) -> list[Hypothesis]:
         """Return the best finished hypotheses, best first; incomplete ones come last."""
@@ -105,11 +91,10 @@ def begin_constrained(
     sentence: Sentence, bos_id: int, allowed: AllowedTokens, options: SearchOptions
 ) -> ConstrainedSentence:
     """Return the search state of a sentence before its first target token."""
-    masks, longest_penalty = [allowed.after((), sentence)], rank_penalty(sentence.max_length, options.config)
-    required = sentence.required
+    longest_penalty, required = rank_penalty(sentence.max_length, options.config), sentence.required
     assert required is not None, "a sentence without terms is searched for as any other"
-    beams = ([0.0], [bos_id], [0], masks, 0)
-    return ConstrainedSentence(*beams, sentence, allowed, longest_penalty, required, [required.beginning])
+    own = longest_penalty, required, [required.beginning]
+    return ConstrainedSentence(*beginning(sentence, bos_id, allowed), *own)
 
 
 def advance_constrained(
@@ -126,10 +111,6 @@ def advance_constrained(
         options: Options of the search.
         eos_id: The end token.
     """
-    if not log_probs.amax(dim=-1).isfinite().all():  # NaN or infinite
-        for searched in active:
-            searched.stop()
-        return
     first = 0
     for searched in active:
         last = first + len(searched.scores)

@@ -18,15 +18,16 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.batched_sampling import advance_samples, begin_samples, in_groups
-from clearhead.decoding.beam_state import SearchedSentence, SearchOptions, begin
+from clearhead.decoding.beam_state import SearchOptions, begin
 from clearhead.decoding.constraints import Required
 from clearhead.decoding.diverse_beam_search import advance_diverse
 from clearhead.decoding.engine import Engine, Slots
-from clearhead.decoding.grid_beam_search import ConstrainedSentence, advance_constrained, begin_constrained
+from clearhead.decoding.grid_beam_search import advance_constrained, begin_constrained
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.independent_hypotheses import SeparateHypotheses, begin_separately
+from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.rules import check_ids, first_token
+from clearhead.decoding.search_state import SearchState, beginning
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -265,20 +266,24 @@ class _Worker:
                         )
                     yield number, done.best(self.options.num_found) if is_wanted else []
 
-    def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses | ConstrainedSentence:
+    def _begin(self, sentence: Sentence) -> SearchState:
         options, bos_id = self.options, first_token(self.model, sentence.source)
         if options.sampling is not None:
             return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
         if options.is_constrained:
             return begin_constrained(sentence, bos_id, self._allowed, options)
         if options.diversity:
-            return begin_separately(sentence, bos_id, self._allowed, range(options.config.beam_size))
+            count = options.config.beam_size
+            return SeparateHypotheses(*beginning(sentence, bos_id, self._allowed, count=count), [None] * count)
         return begin(sentence, bos_id, self._allowed, options.config)
 
     def _advance_separately(self, active: Sequence[Any]) -> None:
         """Advance every sample, or hypothesis of diverse or constrained search, by a token."""
         options, log_probs, eos_id = self.options, self.slots.log_probs(active), self.model.eos_id
-        if options.is_constrained:
+        if not log_probs.amax(dim=-1).isfinite().all():  # NaN or infinite
+            for searched in active:
+                searched.scores = []
+        elif options.is_constrained:
             advance_constrained(active, log_probs, options, eos_id)
         elif options.sampling is not None:
             advance_samples(active, log_probs, options.sampling, eos_id)
