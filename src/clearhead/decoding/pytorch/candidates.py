@@ -22,26 +22,17 @@ from clearhead.decoding.token_masks import Mask
 from clearhead.kernels.products import make_product
 
 
-def best_of_all(
-    model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None], count: int
-) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """Return log-probabilities and ids of each row's best next tokens, best first, from the whole vocabulary.
-
-    Args:
-        model: Packed weights of the model.
-        hidden_states: The decoder's final hidden states.
-        masks: Allowed next tokens of each row; None allows anything.
-        count: Number of tokens to return, C; fewer if the vocabulary is smaller.
-    """
-    return best_tokens(log_probs_of_all(model, hidden_states, masks), count)
-
-
 def log_probs_of_all(
     model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None]
 ) -> Float[Tensor, "R blocks"]:
     """Return the log-probabilities of all tokens after each row; minus infinity for tokens that are not allowed.
 
     The result has a whole number of blocks, so the last one may have columns beyond the vocabulary.
+
+    Args:
+        model: Packed weights of the model.
+        hidden_states: The decoder's final hidden states.
+        masks: Allowed next tokens of each row; None allows anything.
     """
     log_probs, never = model.log_probs(hidden_states), never_written(model.config)
     for row, mask in _restricted(log_probs, never, masks):
@@ -146,7 +137,7 @@ class ListedTokens:
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: SlotRows, masks: Sequence[Mask | None], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of each row's best next tokens, best first; see `best_of_all`."""
+        """Return log-probabilities and ids of each row's best next tokens, best first; see `best_tokens`."""
         num_slots, width = rows.num_slots, max(self._sizes)
         own = torch.baddbmm(
             self._biases[:num_slots, :, :width],

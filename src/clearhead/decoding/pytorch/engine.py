@@ -1,6 +1,7 @@
 """The PyTorch inference engine: packed weights, slots, and scores in float64.
 
-Shapes: N slots, K beams, R rows (the active beams of all slots), V vocabulary, T tokens of a target.
+Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary, T tokens
+of a target.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from copy import deepcopy
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all, log_probs_of_all
+from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
 from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
@@ -24,7 +25,9 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import pad_batch
+from clearhead.decoding.token_masks import Mask
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.lazy import cached_property
 
 
 class PyTorchEngine(Engine):
@@ -40,20 +43,21 @@ class PyTorchEngine(Engine):
         if not model.config.num_decoder_layers:
             raise ValueError("an encoder alone writes nothing")
         super().__init__(model, precision)
-        # Lazy, but not by `functools.cached_property`: in Python 3.11 that locks all engines of the process, and a
-        # process forked meanwhile would wait forever.
-        self._packed: PackedModel | None = None
-        self._in_float64: Transformer | None = None
 
-    @property
+    @cached_property
     def packed(self) -> PackedModel:
         """The packed weights, for searching.
 
         Raises:
             DeviceError: If the model's device cannot compute in that precision.
         """
-        self._packed = packed = self._packed or PackedModel(self.model, self.precision)
-        return packed
+        return PackedModel(self.model, self.precision)
+
+    @cached_property
+    def _in_float64(self) -> Transformer:
+        """A copy of the model, for scoring."""
+        # Sums in float32 depend on the batch from the fourth decimal on, those in float64 from the twelfth.
+        return deepcopy(self.model).double()
 
     def num_workers(self, most: int) -> int:
         """Return 1, because PyTorch's own threads share every product."""
@@ -72,10 +76,8 @@ class PyTorchEngine(Engine):
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " T"]]:
         """Return the log-probability of every target token, in nats; see `engine.Engine`."""
-        # Sums in float32 depend on the batch from the fourth decimal on, those in float64 from the twelfth.
-        self._in_float64 = model = self._in_float64 or deepcopy(self.model).double()
         sides = ([list(ids) for ids in side] for side in (sources, targets))
-        log_probs = token_log_probs(model, *sides).numpy(force=True)
+        log_probs = token_log_probs(self._in_float64, *sides).numpy(force=True)
         return [row[: len(target)] for row, target in zip(log_probs, targets, strict=True)]
 
 
@@ -118,12 +120,10 @@ class PyTorchSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
-        newest, rows = self._enter(active)
-        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
-        masks = [mask for beams in active for mask in beams.masks]
+        hidden_states, rows, masks = self._take_step(active)
         count = candidates_of_row(self._cache.beam_size)
         if self._listed is None:
-            gains, tokens = best_of_all(self._packed, hidden_states, masks, count)
+            gains, tokens = best_tokens(log_probs_of_all(self._packed, hidden_states, masks), count)
         else:
             gains, tokens = self._listed.best(hidden_states, rows, masks, count)
         scores = torch.tensor([score for beams in active for score in beams.scores], device=gains.device)
@@ -132,15 +132,15 @@ class PyTorchSlots:
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
-        newest, rows = self._enter(active)
-        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
-        masks = [mask for beams in active for mask in beams.masks]
+        hidden_states, _, masks = self._take_step(active)
         return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
 
-    def _enter(self, active: Sequence[Beams]) -> tuple[Int[Tensor, " R"], SlotRows]:
-        """Return the newest tokens of all open hypotheses, and their rows in the cache."""
+    def _take_step(self, active: Sequence[Beams]) -> tuple[Float[Tensor, "R D"], SlotRows, list[Mask | None]]:
+        """Return the hidden states of all open hypotheses, their rows in the cache, and their allowed next tokens."""
         beam_size, device = self._cache.beam_size, self._packed.device
         index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
         parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
-        newest = [token for beams in active for token in beams.newest]
-        return torch.tensor(newest, device=device), self._cache.advance(index, parents)
+        newest = torch.tensor([token for beams in active for token in beams.newest], device=device)
+        rows = self._cache.advance(index, parents)
+        masks = [mask for beams in active for mask in beams.masks]
+        return self._packed.hidden_states(newest, self._cache, rows), rows, masks
