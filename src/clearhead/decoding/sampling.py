@@ -1,4 +1,4 @@
-"""Greedy search and sampling: one token at a time, the most probable one or a random one.
+"""Greedy search, one token at a time, and the random choice of a token for sampling.
 
 Shapes: R rows, V vocabulary.
 """
@@ -43,43 +43,7 @@ def greedy_search(
     """
     batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
     allowed = AllowedTokens(model.config, end_loops=end_loops)
-    return _one_by_one(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))
-
-
-def sample(
-    model: Transformer,
-    sources: list[list[int]],
-    *,
-    max_lengths: list[int],
-    sampling: Sampling,
-    count: int = 1,
-    prefixes: Sequence[Prefix] = (),
-    end_loops: bool = True,
-) -> list[list[Hypothesis]]:
-    """Draw `count` translations of each source, in order; a larger `count` does not change the first ones.
-
-    Args:
-        model: A model in evaluation mode.
-        sources: Source ids of each sentence, ended by `eos_id`.
-        max_lengths: Maximum target tokens of each sentence, end token included.
-        sampling: Sampling settings.
-        count: Translations of each source.
-        prefixes: Forced target prefix of each sentence; empty if there are none.
-        end_loops: Whether a translation in a repetition loop must end.
-    """
-    allowed = AllowedTokens(model.config, end_loops=end_loops)
-    encoded, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
-
-    def draw(number: int) -> list[Hypothesis]:
-        generators = [torch.Generator().manual_seed(seed_of(sampling.seed, number, ids)) for ids in sources]
-
-        def pick(log_probs: Float[Tensor, "R V"], rows: list[int]) -> Int[Tensor, " R"]:
-            return draw_tokens(log_probs, [generators[row] for row in rows], sampling)
-
-        # Each draw recomputes the memory's keys and values, 3 % of its time, so that decoding has a single start.
-        return _one_by_one(model, encoded.again(), sentences, allowed, pick)
-
-    return list(map(list, zip(*map(draw, range(count)), strict=True)))
+    return token_by_token(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))
 
 
 def draw_tokens(
@@ -115,9 +79,18 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
     return scaled
 
 
-def _one_by_one(
+def token_by_token(
     model: Transformer, batch: DecodingBatch, sentences: list[Sentence], allowed: AllowedTokens, pick: Pick
 ) -> list[Hypothesis]:
+    """Return a translation of each sentence, written token by token.
+
+    Args:
+        model: A model in evaluation mode.
+        batch: The encoded sentences; it is changed.
+        sentences: The sentences.
+        allowed: The allowed tokens of the model.
+        pick: Chooses the next tokens.
+    """
     tokens: list[list[int]] = [[] for _ in sentences]
     log_prob = [0.0 for _ in sentences]
     was_ended = [False for _ in sentences]

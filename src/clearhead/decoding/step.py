@@ -6,7 +6,7 @@ Shapes: B sentences, R rows (B times the beams of a sentence), S source length, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -46,10 +46,6 @@ class DecodingBatch:
         if before.size(1):
             _, batch.cache = model.decode(before.repeat_interleave(beam_size, dim=0))
         return batch
-
-    def again(self) -> DecodingBatch:
-        """Return a copy of the batch with its own cache, for another decoding."""
-        return replace(self, cache=None if self.cache is None else self.cache.again())
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
         """Keep and reorder rows, and sentences if some are finished; see `DecoderCache.select`."""

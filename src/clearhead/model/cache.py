@@ -6,7 +6,7 @@ K key width, V value width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -53,10 +53,6 @@ class DecoderCache:
     def empty(cls, num_layers: int) -> DecoderCache:
         """Return the cache before the first step."""
         return cls([LayerCache() for _ in range(num_layers)])
-
-    def again(self) -> DecoderCache:
-        """Return a cache that continues from the same positions without changing this one."""
-        return DecoderCache([replace(layer) for layer in self.layers])
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
         """Keep and reorder rows after a search step.

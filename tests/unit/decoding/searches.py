@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from clearhead.decoding import NativeEngine, PyTorchEngine, SearchOptions
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.engine import PyTorchSlots
-from clearhead.decoding.sampling import greedy_search
+from clearhead.decoding.sampling import draw_tokens, greedy_search, seed_of, token_by_token
 from clearhead.decoding.scheduler import search
+from clearhead.decoding.sentence import sentences_of
+from clearhead.decoding.step import DecodingBatch
+from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.model import Transformer
 
 SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}
@@ -42,6 +46,22 @@ def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
         prefixes=prefixes,
         end_loops=config.end_loops,
     )
+
+
+def sample(model, sources, *, max_lengths, sampling, count=1, prefixes=(), end_loops=True):
+    """Return `count` samples of each source, drawn one after the other."""
+    allowed = AllowedTokens(model.config, end_loops=end_loops)
+    sentences = sentences_of(sources, max_lengths, prefixes)
+
+    def draw(number):
+        generators = [torch.Generator().manual_seed(seed_of(sampling.seed, number, ids)) for ids in sources]
+
+        def pick(log_probs, rows):
+            return draw_tokens(log_probs, [generators[row] for row in rows], sampling)
+
+        return token_by_token(model, DecodingBatch.encode(model, sources), sentences, allowed, pick)
+
+    return list(map(list, zip(*map(draw, range(count)), strict=True)))
 
 
 def tokens(found):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from searches import assert_same, find, find_plainly
+from searches import assert_same, find, find_plainly, sample
 
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding import NativeEngine, PyTorchEngine, SearchOptions, cut_sources, decode, make_engine, score
 from clearhead.decoding.rules import length_limits
-from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentence import Prefix
 
 pytestmark = pytest.mark.usefixtures("inference")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from searches import assert_same, find, find_plainly, near, tokens
+from searches import assert_same, find, find_plainly, near, sample, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import NO_PREFIX, Prefix, Sampling, SearchOptions, Shortlist, decode, length_limits, score
-from clearhead.decoding.sampling import sample
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from searches import assert_same, find, find_plainly, near
+from searches import assert_same, find, find_plainly, near, sample
 
 from clearhead.config import DecodeConfig, ModelConfig, Sampling
 from clearhead.decoding import sentence as sentence_module
 from clearhead.decoding.repetition import is_loop as is_loop_of_times
 from clearhead.decoding.repetition import most_times
-from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
