@@ -38,11 +38,8 @@ class NativeEngine(Engine):
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         assert self.supports(model, precision)  # the core does not check, and would write out of bounds
-        core = library()
-        assert core is not None
         super().__init__(model, precision)
         keep_freed_memory()
-        self.core = core
         self.finds_scores = precision == "fp32"
         self.weights = NativeWeights(model, precision)
         self._listed: ListedProducts | None = None
@@ -150,14 +147,14 @@ class NativeEngine(Engine):
         totals, log_probs = np.empty(len(lengths), dtype=np.float32), np.empty(rows, dtype=np.float32)
         memories = self.weights.encode(sources)  # not kept from a search: for all lines they need too much memory
         slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
-        stack = self.weights.decoder
+        core, stack = self.weights.core, self.weights.decoder
         struct = STRUCTS["Targets"](
             num_rows=rows, num_slots=len(slots), longest=longest, slots=(STRUCTS["Slot"] * len(slots))(*slots)
         ).point(
             **{name: column.astype(np.int32) for name, column in columns.items()},
             log_probs=log_probs,
             totals=totals,
-            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
+            scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
-        self.core.score(stack, self.weights.tokens(self.model.target_embedding, longest), struct)
+        core.score(stack, self.weights.tokens(self.model.target_embedding, longest), struct)
         return totals, log_probs

@@ -21,7 +21,6 @@ from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
-from clearhead.kernels.library import library
 from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import STRUCTS
 
@@ -43,9 +42,7 @@ class NativeSlots:
     def __init__(
         self, weights: NativeWeights, beam_size: int, listed: ListedProducts | None = None, team: Team | None = None
     ) -> None:
-        core = library()
-        assert core is not None
-        self._core = core
+        self._core = weights.core
         self._weights = weights
         self._beam_size = beam_size
         self._listed = listed

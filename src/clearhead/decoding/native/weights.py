@@ -38,7 +38,7 @@ class NativeWeights:
     def __init__(self, model: Transformer, precision: DecodePrecision) -> None:
         core = library()
         assert core is not None
-        self._core = core
+        self.core = core
         self.model = model
         self.precision = precision
         # Keeps alive what the structures point to, even if the model gets other weights.
@@ -91,7 +91,7 @@ class NativeWeights:
             first=first,
             length=length,
             memory=memory,
-            scratch=uninitialized([self._core.scratch_size(stack, rows, longest, 0, False)], np.uint8),
+            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], np.uint8),
         )
         if team is not None:
             struct.team = pointer(team)
@@ -99,7 +99,7 @@ class NativeWeights:
         if longest > room:
             room = self.num_positions(longest)
             self._source_tokens = room, tokens = room, self.tokens(embedding, room)
-        self._core.encode(stack, tokens, struct)
+        self.core.encode(stack, tokens, struct)
         return np.split(memory[:rows], np.cumsum(lengths)[:-1])
 
     def num_positions(self, longest: int) -> int:
