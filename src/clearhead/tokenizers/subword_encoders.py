@@ -27,6 +27,8 @@ class SubwordEncoder(ABC):
     """Upper bound of the ids that have a piece, exclusive."""
     lowercase: bool = False
     """Whether texts are lowercased first."""
+    _special: frozenset[int]
+    """Ids of special tokens."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts, without special tokens; a special token in a text is text.
@@ -57,13 +59,18 @@ class SubwordEncoder(ABC):
             DataError: If the id is invalid.
         """
 
-    @abstractmethod
     def readable(self, token_id: int) -> str:
-        """Return the readable text of a piece, or the name of a special token.
+        """Return the readable text of a piece, or the name of a special token; "" for ids without a piece.
 
         Raises:
             DataError: If the id is invalid.
         """
+        piece = self.token(token_id)
+        return piece or "" if piece is None or token_id in self._special else self._as_text(piece)
+
+    @abstractmethod
+    def _as_text(self, piece: str) -> str:
+        """Return a piece as it reads in the middle of a text."""
 
     @abstractmethod
     def _encode(self, texts: list[str]) -> list[list[int]]: ...
@@ -72,7 +79,47 @@ class SubwordEncoder(ABC):
     def _decode(self, batch: list[list[int]]) -> list[str]: ...
 
 
-class SentencePieceEncoder(SubwordEncoder):
+class ListedPieces(SubwordEncoder):
+    """An encoder with a table of the piece of each id.
+
+    Args:
+        kind: The subword algorithm.
+        pieces: The piece of each id; None for ids without a piece.
+        special: Ids of special tokens.
+        unk_id: Id of pieces that are not in the table.
+    """
+
+    def __init__(self, kind: str, pieces: Sequence[str | None], special: Collection[int], unk_id: int) -> None:
+        self.kind = kind
+        self.num_ids = len(pieces)
+        self._pieces = pieces
+        self._special = frozenset(special)
+        self._unk_id = unk_id
+        self._ids: dict[str, int] = {}
+
+    def token(self, token_id: int) -> str | None:
+        """Return a piece as the library writes it, with its mark for a space or for the middle of a word."""
+        if not isinstance(token_id, int) or token_id < 0:
+            raise DataError(f"these ids cannot be read as pieces: {token_id!r} is none")
+        return self._pieces[token_id] if token_id < len(self._pieces) else None
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in self._split(texts)]
+
+    def _decode(self, batch: list[list[int]]) -> list[str]:
+        rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
+        return [self._joined([piece for piece in row if piece is not None]) for row in rows]
+
+    @abstractmethod
+    def _split(self, texts: list[str]) -> list[list[str]]:
+        """Return the pieces of texts."""
+
+    @abstractmethod
+    def _joined(self, pieces: list[str]) -> str:
+        """Return the text of pieces."""
+
+
+class SentencePieceEncoder(ListedPieces):
     """A SentencePiece model with a separate table of ids, because other libraries renumber the pieces.
 
     Args:
@@ -87,36 +134,21 @@ class SentencePieceEncoder(SubwordEncoder):
     """
 
     def __init__(self, model: str, pieces: Sequence[str | None], special: Collection[int], unk_id: int) -> None:
+        super().__init__("sentencepiece", pieces, special, unk_id)
         self._processor = _processor(model)
-        self._pieces = pieces
-        self._special = frozenset(special)
-        self._unk_id = unk_id
         self._ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece is not None}
         for token_id in self._special - {unk_id}:
             self._ids.pop(pieces[token_id] or "", None)  # special tokens in a text are text
-        self.kind = "sentencepiece"
-        self.num_ids = len(pieces)
 
-    def token(self, token_id: int) -> str | None:
-        """Return the name of a piece, with `▁` for a space."""
-        require_id(token_id)
-        return self._pieces[token_id] if token_id < len(self._pieces) else None
+    def _as_text(self, piece: str) -> str:
+        return piece.replace("▁", " ")
 
-    def readable(self, token_id: int) -> str:
-        """Return a piece with a space for `▁`, or the name of a special token."""
-        piece = self.token(token_id)
-        if piece is None:
-            return ""
-        return piece if token_id in self._special else piece.replace("▁", " ")
+    def _split(self, texts: list[str]) -> list[list[str]]:
+        return self._processor.encode(texts, out_type=str)
 
-    def _encode(self, texts: list[str]) -> list[list[int]]:
-        encoded = self._processor.encode(texts, out_type=str)
-        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in encoded]
-
-    def _decode(self, batch: list[list[int]]) -> list[str]:
-        rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
-        texts = [self._processor.decode_pieces([piece for piece in row if piece is not None]) for row in rows]
-        return [text.replace("▁", " ").strip() for text in texts]  # pieces of the other side's model keep their `▁`
+    def _joined(self, pieces: list[str]) -> str:
+        text = self._processor.decode_pieces(pieces)
+        return text.replace("▁", " ").strip()  # pieces of the other side's model keep their `▁`
 
 
 class TokenizersEncoder(SubwordEncoder):
@@ -146,11 +178,7 @@ class TokenizersEncoder(SubwordEncoder):
         with typed_errors(DataError, "these ids cannot be read as pieces: "):
             return self._backend.id_to_token(token_id)
 
-    def readable(self, token_id: int) -> str:
-        """Return a piece as it reads in the middle of a text, or the name of a special token."""
-        piece = self.token(token_id)
-        if piece is None or token_id in self._special:
-            return piece or ""
+    def _as_text(self, piece: str) -> str:
         if isinstance(self._backend.model, models.WordPiece):
             return piece.removeprefix("##") if piece.startswith("##") else f" {piece}"
         if isinstance(self._backend.decoder, decoders.ByteLevel):
@@ -162,16 +190,6 @@ class TokenizersEncoder(SubwordEncoder):
 
     def _decode(self, batch: list[list[int]]) -> list[str]:
         return self._backend.decode_batch(batch, skip_special_tokens=True)
-
-
-def require_id(token_id: object) -> None:
-    """Check that a value is a valid token id.
-
-    Raises:
-        DataError: If it is not an integer of at least 0.
-    """
-    if not isinstance(token_id, int) or token_id < 0:
-        raise DataError(f"these ids cannot be read as pieces: {token_id!r} is none")
 
 
 def _library() -> ModuleType:

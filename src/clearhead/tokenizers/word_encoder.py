@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from clearhead.tokenizers.subword_encoders import SubwordEncoder, require_id
+from clearhead.tokenizers.subword_encoders import ListedPieces
 
 _MARK = "@@"
 _END = "</w>"
@@ -94,7 +94,7 @@ class Codes:
         return self._within_known(left, is_last=False) + self._within_known(right, is_last=is_last)
 
 
-class WordEncoder(SubwordEncoder):
+class WordEncoder(ListedPieces):
     """A word list, or a list of subwords produced by BPE codes.
 
     Args:
@@ -111,38 +111,22 @@ class WordEncoder(SubwordEncoder):
     def __init__(
         self, codes: str, pieces: Sequence[str | None], special: Collection[int], unk_id: int, *, within_pieces: bool
     ) -> None:
-        self._pieces = pieces
-        self._special = frozenset(special)
-        self._unk_id = unk_id
+        super().__init__("bpe" if codes else "word", pieces, special, unk_id)
         self._ids = {
             piece: token_id
             for token_id, piece in enumerate(pieces)
             if piece is not None and token_id not in self._special
         }
         self._codes = Codes(codes, self._ids if within_pieces else None) if codes else None
-        self.kind = "bpe" if codes else "word"
-        self.num_ids = len(pieces)
 
-    def token(self, token_id: int) -> str | None:
-        """Return the name of a piece, with `@@` if its word continues."""
-        require_id(token_id)
-        return self._pieces[token_id] if token_id < len(self._pieces) else None
-
-    def readable(self, token_id: int) -> str:
-        """Return a piece with the space after it, or the name of a special token."""
-        piece = self.token(token_id)
-        if piece is None or token_id in self._special:
-            return piece or ""
+    def _as_text(self, piece: str) -> str:
         return piece.removesuffix(_MARK) if piece.endswith(_MARK) else f"{piece} "
 
-    def _encode(self, texts: list[str]) -> list[list[int]]:
-        encoded = [text.split() if self._codes is None else self._codes.marked(text) for text in texts]
-        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in encoded]
+    def _split(self, texts: list[str]) -> list[list[str]]:
+        return [text.split() if self._codes is None else self._codes.marked(text) for text in texts]
 
-    def _decode(self, batch: list[list[int]]) -> list[str]:
-        rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
-        texts = [" ".join(piece for piece in row if piece is not None) for row in rows]
-        return [f"{text} ".replace(f"{_MARK} ", "").rstrip() for text in texts]
+    def _joined(self, pieces: list[str]) -> str:
+        return f"{' '.join(pieces)} ".replace(f"{_MARK} ", "").rstrip()
 
 
 def _join(symbols: list[str], pair: tuple[str, str]) -> list[str]:
