@@ -129,8 +129,7 @@ def occlusion(ran: ModelPass, words: Sequence[TokenWord]) -> Float64[np.ndarray,
     ids = ran.source[0].tolist()
     without = [[token for place, token in enumerate(ids) if place not in word.tokens] for word in words]
     targets = [list(ran.target_ids)]
-    losses = [token_log_probs(ran.model, [ids], targets)[0]]
-    for some in without:
-        losses.append(token_log_probs(ran.model, [some], targets)[0])
-    whole, *others = (log_probs.double().cpu().numpy() for log_probs in losses)
+    whole, *others = (
+        token_log_probs(ran.model, [source], targets)[0].double().cpu().numpy() for source in (ids, *without)
+    )
     return np.stack([whole - other for other in others], axis=-1) if others else np.zeros((len(whole), 0))

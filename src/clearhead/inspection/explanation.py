@@ -308,17 +308,7 @@ class Explanation:
             "is_translation": text == self.translation,
             "was_ended": tree.hypothesis.was_ended,
             "nodes": [
-                {
-                    "number": node.number,
-                    "parent": node.parent,
-                    "step": node.step,
-                    "token": piece,
-                    "log_prob": round(node.log_prob, 6),
-                    "score": round(node.score, 6),
-                    "rank_score": round(node.rank_score, 6),
-                    "fate": node.fate,
-                    "is_chosen": node.number in chosen,
-                }
+                {**plain_values(node, digits=6), "token": piece, "is_chosen": node.number in chosen}
                 for node, piece in zip(tree.nodes, pieces, strict=True)
             ],
             "finished": [

@@ -53,7 +53,7 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
                 raise DataError("there is no alignment: the model has no cross-attention")
             axes = _target_labels(explanation), _source_labels(explanation)
             title = f"{_title(explanation)}\n{explanation.alignment_head}"
-            return _map(title, explanation.alignment, *axes, "target token", "looked at")
+            return _map(title, explanation.alignment, *axes, "target token")
         case ["tree"]:
             return _tree(explanation)
         case ["ablation"]:
@@ -86,21 +86,16 @@ def _head(explanation: Explanation, name: AttentionName, layer: int, head: int) 
     begun = source if explanation.kind == "decoder" else [token_label(explanation.start_token)]
     read = source if name == "encoder" else [*begun, *_target_labels(explanation)[:-1]]
     keys = read if name == "decoder" else source
-    return _map(title, weights[layer - 1, head - 1], read, keys, "read", "looked at")
+    return _map(title, weights[layer - 1, head - 1], read, keys, "read")
 
 
 def _map(
-    title: str,
-    values: Float[np.ndarray, "T S"],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    row_label: str,
-    column_label: str,
+    title: str, values: Float[np.ndarray, "T S"], rows: Sequence[str], columns: Sequence[str], row_label: str
 ) -> HeatMap:
     return HeatMap(
         title,
         values.tolist(),
-        x_label=column_label,
+        x_label="looked at",
         y_label=row_label,
         value_label="weight",
         x_names=columns,
