@@ -97,13 +97,13 @@ def optimize(
             on_progress=advance,
         )
     path = directory / SHORTLIST_FILE
-    shortlist.save(path, translator.identity())
+    shortlist.save(path, translator.bundle.identity())
     looked_at = [pairs[row] for row in rows[:MOST_LOOKED_AT]]
     sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
     encoded = translator.pair_encoder.pairs(*sides, config)
     guided = guided_head_of(translator.bundle)
     head, agreement = choose_head(translator.bundle.model, encoded, batch_tokens=config.batch_tokens, guided=guided)
-    save_head(directory / ALIGNMENT_FILE, head, agreement, translator.identity())
+    save_head(directory / ALIGNMENT_FILE, head, agreement, translator.bundle.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)
     per_row = (shortlist.rows >= 0).sum(dim=1)[[token for ids in source_ids for token in ids]].float().mean().item()
     typer.echo(f"learned from       {len(kept):,} pairs; {num_long:,} too long, {num_blank:,} with a blank side")

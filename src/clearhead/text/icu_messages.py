@@ -124,7 +124,7 @@ class _Reading:
                 at, literal = self._quotation(at, is_counted=is_counted)
                 words += literal
             elif sign == "{":
-                end, is_branching = self._argument(at, depth)
+                end, is_branching = self._argument(at)
                 if is_branching:
                     self._add(start, at, words, arguments, is_counted=is_counted)
                     at = self._branches(at, depth, is_counted=is_counted)
@@ -177,7 +177,7 @@ class _Reading:
         arguments.append((name, original))
         return name
 
-    def _argument(self, at: int, depth: int) -> tuple[int, bool]:
+    def _argument(self, at: int) -> tuple[int, bool]:
         """Return the end of an argument and False; or, if it has branches, the start of these and True."""
         match = _ARGUMENT.match(self._text, at)
         if match is None:

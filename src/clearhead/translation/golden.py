@@ -79,13 +79,13 @@ def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) ->
         translator: The model to check.
         golden: Objects with `source`, `text` and `score`, as returned by `read_golden`.
     """
+    sound = {number: sentence for number, sentence in enumerate(golden, start=1) if _is_golden(sentence)}
     problems = [
         f"golden sentence {number} is damaged: it must be an object with the texts 'source' and 'text' and the "
         f"number 'score'"
-        for number, sentence in enumerate(golden, start=1)
-        if not _is_golden(sentence)
+        for number in range(1, len(golden) + 1)
+        if number not in sound
     ]
-    sound = {number: sentence for number, sentence in enumerate(golden, start=1) if _is_golden(sentence)}
     try:
         translations = translator.translate([sentence["source"] for sentence in sound.values()], name="golden.jsonl")
     except ConfigError as error:  # a sentence without a language tag

@@ -26,16 +26,10 @@ def translation_object(translation: Translation) -> dict[str, Any]:
         "sentences": [{"source": one.source, **_judged(one), **_memory(one)} for one in translation.sentences],
         "warnings": [flag.kind for flag in translation.warnings],
         "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
-        **_asked_for(translation),
+        # Only with --terms or --memory:
+        **({} if translation.terms is None else {"terms": [asdict(use) for use in translation.terms]}),
+        **_memory(translation),
     }
-
-
-def _asked_for(translation: Translation) -> dict[str, Any]:
-    """Return the fields present only with --terms or --memory."""
-    asked: dict[str, Any] = {}
-    if translation.terms is not None:
-        asked["terms"] = [asdict(use) for use in translation.terms]
-    return asked | _memory(translation)
 
 
 def _memory(translation: Translation) -> dict[str, Any]:

@@ -337,12 +337,8 @@ class Translator:
         if self.shortlist is None:
             if self.path is None:
                 raise ModelError("this model has no shortlist; learn one with clearhead.decoding.learn_shortlist")
-            self.shortlist = Shortlist.load(model_directory(self.path) / SHORTLIST_FILE, self.identity())
+            self.shortlist = Shortlist.load(model_directory(self.path) / SHORTLIST_FILE, self.bundle.identity())
         return self.shortlist
-
-    def identity(self) -> dict[str, str]:
-        """Return the hashes that identify the model; see `Bundle.identity`."""
-        return self.bundle.identity()
 
 
 def _tokenizer_of(path: str | Path) -> Path:

@@ -79,7 +79,7 @@ def test_a_shortlist_of_everything_translates_as_the_model_does(run_command, mak
     shortlist = Translator.load(model).learned_shortlist()
     rest = set(range(2, translator.bundle.tokenizer.vocab_size)) - set(shortlist.common.tolist())
     shortlist.rows = shortlist.rows.new_tensor([sorted(rest)] * len(shortlist.rows))
-    shortlist.save(model / SHORTLIST_FILE, translator.identity())
+    shortlist.save(model / SHORTLIST_FILE, translator.bundle.identity())
     full = run_command(translate, model, source).stdout
     assert run_command(translate, model, source, "--shortlist").stdout == full
 

@@ -223,6 +223,6 @@ def test_another_head_to_place_markup_by_is_another_origin(make_model_dir):
     path = make_model_dir()
     translator = Translator.load(path)
     before = [origin_of(translator, place_markup=it) for it in (True, False)]
-    save_head(path / ALIGNMENT_FILE, AlignmentHead(0, 0), 0.5, translator.identity())
+    save_head(path / ALIGNMENT_FILE, AlignmentHead(0, 0), 0.5, translator.bundle.identity())
     after = [origin_of(translator, place_markup=it) for it in (True, False)]
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
