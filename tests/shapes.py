@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 import types
-from typing import Any, get_args, get_type_hints
+from typing import Any, Self, get_args, get_type_hints
 
 import jaxtyping
 import torch
@@ -95,12 +95,13 @@ def _sizeless(form: Any, axes: dict[int, str]) -> Any:
 
 
 def _resolve(hint: Any, names: dict[str, Any]) -> Any:
-    """Return what a written annotation means; anything goes where it is imported for type checkers only."""
+    """Return what a written annotation means; anything goes for `Self`, and for what type checkers alone import."""
     holder = types.SimpleNamespace(__annotations__={"value": hint})
     try:
-        return get_type_hints(holder, names, include_extras=True)["value"]
+        found = get_type_hints(holder, names, include_extras=True)["value"]
     except NameError:
         return Any
+    return Any if found is Self else found
 
 
 def _with_annotations(fn: Any, hints: dict[str, Any]) -> Any:

@@ -17,7 +17,6 @@ from torch import Tensor
 from clearhead.config import Sampling
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.sampling import draw_tokens, seed_of
-from clearhead.decoding.search_state import beginning
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
@@ -36,7 +35,7 @@ def begin_samples(sentence: Sentence, bos_id: int, allowed: AllowedTokens, seed:
     """Return the search state of a sentence before its first sampled token."""
     seeds = [seed_of(seed, number, sentence.source) for number in sentence.draws]
     generators: list[torch.Generator | None] = [torch.Generator().manual_seed(one) for one in seeds]
-    return SeparateHypotheses(*beginning(sentence, bos_id, allowed, count=len(generators)), generators)
+    return SeparateHypotheses.begin(sentence, bos_id, allowed, generators, count=len(generators))
 
 
 def advance_samples(

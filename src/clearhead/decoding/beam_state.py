@@ -12,10 +12,8 @@ from clearhead.config import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeConfig, Sampl
 from clearhead.decoding.batched_sampling import TOGETHER
 from clearhead.decoding.engine import Candidates
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
-from clearhead.decoding.search_state import SearchState, beginning
-from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ConfigError
 
 BEAMS_OF_TERMS = 3
@@ -145,8 +143,3 @@ class SearchedSentence(SearchState):
             to_beat = score_to_beat(self.finished, options.num_best)
             open_ones = min(open_ones, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
         self.extend(scores[:open_ones], parents[:open_ones], newest[:open_ones])
-
-
-def begin(sentence: Sentence, bos_id: int, allowed: AllowedTokens, config: DecodeConfig) -> SearchedSentence:
-    """Return the search state of a sentence before its first target token."""
-    return SearchedSentence(*beginning(sentence, bos_id, allowed), rank_penalty(sentence.max_length, config))

@@ -24,7 +24,7 @@ from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
-from clearhead.decoding.search_state import SearchState, beginning
+from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
@@ -94,7 +94,7 @@ def begin_constrained(
     longest_penalty, required = rank_penalty(sentence.max_length, options.config), sentence.required
     assert required is not None, "a sentence without terms is searched for as any other"
     own = longest_penalty, required, [required.beginning]
-    return ConstrainedSentence(*beginning(sentence, bos_id, allowed), *own)
+    return ConstrainedSentence.begin(sentence, bos_id, allowed, *own)
 
 
 def advance_constrained(

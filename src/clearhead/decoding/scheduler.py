@@ -18,7 +18,7 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.batched_sampling import advance_samples, begin_samples, in_groups
-from clearhead.decoding.beam_state import SearchOptions, begin
+from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
 from clearhead.decoding.constraints import Required
 from clearhead.decoding.diverse_beam_search import advance_diverse
 from clearhead.decoding.engine import Engine, Slots
@@ -26,8 +26,8 @@ from clearhead.decoding.grid_beam_search import advance_constrained, begin_const
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
-from clearhead.decoding.rules import check_ids, first_token
-from clearhead.decoding.search_state import SearchState, beginning
+from clearhead.decoding.rules import check_ids, first_token, rank_penalty
+from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -274,8 +274,9 @@ class _Worker:
             return begin_constrained(sentence, bos_id, self._allowed, options)
         if options.diversity:
             count = options.config.beam_size
-            return SeparateHypotheses(*beginning(sentence, bos_id, self._allowed, count=count), [None] * count)
-        return begin(sentence, bos_id, self._allowed, options.config)
+            return SeparateHypotheses.begin(sentence, bos_id, self._allowed, [None] * count, count=count)
+        longest_penalty = rank_penalty(sentence.max_length, options.config)
+        return SearchedSentence.begin(sentence, bos_id, self._allowed, longest_penalty)
 
     def _advance_separately(self, active: Sequence[Any]) -> None:
         """Advance every sample, or hypothesis of diverse or constrained search, by a token."""

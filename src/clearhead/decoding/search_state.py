@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from clearhead.decoding.engine import Beams
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Sentence
-from clearhead.decoding.token_masks import AllowedTokens, Mask
-
-Beginning = tuple[
-    list[float], list[int], list[int], list[Mask | None], int, Sentence, AllowedTokens, list[tuple[int, ...]]
-]
-"""The fields of a `SearchState`, in order."""
+from clearhead.decoding.token_masks import AllowedTokens
 
 
 @dataclass
@@ -24,6 +20,20 @@ class SearchState(Beams):
     written: list[tuple[int, ...]]
     """The tokens of each open hypothesis."""
     finished: list[Hypothesis] = field(default_factory=list, init=False)
+
+    @classmethod
+    def begin(cls, sentence: Sentence, bos_id: int, allowed: AllowedTokens, *own: Any, count: int = 1) -> Self:
+        """Return the state before the first target token.
+
+        Args:
+            sentence: The sentence.
+            bos_id: The first decoder input.
+            allowed: The allowed tokens of the model.
+            own: The fields that a subclass adds.
+            count: Number of hypotheses.
+        """
+        masks = [allowed.after((), sentence)] * count
+        return cls([0.0] * count, [bos_id] * count, [0] * count, masks, 0, sentence, allowed, [()] * count, *own)
 
     def finish(self, beam: int, eos_id: int, score: float, penalty: float) -> None:
         """Add the end token to an open hypothesis.
@@ -53,16 +63,3 @@ class SearchState(Beams):
     def best(self, num_best: int) -> list[Hypothesis]:
         """Return the best finished hypotheses, best first."""
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.rank_score)[:num_best]
-
-
-def beginning(sentence: Sentence, bos_id: int, allowed: AllowedTokens, *, count: int = 1) -> Beginning:
-    """Return the fields of `SearchState` before the first target token.
-
-    Args:
-        sentence: The sentence.
-        bos_id: The first decoder input.
-        allowed: The allowed tokens of the model.
-        count: Number of hypotheses.
-    """
-    masks = [allowed.after((), sentence)] * count
-    return [0.0] * count, [bos_id] * count, [0] * count, masks, 0, sentence, allowed, [()] * count
