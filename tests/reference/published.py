@@ -1,7 +1,7 @@
 """Directories of translation models as Hugging Face transformers publishes them: small ones, made without any download.
 
-Every tokenizer is trained here by its own library, and every model learns for a second or two with its own loss, so
-that its translations end by themselves and differ from source to source.
+Every tokenizer is trained here by its own library. The models are random but for the decoder's last layer, which is
+made so that translations end by themselves and differ from source to source: see `chain`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import io
 import json
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -41,8 +42,8 @@ __all__ = [
     "read_tokenizer",
 ]
 
-STEPS = 40
-EXAMPLES = 18  # the tests ask for the first ten; so few are known by heart, ends and all, in a second
+NUM_TOKENS = 24  # so many pieces of text follow each other; the tests search up to 40 tokens
+SHARPNESS = 2.0  # length of an embedding: some pieces are far likelier than others
 D_MODEL = 64  # which the compiled core runs with 4 heads
 DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SHAPE = {
@@ -51,8 +52,8 @@ SHAPE = {
     "decoder_layers": 2,
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
+    "encoder_ffn_dim": 2 * D_MODEL,
+    "decoder_ffn_dim": 2 * D_MODEL,
     "max_position_embeddings": 256,
     "init_std": 0.1,
     **DROPOUT,
@@ -69,13 +70,13 @@ class Published:
     source_lang: Language = None
     """What our import is told; their tokenizer has it as `src_lang`."""
     target_langs: tuple[Language, ...] = (None,)
-    """Languages that it has learned to write, by the names that we give them; the first is what import is told."""
+    """Languages that it writes, by the names that we give them; the first is what import is told."""
     token: str = ""
     """The token of a language, such as `__{}__`; empty if there are none."""
     heads_source: bool = False
     """Whether that token heads the source, and not the translation."""
     reads: tuple[str, str] = ("en", "de")
-    """The first locales that it has learned to read and to write."""
+    """The locales that its tokenizer was trained on first, to read and to write."""
     is_converted: bool = False
     """Whether their library does not use the sentencepiece model, but makes a tokenizer of its own of it."""
 
@@ -119,24 +120,63 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(values, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
-def learn(model: nn.Module, examples: Sequence[tuple[list[int], list[int]]], pad_id: int) -> nn.Module:
-    """Train a model of theirs for a second or two with its own loss."""
-    rng, examples = random.Random(5), examples[:EXAMPLES]
-    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
-    model.train()
-    for step in range(STEPS):
-        optimizer.param_groups[0]["lr"] = 1e-2 * min(1, (step + 1) / 15) * (1 - step / STEPS)
-        sources, targets = zip(*rng.sample(examples, 16), strict=True)
-        source = padded(sources, pad_id)
-        model(input_ids=source, attention_mask=(source != pad_id).long(), labels=padded(targets, -100)).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+@torch.no_grad()
+def chain(model: Any, targets: list[list[int]], *, starts_twice: bool = False) -> Any:
+    """Set weights of a model of theirs such that pieces of text follow each other in a row, behind which outputs end.
+
+    Embeddings of the pieces are orthogonal. The last feed-forward network of the decoder is a linear map,
+    f(x) - f(-x) = x of each activation f, from every piece to the next, and from every third nearly as much to the end;
+    a gated network holds it as a table. The source, as cross-attention is strong, decides between the two. So outputs
+    end, and differ, however a processor rounds.
+
+    Args:
+        model: Randomly initialized, its decoder's feed-forward networks twice as wide as the model.
+        targets: Labels; the first ids of text among them are the row, and whatever begins many leads into it.
+        starts_twice: Whether the start token follows itself at the first place, for BERT's learned positions.
+    """
+    two_parts = isinstance(model, transformers.EncoderDecoderModel)
+    decoder = model.decoder if two_parts else model
+    start, end, pad = (getattr(model.config, f"{name}_token_id") for name in ("decoder_start", "eos", "pad"))
+    begins = [token for token, _ in Counter(target[0] for target in targets).most_common(4)]
+    special = {start, end, pad, *begins, *(target[-1] for target in targets)}
+    text = dict.fromkeys(token for target in targets for token in target if token not in special)
+    order = list(text)[:NUM_TOKENS]
+    given = decoder.get_input_embeddings() if two_parts else model.get_decoder().get_input_embeddings()
+    tokens = 0.25 * nn.functional.normalize(torch.randn_like(given.weight))  # so that none but the row's is likely
+    used = list(dict.fromkeys([start, end, *begins, *order]))
+    unit = torch.linalg.qr(torch.randn(D_MODEL, len(used) + 1))[0].T
+    tokens[used], place = unit[:-1], unit[-1]
+    before, after = [*used[: -len(order)], *order], [order[0]] * len(used[: -len(order)]) + [*order[1:], end]
+    following = tokens[after].T @ tokens[before]
+    following += 0.96 * torch.outer(tokens[end], tokens[order[2:-1:3]].sum(dim=0))
+    if starts_twice:
+        following += 1.5 * torch.outer(tokens[start], place)
+        decoder.bert.embeddings.position_embeddings.weight[0] = SHARPNESS * place
+    weights = {name: weight for name, weight in model.named_parameters() if "decoder" in name and "embed" not in name}
+    for name, weight in weights.items():
+        if weight.dim() == 1:
+            weight.add_(0.02 * torch.randn_like(weight))  # one that is forgotten shows
+        elif name.endswith("transform.dense.weight"):
+            weight.copy_(torch.eye(D_MODEL))
+        elif any(part in name for part in ("encoder_attn", "EncDecAttention", "crossattention")):
+            weight.normal_(std=0.7 * D_MODEL**-0.5)
+        else:
+            weight.mul_(0.2)
+    *_, down = (weight for weight in weights.values() if weight.shape == (D_MODEL, 2 * D_MODEL))
+    ups = [weight for weight in weights.values() if weight.shape == (2 * D_MODEL, D_MODEL)]
+    if "gated" in getattr(model.config, "feed_forward_proj", ""):
+        for up in ups[-2:]:
+            up.zero_()[: len(before)] = tokens[before]
+        down.zero_()[:, : len(before)] = 0.5 * following @ tokens[before].T
+    else:
+        ups[-1].copy_(torch.cat([torch.eye(D_MODEL), -torch.eye(D_MODEL)]))
+        down.copy_(3.0 * torch.cat([following, -following], dim=1))
+    # T5 does not multiply embeddings by sqrt(d_model), and is not normalized before its first layer.
+    given.weight.copy_(SHARPNESS * tokens * (D_MODEL**0.5 if model.config.model_type == "t5" else 1.0))
+    output = decoder.get_output_embeddings().weight
+    if output is not given.weight:
+        output.copy_(SHARPNESS * tokens)
     return model.eval()
-
-
-def padded(rows: Sequence[Sequence[int]], pad_id: int) -> torch.Tensor:
-    """Return rows of ids as one tensor."""
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad_id)
 
 
 def read_tokenizer(directory: Path, **settings: Any) -> Any:
@@ -154,11 +194,9 @@ def read_model(directory: Path) -> Any:
     return kind.from_pretrained(directory, local_files_only=True, dtype=torch.float32).eval()
 
 
-def examples_of(tokenizer: Any, lines: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-    """Encode pairs with their tokenizer."""
-    sources, targets = zip(*lines, strict=True)
-    labels = tokenizer(text_target=list(targets))["input_ids"]
-    return list(zip(tokenizer(list(sources))["input_ids"], labels, strict=True))
+def labels_of(tokenizer: Any, lines: Sequence[tuple[str, str]]) -> list[list[int]]:
+    """Encode the targets of pairs with their tokenizer."""
+    return tokenizer(text_target=[target for _, target in lines])["input_ids"]
 
 
 def write_model(
@@ -228,7 +266,7 @@ def write_marian(
         )
     )
     write_json(directory / "config.json", {"model_type": "marian"})
-    learn(model, examples_of(read_tokenizer(directory), lines), pad_id)
+    chain(model, labels_of(read_tokenizer(directory), lines))
     search = {"bad_words_ids": [[pad_id]], "forced_eos_token_id": 0, "max_length": 512, "num_beams": 4}
     old = {
         "add_bias_logits": False,
@@ -282,7 +320,7 @@ def bart(directory: Path) -> Published:
         transformers.BartConfig(**SHAPE, **ids, vocab_size=700, activation_function="gelu", forced_bos_token_id=0)
     )
     write_json(directory / "config.json", {"model_type": "bart"})
-    learn(model, examples_of(read_tokenizer(directory), pairs("fr", "en")), 1)
+    chain(model, labels_of(read_tokenizer(directory), pairs("fr", "en")))
     search = {"forced_bos_token_id": 0, "forced_eos_token_id": 2, "early_stopping": True, "num_beams": 4}
     old = {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False}
     write_model(directory, model, {**search, **ids, "no_repeat_ngram_size": 3}, {**old, **search})
@@ -319,7 +357,7 @@ def pegasus(directory: Path) -> Published:
     model = transformers.PegasusForConditionalGeneration(
         transformers.PegasusConfig(**SHAPE, **ids, vocab_size=len(tokenizer), scale_embedding=True)
     )
-    learn(model, examples_of(tokenizer, pairs("es", "it")), 0)
+    chain(model, labels_of(tokenizer, pairs("es", "it")))
     search = {"forced_eos_token_id": 1, "length_penalty": 0.8, "max_length": 128, "num_beams": 8}
     old = {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}
     old |= {"static_position_embeddings": True, "extra_pos_embeddings": 1}
@@ -341,7 +379,7 @@ def write_t5(directory: Path, lines: Sequence[tuple[str, str]], **settings: Any)
         vocab_size=len(tokenizer) + 28,
         d_model=D_MODEL,
         d_kv=16,
-        d_ff=64,
+        d_ff=2 * D_MODEL,
         num_heads=4,
         num_layers=2,
         dropout_rate=0.0,
@@ -352,7 +390,7 @@ def write_t5(directory: Path, lines: Sequence[tuple[str, str]], **settings: Any)
     model = transformers.T5ForConditionalGeneration(config)
     if not config.scale_decoder_outputs:
         model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * D_MODEL**-0.5)
-    learn(model, examples_of(tokenizer, lines), 0)
+    chain(model, labels_of(tokenizer, lines))
     task = {"early_stopping": True, "max_length": 300, "num_beams": 4, "prefix": "translate English to German: "}
     old = {"n_positions": 512, "output_past": True, "task_specific_params": {"translation_en_to_de": task}}
     if not config.scale_decoder_outputs:  # which version 5 writes otherwise
@@ -375,15 +413,15 @@ def t5_1_1(directory: Path) -> Published:
 # Models that are told languages
 
 
-def learn_languages(
-    model: nn.Module, tokenizer: Any, pad_id: int, directions: Mapping[tuple[str, str], tuple[str, str]]
+def chain_languages(
+    model: nn.Module, tokenizer: Any, directions: Mapping[tuple[str, str], tuple[str, str]]
 ) -> nn.Module:
-    """Train from each language to another, all of them mixed."""
-    examples = []
+    """Set weights by targets of several languages."""
+    targets = []
     for (source_lang, target_lang), locales in directions.items():
         tokenizer.src_lang, tokenizer.tgt_lang = source_lang, target_lang
-        examples += examples_of(tokenizer, pairs(*locales)[: EXAMPLES // len(directions)])
-    return learn(model, examples, pad_id)
+        targets += labels_of(tokenizer, pairs(*locales)[:6])
+    return chain(model, targets)
 
 
 STARTS_WITH_END = {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
@@ -402,7 +440,7 @@ def mbart50(directory: Path) -> Published:
         **SHAPE, **STARTS_WITH_END, vocab_size=len(tokenizer), activation_function="relu", scale_embedding=True
     )
     directions = {("en_XX", "de_DE"): ("en", "de"), ("en_XX", "ja_XX"): ("en", "ja"), ("de_DE", "ja_XX"): ("de", "ja")}
-    model = learn_languages(transformers.MBartForConditionalGeneration(config), tokenizer, 1, directions)
+    model = chain_languages(transformers.MBartForConditionalGeneration(config), tokenizer, directions)
     old = {"normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True}
     old |= {"static_position_embeddings": False, "tokenizer_class": "MBart50Tokenizer"}
     write_model(directory, model, {**MANY, **STARTS_WITH_END}, old)
@@ -418,7 +456,7 @@ def mbart(directory: Path) -> Published:
     ids = {**STARTS_WITH_END, "decoder_start_token_id": tokenizer.convert_tokens_to_ids("nl_XX")}
     config = transformers.MBartConfig(**SHAPE, **ids, vocab_size=len(tokenizer), scale_embedding=True)
     model = transformers.MBartForConditionalGeneration(config)
-    learn_languages(model, tokenizer, 1, {("en_XX", "nl_XX"): ("en", "nl"), ("de_DE", "nl_XX"): ("de", "nl")})
+    chain_languages(model, tokenizer, {("en_XX", "nl_XX"): ("en", "nl"), ("de_DE", "nl_XX"): ("de", "nl")})
     write_model(directory, model, {**MANY, **ids})
     return Published(directory, "en_XX", reads=("en", "nl"))
 
@@ -440,7 +478,7 @@ def nllb(directory: Path) -> Published:
         ("eng_Latn", "jpn_Jpan"): ("en", "ja"),
         ("tur_Latn", "deu_Latn"): ("tr", "de"),
     }
-    model = learn_languages(transformers.M2M100ForConditionalGeneration(config), tokenizer, 1, directions)
+    model = chain_languages(transformers.M2M100ForConditionalGeneration(config), tokenizer, directions)
     write_model(directory, model, {"max_length": 200, **STARTS_WITH_END}, {"tokenizer_class": "NllbTokenizer"})
     return Published(directory, "eng_Latn", ("jpn_Jpan", "deu_Latn"), "{}")
 
@@ -462,7 +500,7 @@ def m2m100(directory: Path) -> Published:
     size = len(vocabulary) + len(codes) + 8
     config = transformers.M2M100Config(**SHAPE, **STARTS_WITH_END, vocab_size=size, scale_embedding=True)
     directions = {("en", "de"): ("en", "de"), ("en", "ja"): ("en", "ja"), ("tr", "de"): ("tr", "de")}
-    model = learn_languages(transformers.M2M100ForConditionalGeneration(config), tokenizer, 1, directions)
+    model = chain_languages(transformers.M2M100ForConditionalGeneration(config), tokenizer, directions)
     write_model(directory, model, {**MANY, **STARTS_WITH_END})
     return Published(directory, "en", ("de", "ja"), "__{}__")
 
@@ -470,26 +508,20 @@ def m2m100(directory: Path) -> Published:
 # Two BERTs
 
 
-def learn_two_berts(
-    directory: Path, model: Any, lines: Sequence[tuple[str, str]], ids: Mapping[str, int], begin: Sequence[int] = ()
+def write_two_berts(
+    directory: Path, model: Any, lines: Sequence[tuple[str, str]], ids: Mapping[str, int], *, starts_twice: bool = False
 ) -> None:
-    """Train an EncoderDecoderModel, and write it with a search of its own; targets begin and end as is said."""
+    """Set the weights of an EncoderDecoderModel, and write it with a search of its own."""
     for name, token_id in ids.items():
         setattr(model.config, name, token_id)
-    examples = examples_of(read_tokenizer(directory), lines)
-    end = ids["eos_token_id"]
-    targets = ([*begin, *(token for token in target if token not in ids.values()), end] for _, target in examples)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # their loss is another one than years ago
-        sources = (source for source, _ in examples)
-        learn(model, list(zip(sources, targets, strict=True)), ids["pad_token_id"])
+    chain(model, labels_of(read_tokenizer(directory), lines), starts_twice=starts_twice)
     write_model(directory, model, {**ids, "num_beams": 4})
 
 
 def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
     """Return an encoder and a decoder that were BERTs, with vocab.txt; its words are in small letters.
 
-    Labels are the tokens after the start token [CLS], or all tokens of the tokenizer, with [CLS] again.
+    With `labels_begin`, it writes the start token [CLS] first, like a model whose labels were all tokens of the tokenizer.
     """
     made = tokenizers.BertWordPieceTokenizer(lowercase=True)
     made.train_from_iterator(texts(), vocab_size=600, min_frequency=2, show_progress=False)
@@ -502,7 +534,7 @@ def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
         "hidden_size": D_MODEL,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
-        "intermediate_size": 64,
+        "intermediate_size": 2 * D_MODEL,
         "max_position_embeddings": 256,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
@@ -514,8 +546,7 @@ def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
     )
     tokens = {"decoder_start_token_id": "[CLS]", "eos_token_id": "[SEP]", "pad_token_id": "[PAD]"}
     ids = {name: vocabulary[token] for name, token in tokens.items()}
-    begin = [vocabulary["[CLS]"]] if labels_begin else []
-    learn_two_berts(directory, model, pairs("sv", "de"), ids, begin)
+    write_two_berts(directory, model, pairs("sv", "de"), ids, starts_twice=labels_begin)
     return Published(directory, reads=("sv", "de"))
 
 
@@ -530,7 +561,7 @@ def bert_generation(directory: Path) -> Published:
         "hidden_size": D_MODEL,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
-        "intermediate_size": 64,
+        "intermediate_size": 2 * D_MODEL,
         "max_position_embeddings": 256,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
@@ -544,7 +575,7 @@ def bert_generation(directory: Path) -> Published:
         decoder=transformers.BertGenerationDecoder(decoder),
     )
     ids = {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
-    learn_two_berts(directory, model, pairs("sv", "de"), ids)
+    write_two_berts(directory, model, pairs("sv", "de"), ids)
     return Published(directory, reads=("sv", "de"))
 
 
