@@ -18,13 +18,12 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.files.tensors import model_tensors
 
 PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
-STEPS = 120
-BATCH = 24
+NUM_TOKENS = 8  # so many pieces of text follow each other; the tests search up to 12 tokens
 
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory) -> Path:
-    """Return the directory of a GPT-2 with vocab.json and merges.txt, that has learned to go on with texts."""
+    """Return the directory of a GPT-2 with vocab.json and merges.txt; see `chain` for what it writes."""
     directory = tmp_path_factory.mktemp("published") / "gpt2"
     directory.mkdir()
     end = "<|endoftext|>"
@@ -39,17 +38,32 @@ def gpt2(tmp_path_factory) -> Path:
     model = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(**shape, **dropout, bos_token_id=number, eos_token_id=number)
     )
-    rows = [torch.tensor([*made.encode(text).ids[:40], number]) for text in texts()[:200]]
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for step in range(STEPS):
-        part = rows[step * BATCH % len(rows) :][:BATCH]
-        ids = torch.nn.utils.rnn.pad_sequence(part, batch_first=True, padding_value=number)
-        labels = torch.nn.utils.rnn.pad_sequence(part, batch_first=True, padding_value=-100)
-        model(ids, labels=labels).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    order = dict.fromkeys(token for text in texts()[:20] for token in made.encode(text).ids)
+    chain(model, [*list(order)[:NUM_TOKENS], number])
     model.eval().save_pretrained(directory)
     return directory
+
+
+@torch.no_grad()
+def chain(model: transformers.GPT2LMHeadModel, row: list[int]) -> None:
+    """Set weights such that tokens follow each other in a row, behind whose last, the end, nothing is written.
+
+    Their embeddings are orthogonal, and longer than others, so that none but they are likely. The last feed-forward
+    network is a linear map, f(x) - f(-x) = x of GELU, from each to the next. The text before, as attention is strong,
+    decides where an output enters the row. So outputs end, and differ, however a processor rounds.
+    """
+    tokens = 0.25 * torch.nn.functional.normalize(torch.randn_like(model.transformer.wte.weight))
+    tokens[row] = torch.linalg.qr(torch.randn(D_MODEL, len(row)))[0].T
+    following = tokens[row[:-1]].T @ tokens[row[1:]]
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            weight.add_(0.02 * torch.randn_like(weight))  # one that is forgotten shows
+        elif "attn" in name:
+            weight.normal_(std=0.3 * D_MODEL**-0.5)
+    last, unit = model.transformer.h[-1].mlp, torch.eye(D_MODEL)
+    last.c_fc.weight.zero_()[:, : 2 * D_MODEL] = torch.cat([unit, -unit], dim=1)
+    last.c_proj.weight.zero_()[: 2 * D_MODEL] = 3.0 * torch.cat([following, -following])
+    model.transformer.wte.weight.copy_(2.0 * tokens)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +95,6 @@ def test_texts_go_on_as_generate_makes_them(gpt2, our_gpt2, beam_size):
     tokenizer, model = read_tokenizer(gpt2), transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
     how = {"beam_size": beam_size, "extra_length": 12, "end_loops": False, "length_penalty": 1.0}
     ours = ch.Translator.load(our_gpt2, device="cpu").translate(PROMPTS, one_line=False, **how)
-    num_compared = 0
     for prompt, found in zip(PROMPTS, ours, strict=True):
         ids = torch.tensor([tokenizer(prompt)["input_ids"]])
         [theirs] = model.generate(
@@ -94,20 +107,24 @@ def test_texts_go_on_as_generate_makes_them(gpt2, our_gpt2, beam_size):
             pad_token_id=tokenizer.eos_token_id,
         ).tolist()
         written = theirs[ids.size(1) :]
-        if written[-1] == tokenizer.eos_token_id:
-            is_ended_by_both = written.index(tokenizer.eos_token_id) < 11  # else it is the limit that ends ours
-            written = written[: written.index(tokenizer.eos_token_id)]
-            assert found.output_truncated != is_ended_by_both
-        elif beam_size == 1:
-            written = written[:-1]  # the last token within the limit ends ours
-            assert found.output_truncated
-        else:
-            continue
-        assert found.text == tokenizer.decode(written), prompt
+        assert written.index(tokenizer.eos_token_id) < 11  # where it is not yet the limit that ends ours
+        assert found.text == tokenizer.decode(written[: written.index(tokenizer.eos_token_id)]), prompt
+        assert not found.output_truncated
         assert found.warnings == ()
-        num_compared += 1
-    # A beam is compared where it ends by itself, which depends a little on how the processor rounds.
-    assert num_compared
+
+
+def test_at_the_length_limit_ours_end_where_generate_stops(gpt2, our_gpt2):
+    tokenizer, model = read_tokenizer(gpt2), transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
+    translator = ch.Translator.load(our_gpt2, device="cpu")
+    [whole] = translator.translate([PROMPTS[0]], one_line=False, beam_size=1, extra_length=12, end_loops=False)
+    limit = len(whole.tokens)
+    assert limit > 1
+    [found] = translator.translate([PROMPTS[0]], one_line=False, beam_size=1, extra_length=limit, end_loops=False)
+    ids = torch.tensor([tokenizer(PROMPTS[0])["input_ids"]])
+    how = {"max_new_tokens": limit, "do_sample": False, "pad_token_id": tokenizer.eos_token_id}
+    [theirs] = model.generate(ids, attention_mask=torch.ones_like(ids), **how).tolist()
+    assert found.text == tokenizer.decode(theirs[ids.size(1) : -1])  # the last token within the limit ends ours
+    assert found.output_truncated
 
 
 def test_scores_are_their_log_probabilities(gpt2, our_gpt2):
