@@ -132,7 +132,7 @@ def chain(model: Any, targets: list[list[int]], *, starts_twice: bool = False) -
     Args:
         model: Randomly initialized, its decoder's feed-forward networks twice as wide as the model.
         targets: Labels; the first ids of text among them are the row, and whatever begins many leads into it.
-        starts_twice: Whether the start token follows itself at the first place, for BERT's learned positions.
+        starts_twice: Whether the start token follows itself at the first position; needs BERT's learned positions.
     """
     two_parts = isinstance(model, transformers.EncoderDecoderModel)
     decoder = model.decoder if two_parts else model
@@ -521,7 +521,7 @@ def write_two_berts(
 def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
     """Return an encoder and a decoder that were BERTs, with vocab.txt; its words are in small letters.
 
-    With `labels_begin`, it writes the start token [CLS] first, like a model whose labels were all tokens of the tokenizer.
+    With `labels_begin`, it writes the start token [CLS] first, like one whose labels were all tokens of the tokenizer.
     """
     made = tokenizers.BertWordPieceTokenizer(lowercase=True)
     made.train_from_iterator(texts(), vocab_size=600, min_frequency=2, show_progress=False)
