@@ -37,17 +37,17 @@ def native_router(service: Service) -> APIRouter:
 
     @router.get("/livez", response_model=Health, tags=["operation"])
     async def alive() -> Any:
-        """Tell that the process lives; it need not be ready."""
+        """Liveness check: the process is running, but not necessarily ready."""
         return {"status": "ok"}
 
     @router.get("/readyz", response_model=Health, tags=["operation"])
     async def readiness() -> Any:
-        """Tell whether requests are served: all models are loaded, and translate as when they were made."""
+        """Readiness check: all models are loaded and verified, and requests are served."""
         return ready(service)
 
     @router.get("/v1/models", response_model=ModelList, tags=["clearhead"])
     async def models() -> Any:
-        """List the models."""
+        """List the available models and term lists."""
         return {
             "models": [
                 {
@@ -62,12 +62,12 @@ def native_router(service: Service) -> APIRouter:
         }
 
     two_kinds: dict[int | str, dict[str, Any]] = {
-        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
+        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of events with `stream`."}
     }
 
     @router.post("/v1/translate", response_model=Translations, responses=two_kinds, tags=["clearhead"])
     async def translate(body: TranslateRequest, request: Request) -> Response:
-        """Translate texts, and tell what `clearhead translate --format jsonl` does of each."""
+        """Translate texts; each result has the fields of `clearhead translate --format jsonl`."""
         client = client_of(request, service.keys)
         texts = [body.text] if isinstance(body.text, str) else body.text
         require_few(texts, service.config)
@@ -101,7 +101,7 @@ def native_router(service: Service) -> APIRouter:
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
     async def score(body: ScoreRequest, request: Request) -> Any:
-        """Tell how probable the model finds given translations, as `clearhead score` does."""
+        """Score given translations by their log-probability, as `clearhead score` does."""
         client = client_of(request, service.keys)
         require_few([*body.texts, *body.translations], service.config)
         choice = service.choose(body.texts, body.source, body.target, body.model)
@@ -124,7 +124,7 @@ def native_router(service: Service) -> APIRouter:
 
     @router.post("/v1/explain", response_model=Explained, tags=["clearhead"])
     async def explanation(body: ExplainRequest, request: Request) -> Response:
-        """Tell what each head looked at while a sentence was translated."""
+        """Explain the translation of a sentence: attention weights of each head, and probabilities of each step."""
         client = client_of(request, service.keys)
         require_few([body.text, body.translation or ""], service.config)
         choice = service.choose([body.text], body.source, body.target, body.model)

@@ -39,7 +39,7 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
 
     @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Tell numbers to Prometheus."""
+        """Return metrics in the text format of Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
     @app.get("/docs", include_in_schema=False)

@@ -55,7 +55,7 @@ def libre_router(service: Service) -> APIRouter:
 
     @router.get("/languages", response_model=list[Language])
     async def languages() -> Any:
-        """List the languages, each with those into which it is translated."""
+        """List the supported languages with their target languages."""
         targets = service.models.languages()
         return [
             {"code": code, "name": english_name(code) or code, "targets": targets.get(code, [])}
@@ -64,7 +64,7 @@ def libre_router(service: Service) -> APIRouter:
 
     @router.get("/frontend/settings", response_model=FrontendSettings)
     async def frontend_settings() -> Any:
-        """Tell what a page needs to know."""
+        """Return the settings for a web page that uses this API."""
         target = next(iter(t for targets in service.models.languages().values() for t in targets), "")
         return {
             "charLimit": service.config.max_characters,
@@ -82,12 +82,12 @@ def libre_router(service: Service) -> APIRouter:
 
     @router.get("/health", response_model=Health)
     async def health() -> Any:
-        """Tell whether requests are served; 503 while models are loaded, and when the server ends."""
+        """Health check: 503 while models are being loaded and during shutdown."""
         return ready(service)
 
     @router.post("/detect", response_model=list[Detection], openapi_extra=described(DetectFields))
     async def detect(request: Request) -> Any:
-        """Tell which of the served languages a text may be in, the likeliest first."""
+        """Detect the language of a text: the possible languages, most likely first."""
         fields = await read_fields(request)
         client_of(request, service.keys, fields)
         texts = _texts(fields)
@@ -96,7 +96,7 @@ def libre_router(service: Service) -> APIRouter:
 
     @router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
     async def translate(request: Request) -> Any:
-        """Translate a text, or a list of texts."""
+        """Translate a text or a list of texts."""
         fields = await read_fields(request)
         client = client_of(request, service.keys, fields)
         texts, source, target = _texts(fields), _required(fields, "source"), _required(fields, "target")
@@ -127,7 +127,7 @@ def libre_router(service: Service) -> APIRouter:
 
     @router.post(FILE_PATH, response_model=DownloadUrl, openapi_extra=described(FileFields, "multipart/form-data"))
     async def translate_file(request: Request) -> Any:
-        """Translate a file; the answer tells where it can be fetched for a while."""
+        """Translate a file; the response has a URL for downloading the translation for a limited time."""
         fields = await read_fields(request)
         client = client_of(request, service.keys, fields)
         file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
@@ -148,9 +148,9 @@ def libre_router(service: Service) -> APIRouter:
             kept = await service.work.run(job, work, partial(wait_until_gone, request))
         return {"translatedFileUrl": str(request.url_for("download_file", filename=kept))}
 
-    @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The file"}})
+    @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The translated file."}})
     async def download_file(filename: str) -> Response:
-        """Fetch a translated file."""
+        """Download a translated file."""
         data = service.files.get(filename)
         own = filename.partition(".")[2]
         headers = {"content-disposition": f'attachment; filename="{own}"'}

@@ -16,282 +16,332 @@ class _Request(_Fields):
 
 
 class Failure(_Fields):
-    """Why a request was not served."""
+    """Error response."""
 
     error: str
-    """What is wrong, and what to do."""
+    """Error message: the problem, and how to solve it."""
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Failure, "description": "The request asks for what cannot be."},
-    403: {"model": Failure, "description": "The API key is unknown, or files are not translated here."},
-    404: {"model": Failure, "description": "There is nothing here."},
-    405: {"model": Failure, "description": "There is nothing here for this method."},
-    408: {"model": Failure, "description": "The body did not come in time."},
-    413: {"model": Failure, "description": "The request is too large."},
-    429: {"model": Failure, "description": "The client asks for too much; `Retry-After` says when to ask again."},
-    503: {"model": Failure, "description": "The server has too much to do; `Retry-After` says when to ask again."},
-    504: {"model": Failure, "description": "The translation took too long."},
+    400: {"model": Failure, "description": "The request is invalid."},
+    403: {"model": Failure, "description": "The API key is invalid, or file translation is disabled on this server."},
+    404: {"model": Failure, "description": "Not found."},
+    405: {"model": Failure, "description": "The method is not allowed for this path."},
+    408: {"model": Failure, "description": "The request body was not received in time."},
+    413: {"model": Failure, "description": "The request body or the text is too large."},
+    429: {"model": Failure, "description": "Too many requests from this client; see `Retry-After`."},
+    503: {"model": Failure, "description": "The server is overloaded, starting or shutting down; see `Retry-After`."},
+    504: {"model": Failure, "description": "The translation exceeded the time limit."},
 }
 
 
 class Language(_Fields):
-    """A language."""
+    """A supported language."""
 
     code: str
+    """Language code, such as `de`."""
     name: str
-    """In English."""
+    """English name of the language."""
     targets: list[str]
-    """Codes of the languages into which it is translated."""
+    """Codes of the available target languages."""
 
 
 class Detection(_Fields):
-    """A language that a text may be in."""
+    """A detected language."""
 
     confidence: float
-    """In per cent."""
+    """Confidence in percent."""
     language: str
+    """Language code."""
 
 
 class Health(_Fields):
-    """The server is well."""
+    """Health status."""
 
     status: Literal["ok"]
 
 
 class _NamedLanguage(_Fields):
     code: str
+    """Language code, or `auto`."""
     name: str
+    """English name of the language."""
 
 
 class _Default(_Fields):
     source: _NamedLanguage
+    """Default source language."""
     target: _NamedLanguage
+    """Default target language."""
 
 
 class FrontendSettings(_Fields):
-    """What a page needs to know."""
+    """Settings for a web page that uses this API."""
 
     charLimit: int
+    """Maximum number of characters per request."""
     frontendTimeout: int
-    """Milliseconds."""
+    """Milliseconds to wait after the last keystroke before a request is sent."""
     apiKeys: bool
+    """Whether the server uses API keys."""
     keyRequired: bool
+    """Whether an API key is required."""
     suggestions: bool
+    """Whether users may suggest translations; always false."""
     filesTranslation: bool
+    """Whether file translation is enabled."""
     supportedFilesFormat: list[str]
+    """Extensions of the supported file formats."""
     language: _Default
+    """Default source and target language."""
 
 
 class DetectFields(_Fields):
-    """As JSON or as a form."""
+    """Request body, as JSON or as a form."""
 
     q: str | list[str]
-    """The text."""
+    """Text or texts whose language is detected."""
     api_key: str | None = None
+    """API key, if the server requires one."""
 
 
 class TranslateFields(_Fields):
-    """As JSON or as a form."""
+    """Request body, as JSON or as a form."""
 
     q: str | list[str]
-    """The text, or the texts."""
+    """Text or texts to translate."""
     source: str
-    """Code of the language of the text, or `auto`."""
+    """Code of the source language, or `auto` to detect it."""
     target: str
-    """Code of the language to translate into."""
+    """Code of the target language."""
     format: Literal["text", "html"] = "text"
+    """Format of the text."""
     alternatives: Annotated[int, Field(ge=0)] = 0
-    """How many other translations are wanted beside the best one; of `text` alone."""
+    """Number of alternative translations besides the best one; only with the format `text`."""
     api_key: str | None = None
+    """API key, if the server requires one."""
 
 
 class TranslatedTexts(_Fields):
-    """A text where `q` was a text, a list where it was a list."""
+    """Translations: single values if `q` is a text, lists if `q` is a list."""
 
     translatedText: str | list[str]
+    """The translation of each text."""
     detectedLanguage: Detection | list[Detection] | None = None
-    """If the source was `auto`."""
+    """The detected source language, if `source` is `auto`."""
     alternatives: list[str] | list[list[str]] | None = None
-    """If some were asked for."""
+    """Alternative translations, if requested."""
 
 
 class FileFields(_Fields):
-    """As `multipart/form-data`."""
+    """Request body, as `multipart/form-data`."""
 
     file: Annotated[str, Field(json_schema_extra={"format": "binary"})]
+    """The file to translate."""
     source: str
+    """Code of the source language, or `auto` to detect it."""
     target: str
+    """Code of the target language."""
     api_key: str | None = None
+    """API key, if the server requires one."""
 
 
 class DownloadUrl(_Fields):
-    """Where a translated file is."""
+    """Location of a translated file."""
 
     translatedFileUrl: str
+    """URL from which the file can be downloaded for a limited time."""
 
 
 class _Chosen(_Request):
     source: str | None = None
-    """Code of the language of the text, or `auto`."""
+    """Code of the source language, or `auto` to detect it."""
     target: str | None = None
-    """Code of the language to translate into."""
+    """Code of the target language."""
     model: str | None = None
-    """Name of the model, in the place of the languages or beside them; `GET /v1/models` lists them."""
+    """Name of the model, with or instead of the languages; `GET /v1/models` lists the models."""
 
 
 class GivenTerm(_Request):
-    """A term, and what translates it."""
+    """A term with its translations."""
 
     source: str
-    """The term, as of docs/terms.md: in small letters found in any case, at the borders of words."""
+    """The source term; a lowercase term matches any case, and only whole words match (docs/terms.md)."""
     target: str | list[str]
-    """Its translation, or forms that do as well."""
+    """Its translation, or a list of accepted forms of the translation."""
 
 
 class TranslateRequest(_Chosen):
-    """Texts to translate."""
+    """A translation request."""
 
     text: str | list[str]
+    """Text or texts to translate."""
     format: Literal["text", "html"] = "text"
-    """`html`: pages or fragments, of which the texts alone are translated, each a sentence of the answer; one
-    translation, without alignments, and no stream."""
+    """Format of the texts. With `html`, the text nodes of pages or fragments are translated, and `sentences` of the
+    response has an item for each; `num_best`, `alignments` and `stream` are not available."""
     num_best: Annotated[int, Field(ge=1)] = 1
-    """How many translations of each are wanted, the best included."""
+    """Number of translations of each text, including the best one."""
     beam_size: Annotated[int, Field(ge=1)] | None = None
-    """Hypotheses that the search keeps; the model's own number if not given, and no less than `num_best`."""
+    """Beam size, at least `num_best`; the model's default if not given."""
     alignments: bool = False
-    """Link the words of each text with those of its translation."""
+    """Whether to return word alignments."""
     protect_numbers: bool | None = None
-    """Copy numbers to the letter, by a model that has tokens for placeholders; the model's own setting if not given."""
+    """Whether to copy numbers exactly, which needs a model with placeholder tokens; the model's default if not
+    given."""
     terms: list[GivenTerm] | str | None = None
-    """What translations must use for terms of the texts, or the name of a list of terms that the server has
-    (`GET /v1/models`). If not given, the server's terms for these languages, where there are any; an empty list is
-    none."""
+    """Terminology that the translations must use, or the name of a term list of the server (`GET /v1/models`). If not
+    given, the server's terms for the language pair are used, if there are any; an empty list disables them."""
     memory: bool | None = None
-    """Reuse what the server's translation memory has; if not given, where there is one and one translation is
-    wanted."""
+    """Whether to reuse translations from the server's translation memory; by default they are reused if there is a
+    memory and `num_best` is 1."""
     fuzzy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.75
-    """Similarity from which on an entry of the memory is shown."""
+    """Minimum similarity of the translation memory entries that are returned."""
     stream: bool = False
-    """Answer with server-sent events: a `translation` for every sentence as soon as it is done, as far as lines are
-    translated by sentence."""
+    """Whether to respond with server-sent events: a `translation` event for each sentence as soon as it is translated,
+    or for each line that is translated as a whole."""
 
 
 class ScoreRequest(_Chosen):
-    """Pairs of texts to score."""
+    """A scoring request."""
 
     texts: list[str]
+    """The source texts."""
     translations: list[str]
-    """One for each text."""
+    """The translations to score, one for each text."""
 
 
 class ExplainRequest(_Chosen):
-    """A sentence to explain."""
+    """An explanation request."""
 
     text: str
+    """The sentence to explain."""
     translation: str | None = None
-    """A translation to explain; the model's own if not given."""
+    """The translation to explain; the model's own translation if not given."""
     search: bool = False
-    """Tell also what the search went through."""
+    """Whether to include the steps of the beam search."""
     packed: bool = False
-    """Write arrays in base 64 and add queries, keys and values of all heads, as the page of an explanation has them."""
+    """Whether to encode arrays in base 64 and to include the queries, keys and values of all heads, as the web page of
+    an explanation needs them."""
 
 
 class _Judged(_Fields):
     text: str
+    """The translation."""
     score: float | None
-    """Log-probability of the text given the source, in nats; none of what a translation memory had."""
+    """Log-probability of the translation given the source, in nats; null if it is from a translation memory."""
 
 
 class _Memory(_Fields):
     source: str
-    """The most similar source that the memory has."""
+    """Source text of the most similar entry."""
     target: str
+    """Translation of the entry."""
     similarity: float
+    """Similarity of the source texts, from 0 to 1."""
     is_reused: bool
+    """Whether the translation of the entry was reused."""
 
 
 class _Term(_Fields):
     source: str
-    """As it is in the text."""
+    """The term as it occurs in the text."""
     target: str
+    """The required translation."""
     form: str
-    """As it is in the translation; empty if it is missing."""
+    """The form used in the translation; empty if the term is missing."""
     reason: Literal["unspellable", "unmet", "left"] | None = None
-    """Why it is not there."""
+    """Reason why the term is missing."""
 
 
 class _Sentence(_Judged):
     source: str
+    """The source text."""
     memory: _Memory | None = None
-    """What the translation memory has, if it was asked and has something similar."""
+    """The most similar entry of the translation memory, if one was found."""
 
 
 class _Translation(_Sentence):
     terms: list[_Term] | None = None
-    """What became of each term, if there were any to use."""
+    """The terms found in the source, if terminology was used."""
     tokens: list[str]
-    """Pieces of the text."""
+    """Tokens of the translation."""
     alignment: list[tuple[int, int]] | None = None
-    """Pairs of a word of the source and a word of the text, counted from 0, if they were asked for."""
+    """Word alignment, if requested: pairs of source word and target word, both counted from 0."""
     alternatives: list[_Judged]
-    """The best `num_best`, this one included, if more than one was asked for."""
+    """The `num_best` best translations, including the first one; empty if `num_best` is 1."""
     truncated: bool
-    """Whether the source or the translation was cut."""
+    """Whether the source or the translation was truncated."""
     source_truncated: bool
+    """Whether the source was truncated."""
     output_truncated: bool
+    """Whether the translation was truncated."""
     sentences: list[_Sentence]
-    """The sentences, where the text was split, or its lines; of `html` its texts, with tags as `<g1>`."""
+    """The sentences or lines of the text, if it was split; with the format `html` its text nodes, with tags as
+    `<g1>`."""
     warnings: list[str]
-    """Kinds of what looks wrong."""
+    """Kinds of possible problems found in the translation."""
     warning_details: dict[str, str]
+    """Details of each warning, by kind."""
 
 
 class Translations(_Fields):
-    """Translations of the texts, in their order."""
+    """Translations of the texts, in the same order."""
 
     model: str
+    """Name of the model."""
     source: str | None
+    """Code of the source language; null if unknown."""
     target: str | None
+    """Code of the target language; null if unknown."""
     confidence: float | None = None
-    """In per cent, if the source was `auto`."""
+    """Confidence of the language detection in percent, if `source` is `auto`."""
     translations: list[_Translation]
+    """A translation for each text."""
 
 
 class Scores(_Fields):
-    """Log-probabilities of the translations given their texts, in nats."""
+    """Scores of the translations."""
 
     model: str
+    """Name of the model."""
     scores: list[float]
+    """Log-probability of each translation given its source text, in nats."""
 
 
 class Explained(_Fields):
-    """What each head looked at, and how sure each step was; docs/explanation-json.md says what each field means."""
+    """Explanation of a translation."""
 
     model: str
+    """Name of the model."""
     explanation: dict[str, Any]
+    """Attention weights of each head and probabilities of each step; docs/explanation-json.md defines the fields."""
 
 
 class _Model(_Fields):
     name: str
+    """Name of the model."""
     sources: list[str]
+    """Codes of the source languages."""
     targets: list[str]
+    """Codes of the target languages."""
     parameters: int
+    """Number of parameters."""
 
 
 class _TermList(_Fields):
     name: str
+    """Name of the term list."""
     size: int
-    """How many terms it has."""
+    """Number of terms."""
 
 
 class ModelList(_Fields):
-    """The models that are served."""
+    """Available models and term lists."""
 
     models: list[_Model]
+    """The available models."""
     terms: list[_TermList]
-    """Lists of terms that requests can name."""
+    """The term lists that requests can name."""
 
 
 def described(fields: type[BaseModel], *kinds: str) -> dict[str, Any]:
