@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from clearhead.config import ServeConfig
 from clearhead.serving.batched_search import Job
-from clearhead.serving.http_errors import ClientGone, HTTPError
+from clearhead.serving.http_errors import ClientGone, HTTPError, unavailable
 from clearhead.serving.metrics import Metrics
 
 T = TypeVar("T")
@@ -61,16 +61,16 @@ class Admission:
         time.
 
         Raises:
-            Refusal: If the server is shutting down or overloaded.
+            HTTPError: If the server is shutting down or overloaded.
         """
         if self.is_ending:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
+            raise unavailable("the server is shutting down; ask again")
         now, most = self._clock(), self._config.max_requests
         is_crowded = now < self._crowded_until
         if len(self._jobs) >= (-(-most // 2) if is_crowded else most):
             if not is_crowded:
                 self._crowded_until = now + CROWDED_SECONDS
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
+            raise unavailable("the server has too much to do; ask again")
 
     @contextmanager
     def admitted(self, client: str, seconds: float, max_tokens: int) -> Iterator[Job]:
@@ -82,7 +82,7 @@ class Admission:
             max_tokens: Token limit of the request.
 
         Raises:
-            Refusal: If the server is shutting down or overloaded, or the client has too many requests running.
+            HTTPError: If the server is shutting down or overloaded, or the client has too many requests running.
         """
         self.require_room()
         most = self._config.max_requests_per_client

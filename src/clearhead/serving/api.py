@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from clearhead.inspection.explain import explain
 from clearhead.serving.event_stream import EventStream, events
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import bad_request
 from clearhead.serving.libretranslate_api import ready
 from clearhead.serving.request_fields import client_of, given_terms, require_few, wait_until_gone
 from clearhead.serving.schemas import (
@@ -62,7 +61,7 @@ def native_router(service: Service) -> APIRouter:
         }
 
     two_kinds: dict[int | str, dict[str, Any]] = {
-        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of events with `stream`."}
+        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of events."}
     }
 
     @router.post("/v1/translate", response_model=Translations, responses=two_kinds, tags=["clearhead"])
@@ -73,7 +72,7 @@ def native_router(service: Service) -> APIRouter:
         require_few(texts, service.config)
         most = service.config.max_alternatives + 1
         if max(body.num_best, body.beam_size or 1) > most:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"num_best and beam_size must be at most {most}")
+            raise bad_request(f"num_best and beam_size must be at most {most}")
         choice = service.choose(texts, body.source, body.target, body.model)
         request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
         how = _settings(service, choice, body)
@@ -138,9 +137,7 @@ def native_router(service: Service) -> APIRouter:
             )
             most = service.config.max_explain_tokens
             if (longest := max(len(one) for side in sides for one in side)) > most:
-                raise HTTPError(
-                    HTTPStatus.BAD_REQUEST, f"a side has {longest} tokens, and at most {most} are explained; split it"
-                )
+                raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
             with service.unshared(job):
                 found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
                 return {"model": choice.model.name, "explanation": found.to_dict(packed=body.packed)}
@@ -155,10 +152,10 @@ def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[
     """Return the request's options as keyword arguments of `Translator.translate`.
 
     Raises:
-        Refusal: If the options cannot be combined.
+        HTTPError: If the options cannot be combined.
     """
     if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
-        raise HTTPError(HTTPStatus.BAD_REQUEST, "num_best, alignments and stream are for the format text")
+        raise bad_request("num_best, alignments and stream are for the format text")
     beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
     return {
         "beam_size": max(beam, body.num_best),
@@ -174,15 +171,13 @@ def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bo
     """Return whether matches of the translation memory are reused.
 
     Raises:
-        Refusal: If the request demands the memory and it cannot be used.
+        HTTPError: If the request demands the memory and it cannot be used.
     """
     has_memory, is_one = service.has_memory(choice), body.num_best == 1
     if body.memory and not has_memory:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, "there is no translation memory for these languages")
+        raise bad_request("there is no translation memory for these languages")
     if body.memory and not is_one:
-        raise HTTPError(
-            HTTPStatus.BAD_REQUEST, "what a translation memory has is one translation; ask for one (num_best)"
-        )
+        raise bad_request("what a translation memory has is one translation; ask for one (num_best)")
     return has_memory and is_one and body.memory is not False
 
 

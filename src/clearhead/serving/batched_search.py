@@ -15,7 +15,7 @@ from clearhead.decoding.beam_state import BEAMS_OF_TERMS
 from clearhead.decoding.rules import check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.serving.batches import PendingSearch, Withdraw
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.translation.search import Decode
 
 
@@ -57,10 +57,10 @@ class Job:
         """Raise `HTTPError` if the request is cancelled or its deadline has passed.
 
         Raises:
-            Refusal: If the request is cancelled or its deadline has passed.
+            HTTPError: If the request is cancelled or its deadline has passed.
         """
         if self.is_cancelled:
-            raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the request was broken off", retry_after=1)
+            raise unavailable("the request was broken off")
         if time.monotonic() > self.deadline:
             raise HTTPError(
                 HTTPStatus.GATEWAY_TIMEOUT, "the translation took too long; send less text at once, or ask again later"
@@ -70,7 +70,7 @@ class Job:
         """Subtract tokens from the budget of the request.
 
         Raises:
-            Refusal: If fewer tokens are left.
+            HTTPError: If fewer tokens are left.
         """
         if tokens > self.max_tokens:
             raise HTTPError(
@@ -167,7 +167,7 @@ class SharedSearch:
 
         Raises:
             ClearheadError: If the search fails, as `decode` raises it.
-            Refusal: If the job exceeds its token budget or deadline or is cancelled, or if there are too many batches.
+            HTTPError: If the job exceeds its token budget or deadline or is cancelled, or if there are too many batches.
         """
         job.require_time()
         model = engine.model.config

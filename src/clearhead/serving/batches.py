@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from http import HTTPStatus
 from threading import Lock, Thread, get_native_id
 from typing import Protocol
 
@@ -27,7 +26,7 @@ from clearhead.decoding.scheduler import SentenceQueue, find
 from clearhead.decoding.sentence import Sentence
 from clearhead.errors import ClearheadError
 from clearhead.serving.fair_queue import FairOrder
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import unavailable
 
 LINGER_SECONDS = 20.0
 """Seconds that an idle batch waits for the next sentence."""
@@ -212,7 +211,7 @@ class Batches:
             is_usual: Whether these are the model's default options, which get a batch whatever `max_searches` says.
 
         Raises:
-            Refusal: If there are too many batches with other options.
+            HTTPError: If there are too many batches with other options.
         """
         numbers = None
         while numbers is None:  # a batch may close between the two lines
@@ -224,7 +223,7 @@ class Batches:
         """Return the open batch for an engine and its search options; create it if needed.
 
         Raises:
-            Refusal: If there are too many batches with other options.
+            HTTPError: If there are too many batches with other options.
         """
         key = (id(engine), options.config, options.num_best, options.most_required, id(options.shortlist))
         with self._lock:
@@ -235,10 +234,8 @@ class Batches:
             if not is_usual and self._num_unusual() >= self._max_searches:
                 self._sweep(0.0)
             if not is_usual and self._num_unusual() >= self._max_searches:
-                raise HTTPError(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    "too many kinds of searches are running (numbers of alternatives and of beams); ask again",
-                    retry_after=1,
+                raise unavailable(
+                    "too many kinds of searches are running (numbers of alternatives and of beams); ask again"
                 )
             batch = _Batch(engine, options, self._max_batch, self._observer, is_usual=is_usual)
             self._batches[key] = batch

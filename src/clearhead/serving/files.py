@@ -14,7 +14,7 @@ from threading import Lock
 from clearhead.errors import DataError
 from clearhead.formats.document import Document
 from clearhead.formats.document_files import DOCUMENTS, is_document, read_document
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import HTTPError, unavailable
 
 EXTENSIONS = (".txt", *DOCUMENTS)
 """Extensions of the supported files; `.txt` is plain text in paragraphs."""
@@ -49,7 +49,7 @@ class TranslatedFiles:
         """Store a file of a client; return its download name: a random part, a dot, and its own name.
 
         Raises:
-            Refusal: If the files of the client, or of all clients, exceed their size limit.
+            HTTPError: If the files of the client, or of all clients, exceed their size limit.
         """
         self.sweep()
         with self._lock:
@@ -61,9 +61,7 @@ class TranslatedFiles:
                     retry_after=60,
                 )
             if sum(file.size for file in waiting) + len(data) > MOST_BYTES:
-                raise HTTPError(
-                    HTTPStatus.SERVICE_UNAVAILABLE, "too many files wait to be fetched; ask again", retry_after=60
-                )
+                raise unavailable("too many files wait to be fetched; ask again", retry_after=60)
             key = secrets.token_hex(16)
             path = Path(self._directory.name) / key
             try:
@@ -78,7 +76,7 @@ class TranslatedFiles:
         """Return the content of a file.
 
         Raises:
-            Refusal: If there is no file of that name, or it has expired.
+            HTTPError: If there is no file of that name, or it has expired.
         """
         self.sweep()
         with self._lock:

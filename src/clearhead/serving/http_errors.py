@@ -35,6 +35,12 @@ class HTTPError(Exception):
         return partial(HTTPError, retry_after=self.retry_after), (self.status, self.message)
 
 
+bad_request = partial(HTTPError, HTTPStatus.BAD_REQUEST)
+"""An invalid request, from its message."""
+unavailable = partial(HTTPError, HTTPStatus.SERVICE_UNAVAILABLE, retry_after=1)
+"""A request that the server cannot serve now, from its message; the client may retry after a second."""
+
+
 def with_place(error: BaseException, place: str) -> BaseException:
     """Attach the place of an error from another process, since a traceback cannot be pickled; see `place_of`."""
     error.__dict__[_PLACE] = place

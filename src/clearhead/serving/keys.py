@@ -23,7 +23,7 @@ from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import read_json_lines, write_text
 from clearhead.serving.file_changes import file_state
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import HTTPError, bad_request
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -103,12 +103,12 @@ class Keys:
         """Return the name of a key and count one request against its rate limit; None if no key is required.
 
         Raises:
-            Refusal: If the key is missing or unknown, or its rate limit is exceeded.
+            HTTPError: If the key is missing or unknown, or its rate limit is exceeded.
         """
         if not self.are_required:
             return None
         if not given:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "Please contact the server operator to get an API key")
+            raise bad_request("Please contact the server operator to get an API key")
         digest = sha256(given.encode(errors="surrogatepass")).hexdigest()
         found = None
         for key, bucket in self._known.values():  # compare with all of them, so that the timing reveals nothing

@@ -19,7 +19,7 @@ from starlette.datastructures import UploadFile
 from clearhead.formats.languages import english_name
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, read_upload, safe_name
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.languages import AUTO
 from clearhead.serving.middleware import FILE_PATH
 from clearhead.serving.request_fields import client_of, read_fields, require_few, wait_until_gone
@@ -104,7 +104,7 @@ def libre_router(service: Service) -> APIRouter:
         require_few(texts, service.config)
         form = fields.get("format") or "text"
         if form not in ("text", "html"):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"{str(form)[:40]} format is not supported")
+            raise bad_request(f"{str(form)[:40]} format is not supported")
         detected = service.detect(texts)[0] if source == AUTO else None
         source = source if detected is None else detected[0]
         request.state.noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
@@ -134,12 +134,12 @@ def libre_router(service: Service) -> APIRouter:
         if not service.takes_files:
             raise HTTPError(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
         if not isinstance(file, UploadFile):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: missing file parameter")
+            raise bad_request("Invalid request: missing file parameter")
         if not file.filename:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: empty file")
+            raise bad_request("Invalid request: empty file")
         name, data = safe_name(file.filename), await file.read()
         if not name.lower().endswith(EXTENSIONS):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: file format not supported")
+            raise bad_request("Invalid request: file format not supported")
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded
         config = service.config
@@ -148,7 +148,7 @@ def libre_router(service: Service) -> APIRouter:
             kept = await service.work.run(job, work, partial(wait_until_gone, request))
         return {"translatedFileUrl": str(request.url_for("download_file", filename=kept))}
 
-    @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The translated file."}})
+    @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The file."}})
     async def download_file(filename: str) -> Response:
         """Download a translated file."""
         data = service.files.get(filename)
@@ -163,20 +163,20 @@ def ready(service: Service) -> dict[str, str]:
     """Return the health answer of a server that is ready.
 
     Raises:
-        Refusal: If the server is not ready.
+        HTTPError: If the server is not ready.
     """
     service.models  # noqa: B018 - raises while they are being loaded
     if not service.is_ready:
-        raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down", retry_after=1)
+        raise unavailable("the server is shutting down")
     return {"status": "ok"}
 
 
 def _required(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not value:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: missing {name} parameter")
+        raise bad_request(f"Invalid request: missing {name} parameter")
     if not isinstance(value, str):
-        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: {name} parameter is not a text")
+        raise bad_request(f"Invalid request: {name} parameter is not a text")
     return value
 
 
@@ -184,10 +184,10 @@ def _texts(fields: dict[str, Any]) -> list[str]:
     """Return the texts of the field `q`."""
     value = fields.get("q")
     if not value:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: missing q parameter")
+        raise bad_request("Invalid request: missing q parameter")
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
-        raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: q parameter is neither a text nor a list of texts")
+        raise bad_request("Invalid request: q parameter is neither a text nor a list of texts")
     return texts
 
 
@@ -198,9 +198,9 @@ def _alternatives(fields: dict[str, Any], limit: int) -> int:
             raise ValueError
         count = max(0, int(given or 0))
     except (ValueError, OverflowError):
-        raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid request: alternatives parameter is not a number") from None
+        raise bad_request("Invalid request: alternatives parameter is not a number") from None
     if count > limit:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: alternatives parameter must be <= {limit}")
+        raise bad_request(f"Invalid request: alternatives parameter must be <= {limit}")
     return count
 
 
@@ -234,12 +234,12 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
     limit = service.config.max_file_characters
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
+        raise bad_request(f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
     document = read_upload(name, data)
     only_missing = document.keeps_finished
     lines = lines_to_translate(document, only_missing=only_missing)
     if (size := sum(map(len, lines))) > limit:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        raise bad_request(f"Invalid request: request ({size}) exceeds text limit ({limit})")
     choice = service.choose(lines, source, target)
     translator = service.translator(choice, job)
     how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, **choice.settings}

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
-from clearhead.serving.http_errors import ClientGone, HTTPError, place_of
+from clearhead.serving.http_errors import ClientGone, HTTPError, place_of, unavailable
 from clearhead.serving.metrics import Metrics
 
 LOGGER = logging.getLogger("clearhead.serving")
@@ -117,7 +117,7 @@ class Gate:
         """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
 
         Raises:
-            Refusal: If it is too large, does not arrive in time, or too many bytes are held already.
+            HTTPError: If it is too large, does not arrive in time, or too many bytes are held already.
             ClientGone: If the client disconnects before its end.
         """
         limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
@@ -140,9 +140,7 @@ class Gate:
                     if answer.body_bytes > limit:
                         raise too_large
                     if parts[-1] and self._held_bytes > self._config.max_held_bytes:
-                        raise HTTPError(
-                            HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to read; ask again", retry_after=1
-                        )
+                        raise unavailable("the server has too much to read; ask again")
                     answer.is_body_read = not message.get("more_body", False)
         except TimeoutError:
             raise HTTPError(
@@ -212,5 +210,5 @@ async def _send(send: _Answer, answer: tuple[int, dict[str, str], dict[str, Any]
 
 def _excuse(error: Exception, request_id: str) -> HTTPError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the server's disk is full; ask again later", retry_after=60)
+        return unavailable("the server's disk is full; ask again later", retry_after=60)
     return HTTPError(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")

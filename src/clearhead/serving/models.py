@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 
 from clearhead.bundle import model_directory
@@ -13,7 +12,7 @@ from clearhead.config import DecodeConfig
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.formats.languages import english_name
 from clearhead.serving.file_changes import FileState, file_state
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import bad_request
 from clearhead.serving.languages import languages_of, matching
 from clearhead.translation.golden import check_golden
 from clearhead.translation.terminology import Term, Terms
@@ -137,30 +136,29 @@ class Models:
         """Return the model with a name.
 
         Raises:
-            Refusal: If there is none.
+            HTTPError: If there is none.
         """
         if name not in self.served:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"no model has this name; there are: {', '.join(self.served)}")
+            raise bad_request(f"no model has this name; there are: {', '.join(self.served)}")
         return self.served[name]
 
     def choose(self, source: str, target: str) -> tuple[ServedModel, str, str]:
         """Return the first model for a language pair, and the model's own codes of the two languages.
 
         Raises:
-            Refusal: If a language is not served, or not with the other; the message is worded as in LibreTranslate.
+            HTTPError: If a language is not served, or not with the other; the message is worded as in LibreTranslate.
         """
         if (found := self._between(source, target)) is not None:
             return found
         known = self.languages()
         for code in (source, target):
             if matching(code, self.all_languages()) is None:
-                raise HTTPError(HTTPStatus.BAD_REQUEST, f"{code[:40]} is not supported")
+                raise bad_request(f"{code[:40]} is not supported")
         if matching(source, known) is None:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"{source} is not supported")
-        raise HTTPError(
-            HTTPStatus.BAD_REQUEST,
+            raise bad_request(f"{source} is not supported")
+        raise bad_request(
             f"{english_name(target)} ({target}) is not available as a target language from {english_name(source)} "
-            f"({source})",
+            f"({source})"
         )
 
     def stays(self, source: str, target: str) -> bool:

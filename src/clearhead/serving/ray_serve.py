@@ -95,7 +95,7 @@ class Replica:
         """Raise unless the replica serves requests; called by Ray.
 
         Raises:
-            Refusal: If it does not serve requests.
+            HTTPError: If it does not serve requests.
         """
         ready(self._service)
 

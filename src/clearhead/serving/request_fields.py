@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -13,7 +12,7 @@ from starlette.requests import Request
 from clearhead.config import ServeConfig
 from clearhead.errors import DataError
 from clearhead.files import parse_json
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import bad_request
 from clearhead.serving.keys import Keys
 from clearhead.serving.schemas import GivenTerm
 from clearhead.tokenizers.vocabulary import refuse_surrogates
@@ -26,16 +25,16 @@ async def read_fields(request: Request) -> dict[str, Any]:
     """Return the fields of a request, from its JSON object or from its query and its form; the query takes precedence.
 
     Raises:
-        Refusal: If they cannot be parsed.
+        HTTPError: If they cannot be parsed.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
             values = parse_json((await request.body()).decode("utf-8"))
         except ValueError:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid JSON format") from None
+            raise bad_request("Invalid JSON format") from None
         if not isinstance(values, dict):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "Invalid JSON format")
+            raise bad_request("Invalid JSON format")
         return values
     fields: dict[str, Any] = {}
     try:
@@ -50,7 +49,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     except Exception as error:  # third-party parsers may raise any exception
         if isinstance(error, OSError | MemoryError):
             raise
-        raise HTTPError(HTTPStatus.BAD_REQUEST, "the form cannot be read; send JSON, or a form in UTF-8") from None
+        raise bad_request("the form cannot be read; send JSON, or a form in UTF-8") from None
     for name, value in given:
         fields.setdefault(name, value)
     return fields
@@ -60,37 +59,37 @@ def require_few(texts: Sequence[str], config: ServeConfig) -> None:
     """Raise `HTTPError` for more texts or characters than one request may have.
 
     Raises:
-        Refusal: If a limit is exceeded; the message is worded as in LibreTranslate.
+        HTTPError: If a limit is exceeded; the message is worded as in LibreTranslate.
     """
     for size, limit in ((len(texts), config.max_texts), (sum(map(len, texts)), config.max_characters)):
         if size > limit:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+            raise bad_request(f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
 def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None:
     """Return the terms given in a request; None for an empty list.
 
     Raises:
-        Refusal: If there are too many, or a term is too long, is not one line of text, or has no translation.
+        HTTPError: If there are too many, or a term is too long, is not one line of text, or has no translation.
     """
     terms = []
     targets = [[one.target] if isinstance(one.target, str) else one.target for one in given]
     if (size := sum(map(len, targets))) > config.max_terms:
-        raise HTTPError(HTTPStatus.BAD_REQUEST, f"{size:,} terms, and a request may bring {config.max_terms:,}")
+        raise bad_request(f"{size:,} terms, and a request may bring {config.max_terms:,}")
     for number, (one, forms) in enumerate(zip(given, targets, strict=True)):
         for text in (one.source, *forms):
             if len(text) > config.max_term_characters:
                 problem = (
                     f"{len(text):,} characters in one text, and at most {config.max_term_characters:,} are allowed"
                 )
-                raise HTTPError(HTTPStatus.BAD_REQUEST, f"terms.{number}: {problem}")
+                raise bad_request(f"terms.{number}: {problem}")
             if "\t" in text or len(text.splitlines()) > 1:
-                raise HTTPError(HTTPStatus.BAD_REQUEST, f"terms.{number}: a tab or an end of a line in a text")
+                raise bad_request(f"terms.{number}: a tab or an end of a line in a text")
         try:
             refuse_surrogates([one.source, *forms])
             terms.append(term_of(one.source, forms))
         except DataError as error:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"terms.{number}: {error}") from None
+            raise bad_request(f"terms.{number}: {error}") from None
     return Terms(terms) if terms else None
 
 
@@ -100,7 +99,7 @@ def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = N
     The key is in the header `Authorization: Bearer KEY`, or in the field `api_key`.
 
     Raises:
-        Refusal: If a key is required and it is missing or unknown, or its rate limit is exceeded.
+        HTTPError: If a key is required and it is missing or unknown, or its rate limit is exceeded.
     """
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     key = given.strip() if scheme.lower() == "bearer" else None

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from http import HTTPStatus
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -37,7 +36,7 @@ from clearhead.serving.batches import (
     join_threads,
     spare_what_is_loaded,
 )
-from clearhead.serving.http_errors import HTTPError, place_of, with_place
+from clearhead.serving.http_errors import HTTPError, place_of, unavailable, with_place
 
 
 def can_search_apart(device: torch.device) -> bool:
@@ -131,7 +130,7 @@ class SearchProcess:
 
         Raises:
             ClearheadError: If the engine cannot be built in the search process.
-            Refusal: If the process has ended.
+            HTTPError: If the process has ended.
         """
         things = [self._number_of(thing) for thing in (engine, options.shortlist) if thing is not None]
         number = next(self._numbers)
@@ -220,7 +219,7 @@ class SearchProcess:
 
 
 def _ended() -> HTTPError:
-    return HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, "the process that searches has ended; ask again", retry_after=1)
+    return unavailable("the process that searches has ended; ask again")
 
 
 def search_for(connection: Connection, max_batch: int, max_searches: int) -> None:

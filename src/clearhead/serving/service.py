@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock
 from typing import Any
@@ -23,7 +22,7 @@ from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches, spare_what_is_loaded
 from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.keys import Keys
 from clearhead.serving.language_detection import detect
 from clearhead.serving.languages import AUTO
@@ -118,12 +117,10 @@ class Service:
         """The loaded models.
 
         Raises:
-            Refusal: If they are still being loaded.
+            HTTPError: If they are still being loaded.
         """
         if self._models is None:
-            raise HTTPError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the models are still being loaded; ask again", retry_after=1
-            )
+            raise unavailable("the models are still being loaded; ask again")
         return self._models
 
     def load(self) -> None:
@@ -240,12 +237,12 @@ class Service:
             name: Name of the model; a language may then be omitted if the model has only one on that side.
 
         Raises:
-            Refusal: If there is no such model, or the languages must be given.
+            HTTPError: If there is no such model, or the languages must be given.
         """
         models = self.models
         if name is None:
             if source is None or target is None:
-                raise HTTPError(HTTPStatus.BAD_REQUEST, "say source and target, or model")
+                raise bad_request("say source and target, or model")
             confidence = None
             if source == AUTO:
                 source, confidence = self.detect(texts)[0]
@@ -258,7 +255,7 @@ class Service:
         if target is None and model.is_tagged:
             target = model.translator.bundle.decode.target_lang
         if model.is_tagged and target is None:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"say target; this model writes {', '.join(model.targets)}")
+            raise bad_request(f"say target; this model writes {', '.join(model.targets)}")
         if source not in (None, AUTO) and target is not None and model.sources:
             return Choice(*Models({name: model}).choose(str(source), target))
         return Choice(model, None if source == AUTO else source, target)
@@ -267,18 +264,18 @@ class Service:
         """Return the likely languages of texts among all source languages; see `language_detection.detect`.
 
         Raises:
-            Refusal: If no model has a known source language.
+            HTTPError: If no model has a known source language.
         """
         languages = list(self.models.languages())
         if not languages:
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "no model here knows the language that it reads; say model")
+            raise bad_request("no model here knows the language that it reads; say model")
         return detect("\n".join(texts), languages)
 
     def terms(self, choice: Choice, name: str | None = None) -> Terms | None:
         """Return the named list of terms, or the default terms for a model and its languages, if any.
 
         Raises:
-            Refusal: If there is no list of that name.
+            HTTPError: If there is no list of that name.
         """
         if name is not None:
             return self.resources.named_terms(name)
@@ -315,7 +312,7 @@ class Service:
         """Limit computations outside the batches, such as scoring, to as many at once as there are threads.
 
         Raises:
-            Refusal: If the job's deadline passes while waiting.
+            HTTPError: If the job's deadline passes while waiting.
         """
         while not self._unshared.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
             job.require_time()

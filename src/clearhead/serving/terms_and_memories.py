@@ -8,13 +8,12 @@ other name is used when a request asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
 
 from clearhead.errors import ConfigError
 from clearhead.serving.file_changes import FileState, file_state
-from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.http_errors import bad_request
 from clearhead.serving.models import Models, ServedModel
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.terminology import Terms
@@ -115,12 +114,12 @@ class Resources:
         """Return the list of terms with a name.
 
         Raises:
-            Refusal: If there is none of that name.
+            HTTPError: If there is none of that name.
         """
         found = self._terms.get(name) if name != EVERY else None
         if found is None:
             known = ", ".join(self.sizes()) or "none"
-            raise HTTPError(HTTPStatus.BAD_REQUEST, f"no list of terms has this name; there are: {known}")
+            raise bad_request(f"no list of terms has this name; there are: {known}")
         return found
 
     def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
