@@ -7,31 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Condition
-from typing import Protocol
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, length_limits
 from clearhead.decoding.beam_state import BEAMS_OF_TERMS
 from clearhead.decoding.rules import check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
-from clearhead.serving.batches import PendingSearch, Withdraw
+from clearhead.serving.batches import Batches
 from clearhead.serving.http_errors import HTTPError, unavailable
+from clearhead.serving.search_process import SearchProcess
 from clearhead.translation.search import Decode
-
-
-class Searches(Protocol):
-    """Interface of the search back end: `Batches`, or the client of a separate search process."""
-
-    def submit(
-        self,
-        call: PendingSearch,
-        engine: Engine,
-        sentences: Sequence[Sentence],
-        options: SearchOptions,
-        *,
-        is_usual: bool,
-    ) -> Withdraw:
-        """Queue the sentences of a call for search; see `Batches.submit`."""
 
 
 @dataclass(eq=False)
@@ -126,7 +111,7 @@ def _times_as_wide(sentence: Sentence, beam_size: int) -> int:
 class SharedSearch:
     """Decoder for requests, whose searches share their batches."""
 
-    searches: Searches
+    searches: Batches | SearchProcess
 
     def decoder(self, job: Job, usual: DecodeConfig | None = None) -> Decode:
         """Return a function for the job with the interface of `decoding.decode`.
@@ -167,7 +152,7 @@ class SharedSearch:
 
         Raises:
             ClearheadError: If the search fails, as `decode` raises it.
-            HTTPError: If the job exceeds its token budget or deadline or is cancelled, or if there are too many batches.
+            HTTPError: If the job exceeds its token budget or deadline, is cancelled, or there are too many batches.
         """
         job.require_time()
         model = engine.model.config
