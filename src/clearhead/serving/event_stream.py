@@ -20,7 +20,6 @@ from clearhead.errors import ClearheadError
 from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import HTTPError
-from clearhead.serving.middleware import answer_of
 from clearhead.translation.documents import text_lines
 from clearhead.translation.json_output import json_line, translation_object
 from clearhead.translation.parts import translate_parts
@@ -85,7 +84,7 @@ async def events(
                 where = {"index": index, "start": start, "end": ends[index]}
                 yield _event("translation", {**where, **translation_object(part.translation), **own})
     except HTTPError as refusal:
-        yield _event("error", {**answer_of(refusal)[2], "status": int(refusal.status)})
+        yield _event("error", {"error": refusal.message, "status": int(refusal.status)})
     except ClearheadError as error:
         yield _event("error", {"error": str(error), "status": 400})
     else:

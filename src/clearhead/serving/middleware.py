@@ -13,8 +13,8 @@ import logging
 import secrets
 import time
 from http import HTTPStatus
-from typing import Any
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
@@ -81,14 +81,14 @@ class Gate:
             asked = {**scope, "method": "GET"} if method == "HEAD" else scope
             await self._app(asked, _Replay(body, receive), answer)
         except HTTPError as refusal:
-            await _send(answer, answer_of(refusal))
+            await _response(refusal)(scope, receive, answer)
         except ClientGone:
             answer.status = CLIENT_GONE
         except Exception as error:  # a bug of ours; its message may contain a text, so only its type is logged
             noted["error"] = f"{type(error).__name__} at {place_of(error)}"
             if answer.is_begun:
                 raise
-            await _send(answer, answer_of(_excuse(error, request_id)))
+            await _response(_excuse(error, request_id))(scope, receive, answer)
         finally:
             self._held_bytes -= answer.body_bytes
             seconds = time.monotonic() - begin
@@ -193,19 +193,11 @@ class _Answer:
         await self._send(message)
 
 
-def answer_of(refusal: HTTPError) -> tuple[int, dict[str, str], dict[str, Any]]:
-    """Return status, headers and body of the answer to a refused request."""
+def _response(refusal: HTTPError) -> Response:
+    """Return the answer to a refused request."""
     headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
-    return refusal.status, headers, {"error": refusal.message}
-
-
-async def _send(send: _Answer, answer: tuple[int, dict[str, str], dict[str, Any]]) -> None:
-    status, headers, body = answer
-    data = json.dumps(body, ensure_ascii=False).encode(errors="replace")
-    described = {"content-type": "application/json", "content-length": str(len(data)), **headers}
-    encoded = [(name.encode(), value.encode()) for name, value in described.items()]
-    await send({"type": "http.response.start", "status": int(status), "headers": encoded})
-    await send({"type": "http.response.body", "body": data})
+    body = json.dumps({"error": refusal.message}, ensure_ascii=False).encode(errors="replace")
+    return Response(body, int(refusal.status), headers, "application/json")
 
 
 def _excuse(error: Exception, request_id: str) -> HTTPError:
