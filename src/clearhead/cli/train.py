@@ -3,17 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Columns, FromLang, Swap, Threads, ToLang
+from clearhead.cli.options import Columns, FromLang, Swap, Threads, ToLang, with_option_groups
 from clearhead.errors import ConfigError
 
 Files = list[str] | None
 
 
+@dataclass(frozen=True)
+class DataOptions:
+    """Options that are settings of `[data]`."""
+
+    source: Annotated[Files, typer.Option(help="Source text, one segment per line; several files may be given.")] = None
+    target: Annotated[Files, typer.Option(help="Translation of the source text, aligned line by line.")] = None
+    alignments: Annotated[
+        Files,
+        typer.Option(
+            help="Word alignments of source and target text, line by line, such as 0-0 1-2; one attention head is "
+            "trained to follow them."
+        ),
+    ] = None
+    pairs: Annotated[
+        Files,
+        typer.Option(
+            help="Files that contain both sides, such as .tsv, .po or .parquet; also directories and patterns."
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N",
+            help="How many times an epoch contains the pairs of each file of --pairs, in the same order.",
+            show_default="once",
+        ),
+    ] = None
+    columns: Columns = None
+    from_lang: FromLang = None
+    to_lang: ToLang = None
+    swap: Swap = False
+    valid_source: Annotated[
+        Files, typer.Option(help="Validation source text; without validation text, some training pairs are held out.")
+    ] = None
+    valid_target: Annotated[Files, typer.Option(help="Translation of the validation text, aligned line by line.")] = (
+        None
+    )
+    valid_pairs: Annotated[Files, typer.Option(help="Validation files that contain both sides.")] = None
+    general_source: Annotated[
+        Files,
+        typer.Option(
+            help="With --from: general source text on which the model must not get worse. Part of it is used for "
+            "validation, part is mixed into the training text (data.general_share)."
+        ),
+    ] = None
+    general_target: Annotated[Files, typer.Option(help="Translation of the general text, aligned line by line.")] = None
+    general_pairs: Annotated[Files, typer.Option(help="Files of general text that contain both sides.")] = None
+
+
+@with_option_groups
 def train(
     context: typer.Context,
     config: Annotated[
@@ -23,53 +74,8 @@ def train(
             help="TOML file of settings, in which every option is also a key; or run directory of a run to resume.",
         ),
     ] = None,
-    source: Annotated[
-        Files, typer.Option(help="Source text, one segment per line; several files may be given.")
-    ] = None,
-    target: Annotated[Files, typer.Option(help="Translation of the source text, aligned line by line.")] = None,
-    alignments: Annotated[
-        Files,
-        typer.Option(
-            help="Word alignments of source and target text, line by line, such as 0-0 1-2; one attention head is "
-            "trained to follow them."
-        ),
-    ] = None,
-    pairs: Annotated[
-        Files,
-        typer.Option(
-            help="Files that contain both sides, such as .tsv, .po or .parquet; also directories and patterns."
-        ),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N",
-            help="How many times an epoch contains the pairs of each file of --pairs, in the same order.",
-            show_default="once",
-        ),
-    ] = None,
-    columns: Columns = None,
-    from_lang: FromLang = None,
-    to_lang: ToLang = None,
-    swap: Swap = False,
-    valid_source: Annotated[
-        Files, typer.Option(help="Validation source text; without validation text, some training pairs are held out.")
-    ] = None,
-    valid_target: Annotated[
-        Files, typer.Option(help="Translation of the validation text, aligned line by line.")
-    ] = None,
-    valid_pairs: Annotated[Files, typer.Option(help="Validation files that contain both sides.")] = None,
-    general_source: Annotated[
-        Files,
-        typer.Option(
-            help="With --from: general source text on which the model must not get worse. Part of it is used for "
-            "validation, part is mixed into the training text (data.general_share)."
-        ),
-    ] = None,
-    general_target: Annotated[
-        Files, typer.Option(help="Translation of the general text, aligned line by line.")
-    ] = None,
-    general_pairs: Annotated[Files, typer.Option(help="Files of general text that contain both sides.")] = None,
+    *,
+    data: DataOptions,
     out: Annotated[
         str | None, typer.Option(help="Run directory; running the same command again resumes the run.")
     ] = None,
@@ -133,23 +139,7 @@ def train(
         "from_model": from_model,
         "golden": golden,
         "device": device,
-        "data": {
-            "source": source,
-            "target": target,
-            "alignments": alignments,
-            "pairs": pairs,
-            "weights": weights,
-            "columns": columns,
-            "from_lang": from_lang,
-            "to_lang": to_lang,
-            "swap": swap or None,
-            "valid_source": valid_source,
-            "valid_target": valid_target,
-            "valid_pairs": valid_pairs,
-            "general_source": general_source,
-            "general_target": general_target,
-            "general_pairs": general_pairs,
-        },
+        "data": {**vars(data), "swap": data.swap or None},
         "train": {"max_steps": max_steps, "max_minutes": max_minutes},
     }
     from clearhead.training.distributed import Workers, is_one_of_several, require_workers
