@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from clearhead.formats import PairFile, SentencePair
 
 
+Paths = list[str] | None
 Files = Annotated[
-    list[str] | None,
+    Paths,
     typer.Argument(
         metavar="FILE",
         help="Files that contain both sides, in any format of `train --pairs`; - is TSV from standard input.",
@@ -34,10 +35,10 @@ class CorpusOptions(PairFormat):
     """Line-aligned files of a corpus, and how its files of pairs are read."""
 
     source: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="Source text, one segment per line; may be repeated.")
+        Paths, typer.Option(metavar="FILE", help="Source text, one segment per line; may be repeated.")
     ] = None
     target: Annotated[
-        list[str] | None,
+        Paths,
         typer.Option(
             metavar="FILE", help="Translations of the source text, aligned line by line; once for each --source."
         ),
@@ -61,11 +62,10 @@ def stats(files: Files = None, *, options: CorpusOptions, as_json: Json = False)
 
     with progress("measuring") as advance:
         result = measure(rows, advance)
+    facts = {"files": corpus.read_as, **result.sizes()}
     with open_output(None) as out:
-        if as_json:
-            out.write(json.dumps({"files": corpus.read_as, **result.sizes()}, ensure_ascii=False) + "\n")
-        else:
-            out.writelines(line + "\n" for line in size_lines(result))
+        lines = [json.dumps(facts, ensure_ascii=False)] if as_json else size_lines(result)
+        out.writelines(line + "\n" for line in lines)
 
 
 @with_option_groups
@@ -73,16 +73,12 @@ def check(
     files: Files = None,
     *,
     options: CorpusOptions,
-    valid_pairs: Annotated[
-        list[str] | None, _other("--valid-pairs", "Validation files that contain both sides")
-    ] = None,
-    valid_source: Annotated[list[str] | None, _other("--valid-source", "Validation source text")] = None,
-    valid_target: Annotated[
-        list[str] | None, _other("--valid-target", "Translations of the validation source text")
-    ] = None,
-    test_pairs: Annotated[list[str] | None, _other("--test-pairs", "Test files that contain both sides")] = None,
-    test_source: Annotated[list[str] | None, _other("--test-source", "Test source text")] = None,
-    test_target: Annotated[list[str] | None, _other("--test-target", "Translations of the test source text")] = None,
+    valid_pairs: Annotated[Paths, _other("--valid-pairs", "Validation files that contain both sides")] = None,
+    valid_source: Annotated[Paths, _other("--valid-source", "Validation source text")] = None,
+    valid_target: Annotated[Paths, _other("--valid-target", "Translations of the validation source text")] = None,
+    test_pairs: Annotated[Paths, _other("--test-pairs", "Test files that contain both sides")] = None,
+    test_source: Annotated[Paths, _other("--test-source", "Test source text")] = None,
+    test_target: Annotated[Paths, _other("--test-target", "Translations of the test source text")] = None,
     as_json: Json = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="PAGE.html", help="Also write the report as an HTML page.")
@@ -115,11 +111,10 @@ def check(
     if output is not None:
         with open_output(output) as page:
             page.write(render_page(result, corpus.read_as, title=some_names([*(files or ()), *(options.source or ())])))
+    facts = {"files": corpus.read_as, **result.to_dict()}
     with open_output(None) as out:
-        if as_json:
-            out.write(json.dumps({"files": corpus.read_as, **result.to_dict()}, ensure_ascii=False) + "\n")
-        else:
-            out.writelines(line + "\n" for line in report_lines(result))
+        lines = [json.dumps(facts, ensure_ascii=False)] if as_json else report_lines(result)
+        out.writelines(line + "\n" for line in lines)
 
 
 @with_option_groups
@@ -184,9 +179,7 @@ class _Corpus:
         self.unequal: list[tuple[str, str]] = []
         """For line-aligned files with different numbers of lines: where the shorter one ends, and the problem."""
 
-    def opened(
-        self, pairs: list[str] | None, source: list[str] | None, target: list[str] | None, *, tolerated: float = 1.0
-    ) -> Iterator[SentencePair]:
+    def opened(self, pairs: Paths, source: Paths, target: Paths, *, tolerated: float = 1.0) -> Iterator[SentencePair]:
         """Open files, line-aligned ones first, and return the stream of their rows.
 
         Args:

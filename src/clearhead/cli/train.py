@@ -49,9 +49,10 @@ class DataOptions:
     valid_source: Annotated[
         Files, typer.Option(help="Validation source text; without validation text, some training pairs are held out.")
     ] = None
-    valid_target: Annotated[Files, typer.Option(help="Translation of the validation text, aligned line by line.")] = (
-        None
-    )
+    valid_target: Annotated[
+        Files,
+        typer.Option(help="Translation of the validation text, aligned line by line."),
+    ] = None
     valid_pairs: Annotated[Files, typer.Option(help="Validation files that contain both sides.")] = None
     general_source: Annotated[
         Files,
