@@ -29,6 +29,7 @@ from clearhead.files import (
     is_utf8,
     json_sha256,
     new_directory,
+    os_error_as,
     read_json,
     read_json_lines,
     read_text,
@@ -122,11 +123,11 @@ def save_bundle(
     """
     refuse_foreign(Path(directory))
     require_same_vocabulary(bundle.model.config, bundle.tokenizer, origin=str(directory))  # or loading would fail
-    try:
-        with new_directory(directory) as temporary:
-            _write_files(temporary, bundle, golden, card)
-    except OSError as error:
-        raise ModelError(f"cannot write the model directory {directory}: {error.strerror or error}") from None
+    with (
+        os_error_as(ModelError, f"cannot write the model directory {directory}"),
+        new_directory(directory) as temporary,
+    ):
+        _write_files(temporary, bundle, golden, card)
 
 
 def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify: bool = True) -> Bundle:
@@ -269,9 +270,8 @@ def read_card(directory: Path) -> str:
     """
     path = directory / "README.md"
     try:
-        return read_text(path, errors="replace") if path.is_file() else ""
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+        with os_error_as(ModelError, f"cannot read {path}"):
+            return read_text(path, errors="replace") if path.is_file() else ""
     except ValueError as error:
         raise ModelError(f"{path} is no card of a model: {error}; leave it out") from None
 
@@ -307,13 +307,11 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
     """
     path = directory / "golden.jsonl"
     golden = []
-    try:
+    with os_error_as(ModelError, f"cannot read {path}"):
         for number, line in read_json_lines(path):
             if isinstance(line, ValueError):
                 raise ModelError(f"cannot read {path}: line {number}: {line}")
             golden.append(line)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
     return golden
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,23 @@ def parse_json(text: str) -> Any:
         if not level:
             return value
     raise ValueError(f"it is nested deeper than {MOST_JSON_DEPTH} levels")
+
+
+@contextmanager
+def os_error_as(kind: type[ClearheadError], what: str) -> Iterator[None]:
+    """Turn an `OSError` of the block into one of our errors.
+
+    Args:
+        kind: Class of the exception raised.
+        what: What is attempted, such as `cannot read runs/de-en/README.md`; the system's reason follows it.
+
+    Raises:
+        ClearheadError: A `kind`, if the block raises an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}") from None
 
 
 def read_json(path: str | Path, error: type[ClearheadError]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, DataError
-from clearhead.files import read_json_lines, write_text
+from clearhead.files import os_error_as, read_json_lines, write_text
 from clearhead.serving.file_changes import file_state
 from clearhead.serving.http_errors import HTTPError, bad_request
 
@@ -147,7 +147,7 @@ def read_keys(path: Path) -> dict[str, ApiKey]:
         ConfigError: If it cannot be read, a line is not a valid key, or two keys have the same name.
     """
     found: dict[str, ApiKey] = {}
-    try:
+    with os_error_as(ConfigError, f"cannot read the keys in {path}"):
         for number, line in read_json_lines(path):
             if isinstance(line, ValueError):
                 raise ConfigError(f"{path}, line {number}: {line}")
@@ -155,8 +155,6 @@ def read_keys(path: Path) -> dict[str, ApiKey]:
             if _NAME.fullmatch(key.name) is None or key.name in found:
                 raise ConfigError(f"{path}, line {number}: the name {key.name!r:.80} is impossible or there already")
             found[key.name] = key
-    except OSError as error:
-        raise ConfigError(f"cannot read the keys in {path}: {error.strerror or error}") from None
     return found
 
 
@@ -173,8 +171,6 @@ def add_key(path: Path, name: str, requests_per_minute: int) -> str:
     key = secrets.token_urlsafe(32)
     digest = sha256(key.encode()).hexdigest()
     keys[name] = ApiKey(name=name, sha256=digest, requests_per_minute=requests_per_minute)
-    try:
+    with os_error_as(DataError, f"cannot write {path}"):
         write_text(path, "".join(json.dumps(one.model_dump()) + "\n" for one in keys.values()))
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
     return key

@@ -14,6 +14,7 @@ from typing import Any
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from clearhead.errors import DataError
+from clearhead.files import os_error_as
 from clearhead.serving.languages import matching
 
 MOST_CHARACTERS = 2_000
@@ -50,10 +51,6 @@ def identifier() -> Any:
     Raises:
         DataError: If the table cannot be unpacked for lack of space.
     """
-    try:
+    what = f"the table of py3langid, which tells languages apart, cannot be unpacked in {gettempdir()}"
+    with os_error_as(DataError, what):
         return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    except OSError as error:
-        raise DataError(
-            f"the table of py3langid, which tells languages apart, cannot be unpacked in {gettempdir()}: "
-            f"{error.strerror or error}"
-        ) from None
