@@ -24,6 +24,8 @@ from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
 
 SECONDS_TO_START = 120.0
+PATIENT = ("--set", f"request_seconds={SECONDS_TO_START:.0f}")
+"""A busy machine may take long for an answer."""
 LANGUAGES = ("de", "en", "fr")
 TERMS = "Hund\tdog|hound\nMänner\tmen\nzwei Hunde\ttwo dogs\n"
 MEMORY = "Zwei Männer sitzen auf einer Bank.\tTwo men on a bench.\nÖffnen Sie %s.\tOpen it.\n"
@@ -83,8 +85,10 @@ def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
     def start(*arguments: str, wait: bool = True) -> Server:
         log = tmp_path_factory.mktemp("server") / "log"
         with log.open("wb") as file:
-            command = [sys.executable, "-m", "clearhead", "serve", "--port", "0", "--device", "cpu", *arguments]
-            process = subprocess.Popen(command, stderr=file, stdout=file, env={**os.environ, "OMP_NUM_THREADS": "2"})
+            command = [sys.executable, "-m", "clearhead", "serve", "--port", "0", "--device", "cpu", *PATIENT]
+            process = subprocess.Popen(
+                [*command, *arguments], stderr=file, stdout=file, env={**os.environ, "OMP_NUM_THREADS": "2"}
+            )
         server = Server(process, log, "")
         started.append(server)
         if wait:
