@@ -1,4 +1,4 @@
-"""The engine of an ensemble: each member decodes in its own fastest engine and slots.
+"""Inference engine of an ensemble: run each member's own engine, average the probabilities, select candidates.
 
 The core and PyTorch select candidates among the tokens of one model. Here they return all log-probabilities, and
 candidates are selected after averaging.

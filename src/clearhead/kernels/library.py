@@ -1,4 +1,4 @@
-"""The compiled core: loading, validation and processor support of the library built from `csrc/core.c`.
+"""Load the compiled core (`csrc/core.c`) if it is intact, current and supported by the processor.
 
 `library` returns None, and PyTorch does all work, if the core was not compiled, was compiled from other sources, or is
 damaged, or if the processor is not an x86-64 with AVX-512.

@@ -1,4 +1,4 @@
-"""Markup projection: insert missing placeholders and tags into a translation by word alignment.
+"""Markup projection: strip the tags of a text, and place them in its translation by word alignment.
 
 For models without tokens for placeholders. Tags and marks are placed around the words linked with those that they
 enclosed in the source. If the model did not keep them, it is given the text without them. Placeholders for words, such

@@ -1,4 +1,4 @@
-"""Verdict on a finished run: whether training longer would help, and which command or setting to try next."""
+"""Verdict on a run: misaligned pairs before training; afterwards, whether to train longer or what to change."""
 
 from __future__ import annotations
 

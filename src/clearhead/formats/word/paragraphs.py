@@ -1,4 +1,4 @@
-"""XML of Word files: the paragraphs of a part as elements with byte positions (ECMA-376, part 1)."""
+"""XML of Word files: events with `w:` names, and the outermost paragraphs as elements (ECMA-376, part 1)."""
 
 from __future__ import annotations
 
