@@ -41,7 +41,10 @@ def _multiply_adds(n: int, d: int) -> tuple[int, int]:
 
 
 def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> CheckResult:
-    """Compare the claim with counted multiply-adds at several sizes."""
+    """The claim names the cheaper layer at every size, by counted multiply-adds.
+
+    The sizes n x d are 64 x 512, 256 x 512, 512 x 512, 1024 x 512 and 2048 x 128.
+    """
     correct = 0
     for n, d in _SIZES:
         attention, recurrence = _multiply_adds(n, d)
@@ -56,7 +59,7 @@ def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Check
 
 
 def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -> CheckResult:
-    """Check that four sentences of seven words take at most seven calls of the cell and give the right states."""
+    """Four sentences of seven words take at most seven calls of the cell, with the right states."""
     cell, x = build(lambda: nn.RNNCell(5, 3)), standard_normal(4, 7, 5, seed=80)
     calls: list[object] = []
     handle = cell.register_forward_hook(lambda *_: calls.append(None))
@@ -90,7 +93,10 @@ def _all_sentences_at_once(cell: nn.RNNCell, x: Tensor) -> Tensor:
 
 
 def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
-    """Check an LSTM step with these gates: states must equal PyTorch's, and every gate input gets a gradient."""
+    """An LSTM step with these gates gives the states of PyTorch's LSTM cell.
+
+    Every input of a gate has a gradient.
+    """
     cell = build(lambda: nn.LSTMCell(5, 4))
     x, h, c = standard_normal(3, 5, seed=81), standard_normal(3, 4, seed=82), standard_normal(3, 4, seed=83)
     before = (x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh).detach().requires_grad_()
@@ -107,7 +113,7 @@ def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
 
 
 def _names_the_larger(claimed: str) -> CheckResult:
-    """Check the claim by counting the weights of an LSTM layer and of an encoder layer at several widths."""
+    """The claim names the layer with more weights, counted at d = 64, 512 and 1024."""
     counts = {}
     for d in (64, 512, 1024):
         layers: dict[str, nn.Module] = {
@@ -124,9 +130,10 @@ def _names_the_larger(claimed: str) -> CheckResult:
 
 
 def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> CheckResult:
-    """Check six self-attention sub-layers: gradients must keep their size, and errors must not grow.
+    """Six self-attention sub-layers keep the size of the gradient within a factor of 10.
 
-    The gradient is that of the differences between the eight words.
+    The gradient is that of the differences between eight words. A small error grows less than twofold, whereas it grows
+    more than twofold if the sums have no norm.
     """
     attentions = build(lambda: nn.ModuleList(MultiHeadAttention(d_model=32, num_heads=4) for _ in range(_SUBLAYERS)))
     residual = build(lambda: Residual(nn.LayerNorm(32), dropout=0.0))
@@ -161,9 +168,6 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         "out the four projections, 4 n d^2 more. With them a sub-layer never costs less than a plain recurrent layer, "
         "2 n d^2, and less than an LSTM, 8 n d^2, while n < 2 d.)",
         source="Table 1; section 4: when the sequence length n is smaller than the representation dimensionality d",
-        demands="The claim names the cheaper one by counted multiply-adds at n x d = "
-        + ", ".join(f"{n} x {d}" for n, d in _SIZES)
-        + ".",
         wrong_version=lambda n, d: True,
         right_version=lambda n, d: n < d,
         test=_predicts_the_cheaper,
@@ -176,7 +180,6 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         "sequences of a batch run side by side. (A recurrence that is linear in its state, as in some later models, "
         "can be computed as a parallel scan.)",
         source="Section 1: precludes parallelization within training examples; Table 1, O(n) sequential operations",
-        demands="Four sentences of seven words take at most seven calls of the cell, with the right states.",
         wrong_version=_sentence_by_sentence,
         right_version=_all_sentences_at_once,
         test=_takes_as_many_steps_as_words,
@@ -187,7 +190,6 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="LSTM gates are step functions and not differentiable.",
         right="They are sigmoids, differentiable everywhere; that is how they are learned.",
         source="Hochreiter and Schmidhuber 1997; `torch.nn.LSTMCell`",
-        demands="A step with these gates gives the states of PyTorch's LSTM and a gradient at every gate.",
         wrong_version=lambda x: (x > 0).to(x.dtype) + 0 * x,
         right_version=torch.sigmoid,
         test=_is_the_gate_of_an_lstm,
@@ -199,7 +201,6 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         right="At the same width d an LSTM layer has about 8 d^2 weights, an encoder layer 12 d^2: 4 d^2 in attention "
         "and 8 d^2 in the feed-forward network.",
         source="Sections 3.2.2 and 3.3 for the shapes; `torch.nn.LSTM`",
-        demands="The claim names the larger layer, counted at d = 64, 512 and 1024.",
         wrong_version="LSTM",
         right_version="encoder",
         test=_names_the_larger,
@@ -212,8 +213,6 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         "keeps them from growing. The wrong version here is the same stack without the addition: self-attention alone "
         "averages all words into one.",
         source="Section 3.1; He et al. 2016; Dong et al. 2021 for attention without residual connections",
-        demands="Through six self-attention sub-layers the gradient of what tells words apart keeps its size within a "
-        "factor of 10, and a small error grows less than twofold, which it does not by sums alone.",
         wrong_version=lambda residual, x, update: residual.norm(update),
         right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),
         test=_lets_gradients_pass,

@@ -23,7 +23,10 @@ _SECTION = "Section 3.2.3: queries from the previous decoder layer, keys and val
 def _returns_what_the_memory_holds(
     attend: Callable[[MultiHeadAttention, Tensor, Tensor], Tensor],
 ) -> CheckResult:
-    """Check with a memory that holds the same vector m everywhere: every target position must get W^O W^V m."""
+    """From a memory with the same vector m at every position, each target position gets W^O W^V m.
+
+    What its query is must not matter.
+    """
     attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=2))
     states, message = standard_normal(1, 5, 16, seed=50), standard_normal(16, seed=51)
     with torch.no_grad():
@@ -48,7 +51,10 @@ def _ours(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tens
 
 
 def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
-    """Check that replacing the second target token changes the cross-attention query of the fourth position."""
+    """Replacing the second target token changes the cross-attention query of the fourth position.
+
+    What is compared is the input of the query projection.
+    """
     model = small_model()
     source = word_ids(5, 7, 4, 2)
     one, other = (queries_of(model, source, word_ids(1, second, 6, 9)) for second in (3, 8))
@@ -70,7 +76,10 @@ def _states_after_self_attention(model: Transformer, source: Tensor, target: Ten
 
 
 def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
-    """Check that the target's loss gives every encoder weight a gradient, and a source word changes the logits."""
+    """The target's loss has a gradient for every weight tensor of the encoder.
+
+    Replacing a source word changes the logits.
+    """
     model = small_model()
     target, wanted = word_ids(1, 6, 9, 3), torch.tensor([6, 9, 3, 2])
     weights = list(model.encoder.parameters())
@@ -101,8 +110,6 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         right="The decoder asks (queries); the encoder's output answers (keys and values). With a source as long as "
         "the target both have the same shape.",
         source=_SECTION,
-        demands="From a memory that holds one vector m everywhere, every target position gets W^O W^V m, whatever it "
-        "asks.",
         wrong_version=_values_from_the_decoder,
         right_version=_ours,
         test=_returns_what_the_memory_holds,
@@ -113,7 +120,6 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The queries of cross-attention are the previous output of the decoder.",
         right="They are the states of the sub-layer before, the masked self-attention, which know the whole prefix.",
         source=_SECTION + "; figure 1",
-        demands="What the fourth target position asks changes when the second token does.",
         wrong_version=_embedded_outputs,
         right_version=_states_after_self_attention,
         test=_questions_know_the_whole_prefix,
@@ -124,8 +130,6 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The output of the encoder has nothing to do with the requested output yet.",
         right="Every decoder layer attends to it, and it is trained by the loss of the target and by nothing else.",
         source=_SECTION + "; section 3.1",
-        demands="The gradient of the target's loss reaches every weight of the encoder, and another source word gives "
-        "other logits.",
         wrong_version=_without_the_encoder,
         right_version=lambda model, source, target: model(source, target),
         test=_encoder_learns_from_the_target,

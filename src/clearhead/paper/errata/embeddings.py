@@ -33,7 +33,10 @@ def _root_mean_square(x: Tensor) -> float:
 
 
 def _words_are_heard(make: Callable[[], Transformer]) -> CheckResult:
-    """Compare the size of the word part of the first layer's input with that of the position part."""
+    """In the first layer's input, words are at least as large as positions by root mean square.
+
+    The model has the width 512.
+    """
     x = _first_input(make(), word_ids(5, 7, 4, 9, 3, 8))
     positions = sinusoidal_positions(6, x.size(1))
     ratio = _root_mean_square(x - positions) / _root_mean_square(positions)
@@ -47,7 +50,7 @@ def _wide_model(*, embedding_scale: bool) -> Transformer:
 
 
 def _has_the_printed_size(make: Callable[[], Transformer]) -> CheckResult:
-    """Compare the number of weights of the base model with the printed 65 million."""
+    """The base model with 37,000 rows has within 5 % of the printed 65 million weights."""
     millions = make().num_parameters() / 1e6
     return CheckResult(
         abs(millions - _MILLIONS) < 0.05 * _MILLIONS, f"base has {millions:.1f} million weights (printed: 65)"
@@ -55,7 +58,7 @@ def _has_the_printed_size(make: Callable[[], Transformer]) -> CheckResult:
 
 
 def _order_matters(make: Callable[[], Transformer]) -> CheckResult:
-    """Check that reversing a sentence does more than reverse its states."""
+    """Reversing a sentence changes the states of its words, not only their order."""
     model = make()
     with torch.no_grad():
         forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
@@ -65,7 +68,10 @@ def _order_matters(make: Callable[[], Transformer]) -> CheckResult:
 
 
 def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
-    """Check one word repeated four times: its vectors are d_model wide and differ only by section 3.5's formula."""
+    """The first layer receives d_model numbers for each of four copies of one word.
+
+    They differ from each other as the positional encodings of section 3.5 do.
+    """
     model = small_model()
     x = first_input(model, word_ids(7, 7, 7, 7))
     width = model.config.d_model
@@ -97,8 +103,6 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Embeddings are multiplied by sqrt(d_model), 22.6 at base. Drawn with variance 1 / d_model, as suits "
         "the output layer that shares them, they would otherwise drown in the positions.",
         source="Section 3.4, last sentence; the initial variance is tensor2tensor's",
-        demands="In the first layer's input at width 512 the words are not smaller (root mean square) than the "
-        "positions.",
         wrong_version=lambda: _wide_model(embedding_scale=False),
         right_version=lambda: _wide_model(embedding_scale=True),
         test=_words_are_heard,
@@ -109,7 +113,6 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="Source embedding, target embedding and the linear layer before the softmax each have a matrix.",
         right="All three are one matrix.",
         source="Section 3.4; Table 3, row base",
-        demands="Base with 37,000 rows has within 5 % of the printed 65 million weights.",
         wrong_version=lambda: on_meta(lambda: Transformer(ModelConfig(tying="none"))),
         right_version=paper_base_on_meta,
         test=_has_the_printed_size,
@@ -121,7 +124,6 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Attention itself knows no order: shuffled words give shuffled states. In the encoder the order comes "
         "from the positional encodings alone; the decoder's causal mask tells some of it as well.",
         source="Section 3.5, first sentences",
-        demands="A sentence and its reversal give the words different states.",
         wrong_version=lambda: small_model(positions="none"),
         right_version=small_model,
         test=_order_matters,
@@ -132,8 +134,6 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The positional encoding is concatenated to the embedding.",
         right="It has the same width d_model and is added.",
         source="Section 3.5: the same dimension d_model, so that the two can be summed; figure 1",
-        demands="The first layer gets d_model numbers a word, and one word's vectors at four places differ by the "
-        "printed formula.",
         wrong_version=_concatenated,
         right_version=_first_input,
         test=_positions_are_added,

@@ -49,15 +49,18 @@ class Erratum(Generic[Version]):
     right: str
     source: str
     """Where the right statement is found."""
-    demands: str
-    """What the test demands of a version, in one sentence."""
     wrong_version: Version
     """The wrong statement as code or data."""
     right_version: Version
     """The right statement as code or data, using the package's own code where possible."""
     test: Callable[[Version], CheckResult]
-    """Measures a version against a criterion that is independent of both versions."""
+    """Measures a version against a criterion that is independent of both versions; its docstring is that criterion."""
     kind: Kind = "computed"
+
+    @property
+    def demands(self) -> str:
+        """The criterion of the test, on one line."""
+        return " ".join((self.test.__doc__ or "").split())
 
     def check(self) -> ErratumResult:
         """Run the test on both versions."""

@@ -37,7 +37,10 @@ _PRINTED_TOKENS = {"EN-DE": "bpe", "EN-FR": "wordpiece"}
 
 
 def _has_no_convolution(make: Callable[[], nn.Module]) -> CheckResult:
-    """Check for convolutions and recurrences, and that shuffling six words only shuffles the layer's output."""
+    """The base model and the layer have no convolutional or recurrent modules.
+
+    Shuffling six words only shuffles the layer's output.
+    """
     layer, x, order = make(), standard_normal(1, 6, 16, seed=90), torch.tensor([4, 2, 5, 0, 3, 1])
     foreign = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
     in_base = sum(isinstance(module, foreign) for module in paper_base_on_meta().modules())
@@ -77,7 +80,7 @@ class _Convolutions(nn.Module):
 
 
 def _distance_costs_layers(make: Callable[[int], nn.Module]) -> CheckResult:
-    """Check that each convolution of kernel size 3 extends the last output's reach by one word, by gradients."""
+    """Each convolution of kernel size 3 extends the last output's reach by one word, by gradients."""
     reaches = {}
     for num_layers in (1, 2, 4):
         network = make(num_layers)
@@ -91,7 +94,7 @@ def _distance_costs_layers(make: Callable[[int], nn.Module]) -> CheckResult:
 
 
 def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> CheckResult:
-    """Check that a text has the same probability beside two unrelated source sentences, as in a language model."""
+    """A text has the same probability with two unrelated source sentences."""
     text = word_ids(1, 6, 9, 3, 2)
     with torch.no_grad():
         log_probs = [
@@ -107,16 +110,22 @@ def _decoder_alone() -> Transformer:
 
 
 def _are_reported(tasks: tuple[str, ...]) -> CheckResult:
+    """Every named task has a result in Table 2 or Table 4."""
     missing = [task for task in tasks if task not in _REPORTED_TASKS]
     return CheckResult(not missing, f"without a result in the paper: {', '.join(missing) or 'none'}")
 
 
 def _is_the_earliest(number: str) -> CheckResult:
+    """The named work is not later than any that section 2 cites for self-attention."""
     earliest = min(_CITED_SELF_ATTENTION.values())
     return CheckResult(number <= earliest, f"arXiv {number}, earliest work cited in section 2 arXiv {earliest}")
 
 
 def _are_as_printed(tokens: Mapping[str, str]) -> CheckResult:
+    """The kind of token is the printed one for both language pairs.
+
+    For English-German, the right version is the default of this package.
+    """
     same = sum(tokens[task] == kind for task, kind in _PRINTED_TOKENS.items())
     return CheckResult(
         same == len(_PRINTED_TOKENS), ", ".join(f"{task} {kind}" for task, kind in tokens.items()) + f": {same} of 2"
@@ -131,8 +140,6 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         right="It dispenses with recurrence and convolutions entirely. (The feed-forward network may be read as two "
         "convolutions of kernel size 1, which see no neighbour.)",
         source="Abstract; section 3.3 for the kernel size 1",
-        demands="No convolutional or recurrent module in base or in the layer, and shuffled words give a shuffled "
-        "output.",
         wrong_version=lambda: build(lambda: _Convolutions(num_layers=1, then=_OurLayer())),
         right_version=lambda: build(_OurLayer),
         test=_has_no_convolution,
@@ -144,7 +151,6 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         right="They use convolutions in place of recurrence, which is why distant words are related only through many "
         "layers.",
         source="Section 2, first paragraph; Table 1, maximum path length",
-        demands="Stacked convolutions of kernel size 3 relate words as far apart as there are layers, and no farther.",
         wrong_version=lambda num_layers: build(
             lambda: _Convolutions(num_layers=num_layers, then=nn.RNN(16, 16, batch_first=True))
         ),
@@ -158,7 +164,6 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         right="Models of sequence transduction do: p(target | source). A language model, p(text), has no source, and a "
         "decoder alone is enough.",
         source="Section 3, first sentence: most competitive neural sequence transduction models",
-        demands="The probability of a text is the same beside two different source sentences.",
         wrong_version=lambda source, text: small_model()(source, text),
         right_version=lambda source, text: _decoder_alone()(None, text),
         test=_needs_no_source,
@@ -170,7 +175,6 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         right="Its results are for WMT 2014 English-German and English-French translation, and for English "
         "constituency parsing.",
         source="Abstract; Tables 2 and 4",
-        demands="Every task named has a result in Table 2 or Table 4.",
         wrong_version=("language modelling", "question answering"),
         right_version=("English-German translation", "English-French translation", "English constituency parsing"),
         test=_are_reported,
@@ -183,7 +187,6 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         right="Self-attention had been used before, as section 2 says. The paper's is the first transduction "
         "model that relies on it entirely, with scaled dot products and several heads.",
         source="Section 2, second and last paragraph",
-        demands="The work that is named is not later than those which section 2 cites for self-attention.",
         wrong_version="1706.03762",
         right_version="1601.06733",
         test=_is_the_earliest,
@@ -196,7 +199,6 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         right="English-German used byte-pair encoding with a shared vocabulary of about 37,000; word pieces, 32,000, "
         "were those of English-French.",
         source="Section 5.1",
-        demands="The kind of token is the printed one for both language pairs (English-German: our default).",
         wrong_version={"EN-DE": "wordpiece", "EN-FR": "wordpiece"},
         right_version={"EN-DE": TokenizerConfig().kind, "EN-FR": "wordpiece"},
         test=_are_as_printed,

@@ -24,7 +24,7 @@ _EXACT = 1e-5
 
 
 def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> CheckResult:
-    """Check with two of six positions hidden: they get no weight and do not change the others' outputs."""
+    """Two hidden positions of six receive no weight and do not change the outputs of the other four."""
     x = standard_normal(6, 8, seed=40)
     shown = torch.tensor([True, True, False, True, False, True])
     output, weights = attend(x, shown)
@@ -68,7 +68,7 @@ def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
 
 
 def _shows_what_came_before(run: Run) -> CheckResult:
-    """Check that the gradient of output t reaches every earlier input and no later one."""
+    """In a decoder layer, each output has a gradient for every earlier input and for no later one."""
     length = 6
     x = standard_normal(1, length, 16, seed=41).requires_grad_()
     output = run(_decoder_layer(), x, torch.ones(1, length, dtype=torch.bool))[0]
@@ -83,7 +83,10 @@ def _shows_what_came_before(run: Run) -> CheckResult:
 
 
 def _later_tokens_change_nothing(run: Run) -> CheckResult:
-    """Check that replacing the tokens after the second, with padding at the end, keeps the first two outputs."""
+    """Replacing all tokens after the second leaves a decoder layer's first two outputs unchanged.
+
+    The sentence ends in padding.
+    """
     is_token = torch.tensor([[True] * 5 + [False]])
     before, other = standard_normal(1, 6, 16, seed=42), standard_normal(1, 6, 16, seed=43)
     after = torch.cat([before[:, :2], other[:, 2:]], dim=1)
@@ -101,7 +104,6 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Masking sets scores to minus infinity before the softmax. A zeroed embedding still has the score 0, and "
         "e^0 = 1 is a weight like others.",
         source=_SECTION,
-        demands="No weight falls on hidden positions, and the others come out as if those were not there.",
         wrong_version=_embeddings_set_to_zero,
         right_version=_scores_set_to_minus_infinity,
         test=_hides_completely,
@@ -113,7 +115,6 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         right="It hides the following ones: a position sees itself and what came before.",
         source="Section 3.2.3: preserve the auto-regressive property; section 3.1: position i depends only on the "
         "known outputs at positions less than i",
-        demands="Through a decoder layer, the gradient of each output reaches every earlier input and no later one.",
         wrong_version=lambda layer, x, is_token: _masked_by(layer, x, causal_mask(x.size(1)).T),
         right_version=_as_it_is,
         test=_shows_what_came_before,
@@ -125,8 +126,6 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         right="The decoder's self-attention hides the future; otherwise training shows each position the token it has "
         "to predict. (Padding, at the end of a target, is hidden along with it.)",
         source="Section 3.2.3; figure 2 left, Mask (opt.)",
-        demands="Exchanging all tokens after the second changes nothing that a decoder layer puts out for the first "
-        "two.",
         wrong_version=lambda layer, x, is_token: _masked_by(layer, x, is_token[:, None, None, :]),
         right_version=_as_it_is,
         test=_later_tokens_change_nothing,

@@ -23,7 +23,7 @@ _EXACT = 1e-4
 
 
 def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
-    """Check the predictions of four next tokens: no negative values, and each must sum to 1."""
+    """The predictions of four next tokens contain no negative values, and each sums to 1."""
     with torch.no_grad():
         prediction = predict(small_model(), word_ids(*_SOURCE), word_ids(1, 6, 9, 3))[0]
     lowest, sums = prediction.min().item(), prediction.sum(dim=-1)
@@ -34,14 +34,14 @@ def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor])
 
 
 def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> CheckResult:
-    """Check that 200 choices among 37 tokens are the same before and after normalisation."""
+    """200 choices among 37 tokens are the same before and after the normalisation."""
     logits = 3 * standard_normal(200, 37, seed=70)
     kept = (normalise(logits).argmax(dim=-1) == logits.argmax(dim=-1)).float().mean().item()
     return CheckResult(kept == 1, f"{100 * kept:.0f} % of 200 choices are the same before and after")
 
 
 def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]], Tensor]) -> CheckResult:
-    """Check that the probabilities of all eleven tokens at the third target position sum to 1."""
+    """The probabilities of all eleven tokens at the third target position sum to 1."""
     model = small_model()
     with torch.no_grad():
         log_probs = [score(model, _SOURCE, [6, 9, token, 2])[2].item() for token in range(1, 11)]
@@ -61,7 +61,10 @@ def _shifted_right(model: Transformer, source: list[int], target: list[int]) -> 
 
 
 def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[int]], list[int]]) -> CheckResult:
-    """Check by feeding each decoded prefix back: each token must be the most probable after its prefix."""
+    """Each decoded token is the most probable one after the tokens before it.
+
+    This is checked by feeding each prefix back to the model. The last token is the end token.
+    """
     model = small_model(tying="none")  # with random weights, tied matrices make a model repeat its input
     *tokens, last = decode(model, _SOURCE)
     agree = 0
@@ -95,7 +98,6 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="`outputs.logits` is the resulting probability distribution.",
         right="Logits are unnormalised scores; their softmax over the vocabulary is the distribution.",
         source="Section 3.4: the usual learned linear transformation and softmax function",
-        demands="What is said of each next token is not negative and sums to 1 over the vocabulary.",
         wrong_version=lambda model, source, target: model(source, target),
         right_version=lambda model, source, target: model(source, target).softmax(dim=-1),
         test=_is_a_distribution,
@@ -107,7 +109,6 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         right="argmax(softmax(z)) = argmax(z), since e^z grows with z. Where the choice does change, the softmax was "
         "taken over the wrong axis (here: over positions). Sampling and sums over a sentence do need it.",
         source="Follows from softmax(z)_i = e^(z_i) / sum_j e^(z_j)",
-        demands="200 choices among 37 tokens are the same before and after.",
         wrong_version=lambda logits: logits.softmax(dim=0),
         right_version=lambda logits: logits.softmax(dim=-1),
         test=_keeps_the_choice,
@@ -119,7 +120,6 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         right="It is given the target shifted right by one: the start token first, and each token only after it was "
         "predicted. Otherwise it reads its own answer, and its scores are no probabilities.",
         source="Figure 1: outputs (shifted right); section 3.1: offset by one position",
-        demands="The probabilities of all tokens in the third place of a target sum to 1.",
         wrong_version=_with_the_target_itself,
         right_version=_shifted_right,
         test=_scores_are_probabilities,
@@ -130,7 +130,6 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="One forward pass, an argmax, and position [0][0]: that is the output.",
         right="Text is made token by token: each is chosen given those before it and fed back, until the end token.",
         source="Section 3.1: one element at a time, consuming the previously generated symbols; section 6.1",
-        demands="Each token is the best one after the tokens before it, and the last one ends the text.",
         wrong_version=_one_pass,
         right_version=_step_by_step,
         test=_each_token_follows_from_those_before,

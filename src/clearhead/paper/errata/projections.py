@@ -41,7 +41,10 @@ class _WithoutWeights(nn.Module):
 
 
 def _has_the_papers_weights(make: Callable[[], list[nn.Module]]) -> CheckResult:
-    """Compare with the sum of the matrices printed in section 3.2.2: 3 h of d_model x d_k, one of h d_v x d_model."""
+    """The base model has 18 attention sub-layers, each with as many weights as the printed matrices.
+
+    Section 3.2.2 prints 3 h matrices of d_model x d_k and one of h d_v x d_model.
+    """
     printed = _HEADS * 3 * (_D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
     counts = [count_weights(attention) for attention in make()]
     return CheckResult(
@@ -55,7 +58,10 @@ def _attention_of_base() -> list[nn.Module]:
 
 
 def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
-    """Check with eight different words that each can put its largest weight on the next word."""
+    """Each of eight different words can give its largest weight to the next word.
+
+    In the right version, W^Q and W^K are set by hand to achieve this.
+    """
     looks_at = weigh(torch.eye(8)).argmax(dim=-1)
     hits = int((looks_at == torch.arange(1, 9) % 8).sum())
     own = int((looks_at == torch.arange(8)).sum())
@@ -74,7 +80,7 @@ def _made_to_look_at_the_next(x: Tensor) -> Tensor:
 
 
 def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
-    """Check that replacing a sentence's last word changes the second layer's value of its first word."""
+    """Replacing a sentence's last word changes the second layer's value of its first word."""
     model = small_model()
     moved = (values_of(model, word_ids(5, 7, 4, 9)) - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
     return CheckResult(moved > 0.01, f"the value of the first word moves by {moved:.2f} when the last word changes")
@@ -93,7 +99,7 @@ def _word_vectors(model: Transformer, ids: Tensor) -> Tensor:
 
 
 def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
-    """Check that each of the other three heads differs clearly from the first in some weight."""
+    """Each of the other three heads differs from the first by more than 0.1 in some weight."""
     weights = weigh(standard_normal(6, 16, seed=30))  # (H, T, T)
     differences = [(head - weights[0]).abs().max().item() for head in weights[1:]]
     return CheckResult(min(differences) > 0.1, f"other heads differ from the first by {min(differences):.2f} at least")
@@ -112,7 +118,10 @@ def _four_heads(x: Tensor) -> Tensor:
 
 
 def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> CheckResult:
-    """Check that the heads of row A of Table 3 leave the number of weights unchanged, as its blank cells mean."""
+    """A sub-layer has 4 d_model^2 weights for each number of heads in row A of Table 3 and for 8.
+
+    Row A leaves the number of weights blank, which means that it is unchanged.
+    """
     counts = [count_weights(on_meta(partial(make, heads))) for heads in _ROW_A]
     wanted = 4 * _D_MODEL**2
     return CheckResult(
@@ -126,7 +135,10 @@ def _heads_that_share(heads: int) -> MultiHeadAttention:
 
 
 def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckResult:
-    """Compare the multiply-adds over 64 positions of 8 heads with those of one head of full width."""
+    """Eight heads take less than 1.1 times the multiply-adds of one head of full width.
+
+    The multiply-adds are counted, over 64 positions.
+    """
     x = torch.zeros(1, 64, _D_MODEL, device="meta")
     counts = []
     for heads in (1, _HEADS):
@@ -146,7 +158,6 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Each attention sub-layer has W^Q, W^K, W^V and W^O: 4 d_model^2 = 1,048,576 weights at base, 18.9 "
         "million in its 18 sub-layers.",
         source=_MULTI_HEAD + ", the shapes of the projections",
-        demands="Base has 18 attention sub-layers, each with as many weights as the printed shapes add up to.",
         wrong_version=lambda: [_WithoutWeights() for _ in range(18)],
         right_version=_attention_of_base,
         test=_has_the_papers_weights,
@@ -158,8 +169,6 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="The inputs are equal, but they meet as X W^Q, X W^K, X W^V. Without the projections the "
         "scores would be symmetric, and of words of equal length each would look at itself most.",
         source=_MULTI_HEAD + ", head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
-        demands="Each of eight words can put its largest weight on the word after it (ours with W^Q and W^K set by "
-        "hand).",
         wrong_version=lambda x: scaled_dot_product_attention(x, x, x)[1],
         right_version=_made_to_look_at_the_next,
         test=_can_look_at_the_next,
@@ -170,7 +179,6 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The values are the original word vectors.",
         right="They are learned projections of what the previous layer put out, which has mixed in the context.",
         source="Section 3.2.3: keys, values and queries come from the output of the previous layer",
-        demands="The second layer's value of the first word changes when the last word does.",
         wrong_version=_word_vectors,
         right_version=_second_layer_values,
         test=_depend_on_the_context,
@@ -182,7 +190,6 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Each head has projections of its own and so looks elsewhere; the heads are concatenated and go through "
         "W^O.",
         source=_MULTI_HEAD + ", MultiHead = Concat(head_1, ..., head_h) W^O",
-        demands="On the same input, no head has the weights of another.",
         wrong_version=_four_times_the_same,
         right_version=_four_heads,
         test=_heads_look_at_different_places,
@@ -194,7 +201,6 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Self or cross says where the inputs come from, multi-head how many attentions share the width. One head "
         "has the same number of weights as 32.",
         source=_MULTI_HEAD + "; Table 3, row A",
-        demands="The weights of a sub-layer are 4 d_model^2 for every number of heads in row A, h = 1 among them.",
         wrong_version=lambda heads: _WithoutWeights() if heads == 1 else _heads_that_share(heads),
         right_version=_heads_that_share,
         test=_heads_do_not_change_the_count,
@@ -206,7 +212,6 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Each of the h heads is d_model / h wide, so that together they cost about what one head of full width "
         "does.",
         source=_MULTI_HEAD + ", last paragraph",
-        demands="Eight heads take less than 1.1 times the multiply-adds, counted, of one head of full width.",
         wrong_version=lambda heads: MultiHeadAttention(d_model=_D_MODEL, num_heads=heads, d_k=_D_MODEL, d_v=_D_MODEL),
         right_version=_heads_that_share,
         test=_eight_heads_cost_one,

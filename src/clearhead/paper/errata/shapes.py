@@ -29,7 +29,10 @@ _EXACT = 1e-5
 
 
 def _fits_row_a(width: Callable[[ModelConfig], int]) -> CheckResult:
-    """Compare head widths with Table 3, and the number of weights that they give base with the printed one."""
+    """For h = 1 to 32 the head widths are those of Table 3.
+
+    The base model with heads of the claimed width has within 5 % of the printed 65 million weights.
+    """
     widths = {heads: width(ModelConfig(num_heads=heads)) for heads in _ROW_A}
     base_width = width(paper_base())
     model = on_meta(lambda: Transformer(ModelConfig(d_k=base_width, d_v=base_width)))
@@ -42,7 +45,7 @@ def _fits_row_a(width: Callable[[ModelConfig], int]) -> CheckResult:
 
 
 def _heads_are_64_wide(num_heads: Callable[[], int]) -> CheckResult:
-    """Check the head width of base with this many heads: section 3.2.2 prints d_k = d_v = d_model / h = 64."""
+    """The base model with this number of heads has heads of width 64, as section 3.2.2 prints."""
     heads = num_heads()
     model = on_meta(lambda: Transformer(ModelConfig(num_heads=heads)))
     attention = encoder_layer(model, 0).self_attn
@@ -53,7 +56,7 @@ def _heads_are_64_wide(num_heads: Callable[[], int]) -> CheckResult:
 
 
 def _projects_into_a_head(shape: Callable[[], tuple[int, ...]]) -> CheckResult:
-    """Check that three words of width d_model times a matrix of this shape give three queries of width 64."""
+    """Three words of width 512 times a matrix of this shape give three queries of width 64."""
     words = torch.ones(3, 512)
     matrix = torch.ones(shape())
     fits = words.size(1) == matrix.size(0)
@@ -70,7 +73,7 @@ def _block_of_the_first_head() -> tuple[int, ...]:
 
 
 def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]]) -> CheckResult:
-    """Compare the network with max(0, x W1 + b1) W2 + b2 calculated for three rows x."""
+    """Rows x can be multiplied as in equation 2, and the result is the output of the network."""
     network = build(lambda: FeedForward(d_model=8, d_ff=32))
     x = standard_normal(3, 8, seed=60)
     w1, w2 = matrices(network)
@@ -84,7 +87,7 @@ def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]
 
 
 def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> CheckResult:
-    """Compare the claimed widths of BERT base and large, which share a vocabulary, with 12 and 16 heads of 64."""
+    """BERT base and large, which share a vocabulary, have the width of 12 and of 16 heads of 64."""
     base, large = bert_base(), bert_large()
     return CheckResult(
         base.vocab_size == large.vocab_size and (width(base), width(large)) == (12 * 64, 16 * 64),
@@ -94,7 +97,7 @@ def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> CheckResult:
 
 
 def _treats_positions_alike(network: Callable[[Tensor], Tensor]) -> CheckResult:
-    """Check that shuffling six positions only shuffles the outputs."""
+    """Shuffling six positions only shuffles their outputs."""
     x, order = standard_normal(6, 8, seed=61), torch.tensor([4, 2, 5, 0, 3, 1])
     with torch.no_grad():
         distance = (network(x[order]) - network(x)[order]).abs().max().item()
@@ -111,7 +114,10 @@ def _our_network(x: Tensor) -> Tensor:
 
 
 def _is_gelu(activation: Callable[[], Activation]) -> CheckResult:
-    """Check the activation in a network whose matrices are 1 and biases 0: its output must be x times Phi(x)."""
+    """The activation is x Phi(x), calculated with the error function at five points.
+
+    It is measured in a network whose matrices are 1 and biases 0.
+    """
     network = build(lambda: FeedForward(d_model=1, d_ff=1, activation=activation())).requires_grad_(False)
     for name, weight in network.named_parameters():
         weight.fill_(float("weight" in name))
@@ -131,8 +137,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="d_model is the dimension of a single attention head.",
         right="d_model is the width of the model. A head is d_k = d_v = d_model / h wide: 512 / 8 = 64.",
         source="Section 3.2.2; Table 3, row A",
-        demands="The widths for h = 1 to 32 are those of Table 3, and base with such heads has within 5 % of the "
-        "printed 65 million weights.",
         wrong_version=lambda config: config.d_model,
         right_version=lambda config: config.key_dim,
         test=_fits_row_a,
@@ -144,7 +148,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         right="Base has 8 heads, big 16. Four is a row of the ablation (Table 3, A), with heads of width 128. Counting "
         "weights cannot tell: their number is the same.",
         source="Section 3.2.2: h = 8, d_k = d_v = d_model / h = 64; Table 3",
-        demands="Base built with so many heads has heads of width 64.",
         wrong_version=lambda: 4,
         right_version=lambda: paper_base().num_heads,
         test=_heads_are_64_wide,
@@ -155,7 +158,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The dimensionality of the weight matrix is 64.",
         right="W_i^Q, W_i^K and W_i^V are 512 x 64 each; 64 is the width of what comes out.",
         source="Section 3.2.2: W_i^Q in R^(d_model x d_k)",
-        demands="Three words of width 512 times the matrix give three queries of width 64.",
         wrong_version=lambda: (64, 64),
         right_version=_block_of_the_first_head,
         test=_projects_into_a_head,
@@ -167,7 +169,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         right="With rows x, as in the paper: W1 in R^(d x 4d), W2 in R^(4d x d), and max(0, x W1 + b1) W2 + b2. The "
         "exchanged shapes are how `nn.Linear` stores the transposes; the two conventions do not mix.",
         source="Equation 2, section 3.3",
-        demands="Rows x can be multiplied through equation 2, and the result is that of the network.",
         wrong_version=lambda network: (network.up_proj.weight, network.down_proj.weight),
         right_version=lambda network: (network.up_proj.weight.T, network.down_proj.weight.T),
         test=_computes_equation_2,
@@ -179,7 +180,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         right="It is a chosen width, 12 heads of 64. The size of the vocabulary is independent of it: BERT large has "
         "the same pieces and a width of 1024.",
         source="Devlin et al. 2019, section 3: BERT base L = 12, H = 768, A = 12; large L = 24, H = 1024, A = 16",
-        demands="BERT base and large, which share their vocabulary, get the width of 12 and of 16 heads of 64.",
         wrong_version=lambda config: {bert_base().vocab_size: 768}[config.vocab_size],
         right_version=lambda config: config.d_model,
         test=_says_the_width_of_bert,
@@ -191,7 +191,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         right="It is the same small network at each position separately; only attention moves anything between "
         "positions.",
         source="Section 3.3: applied to each position separately and identically",
-        demands="Shuffled positions give the same outputs, shuffled.",
         wrong_version=_one_network_over_the_sentence,
         right_version=_our_network,
         test=_treats_positions_alike,
@@ -202,7 +201,6 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="BERT's feed-forward network has a simple ReLU.",
         right="BERT uses GELU, x times the normal distribution's Phi(x). ReLU is this paper's.",
         source="Devlin et al. 2019, appendix A.2; Hendrycks and Gimpel 2016",
-        demands="What passes the network's activation is x Phi(x), worked out with the error function.",
         wrong_version=lambda: paper_base().activation,
         right_version=lambda: bert_base().activation,
         test=_is_gelu,

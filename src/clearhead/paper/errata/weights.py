@@ -36,7 +36,7 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _look_up_known_keys(attend: Attend) -> CheckResult:
-    """Check that a strong query for each of five orthogonal keys returns the value of that key."""
+    """For each of five orthogonal keys, a query that strongly matches it returns its value."""
     k, v = torch.eye(5, 8), standard_normal(5, 3, seed=11)
     q = 100 * k[[3, 0, 4, 1, 2]]
     output = attend(q, k, v)
@@ -49,14 +49,14 @@ def _look_up_known_keys(attend: Attend) -> CheckResult:
 
 
 def _keeps_a_constant(attend: Attend) -> CheckResult:
-    """Check that attention to values that are all 1 returns 1, their average."""
+    """Attention to values that are all 1 returns 1, their average."""
     output = attend(standard_normal(4, 8, seed=12), standard_normal(6, 8, seed=13), torch.ones(6, 1))
     low, high = output.min().item(), output.max().item()
     return CheckResult(max(1 - low, high - 1) < _EXACT, f"averages of ones lie between {low:.2f} and {high:.2f}")
 
 
 def _stays_among_the_values(attend: Attend) -> CheckResult:
-    """Check that every component of the output lies between the smallest and the largest of the values."""
+    """Every component of the output lies between the smallest and the largest of the values."""
     v = standard_normal(6, 3, seed=14)
     output = attend(3 * standard_normal(40, 8, seed=15), 3 * standard_normal(6, 8, seed=16), v)
     outside = ((output > v.amax(dim=0) + _EXACT) | (output < v.amin(dim=0) - _EXACT)).float().mean().item()
@@ -64,7 +64,7 @@ def _stays_among_the_values(attend: Attend) -> CheckResult:
 
 
 def _mixes_all_values(attend: Attend) -> CheckResult:
-    """Check that a query of zeros, which prefers no key, returns the mean of all values."""
+    """A query of zeros, which scores all keys equally, returns the mean of all values."""
     v = standard_normal(5, 3, seed=17)
     output = attend(torch.zeros(5, 8), standard_normal(5, 8, seed=18), v)
     distance = (output - v.mean(dim=0)).abs().max().item()
@@ -72,7 +72,10 @@ def _mixes_all_values(attend: Attend) -> CheckResult:
 
 
 def _becomes_an_exact_look_up(attend: Attend) -> CheckResult:
-    """Check that at decreasing temperature a query near one key returns the value of that key alone."""
+    """At temperature 0.001 a query near one key returns that key's value alone.
+
+    At temperature 100 it returns nearly the mean of all values.
+    """
     k, v = torch.eye(4, 8), torch.tensor([[3.0], [1.0], [4.0], [2.0]])
     q = torch.tensor([[0.2, 0.9, 0.1, 0.3, 0.0, 0.0, 0.0, 0.0]])  # nearest to the second key, whose value is 1
     temperatures = (100.0, 1.0, 0.1, 0.001)
@@ -85,7 +88,10 @@ def _becomes_an_exact_look_up(attend: Attend) -> CheckResult:
 
 
 def _batch_is_as_one_by_one(attend: Attend) -> CheckResult:
-    """Check that three sentences in a batch give the same as each alone; sizes are equal, so shapes reveal nothing."""
+    """A batch of three sentences gives the same outputs as each sentence alone.
+
+    All sizes are equal, so that a wrong axis does not show in the shapes.
+    """
     q, k, v = (standard_normal(3, 3, 3, seed=seed) for seed in (19, 20, 21))
     alone = torch.stack([attend(*sentence) for sentence in zip(q, k, v, strict=True)])
     distance = (attend(q, k, v) - alone).abs().max().item()
@@ -116,7 +122,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         right="The weights are those of the Q and K that are given. Both versions pass the test of the shape: only "
         "values can tell them apart.",
         source=_EQUATION_1,
-        demands="Of five orthogonal keys each is asked for in turn, and its value comes back.",
         wrong_version=lambda q, k, v: (_LEFT_OVER / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_look_up_known_keys,
@@ -127,7 +132,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The scores are scaled to [0, 1] with a sigmoid.",
         right="A softmax over the keys: the weights of a query are not negative and sum to 1.",
         source=_EQUATION_1,
-        demands="Values that are all 1 average to 1, whatever the queries and keys.",
         wrong_version=lambda q, k, v: _scores(q, k).sigmoid() @ v,
         right_version=_ours,
         test=_keeps_a_constant,
@@ -138,7 +142,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="softmax(x) = e^x / sum_k e^x, read as one sum over the matrix of scores.",
         right="softmax(x)_i = e^(x_i) / sum_j e^(x_j), for each row of Q K^T / sqrt(d_k), that is for each query.",
         source=_EQUATION_1,
-        demands="Values that are all 1 average to 1, whatever the queries and keys.",
         wrong_version=_over_the_whole_matrix,
         right_version=_ours,
         test=_keeps_a_constant,
@@ -149,7 +152,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The product of query and key is scaled and multiplied with the value again.",
         right="The softmax is between scale and values; without it the output is not an average of the values.",
         source=_EQUATION_1 + "; figure 2 left",
-        demands="No component of the output lies outside the range of the values.",
         wrong_version=lambda q, k, v: _scores(q, k) @ v,
         right_version=_ours,
         test=_stays_among_the_values,
@@ -160,7 +162,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="The output is the summation of the values.",
         right="It is their sum weighted by the softmax, another one for every query.",
         source="Section 3.2: the output is a weighted sum of the values",
-        demands="Of five orthogonal keys each is asked for in turn, and its value comes back.",
         wrong_version=lambda q, k, v: v.sum(dim=0).expand(q.size(0), -1),
         right_version=_ours,
         test=_look_up_known_keys,
@@ -172,7 +173,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         right="An output mixes the values of all positions; values and outputs are the same only if every query sees "
         "its own position alone.",
         source="Section 3.2: the output is a weighted sum of the values",
-        demands="A query of zeros, which prefers no key, gets the mean of all values.",
         wrong_version=lambda q, k, v: v,
         right_version=_ours,
         test=_mixes_all_values,
@@ -185,8 +185,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         "temperature goes to 0 only the value of the nearest key is left, as it grows the mean of all. Plain shares do "
         "not change with the temperature.",
         source="Section 3.2: queries against key-value pairs; the limit follows from equation 1",
-        demands="A query near one key gets that key's value at temperature 0.001, and about the mean of all values at "
-        "100.",
         wrong_version=_share_of_similarity,
         right_version=_ours,
         test=_becomes_an_exact_look_up,
@@ -197,7 +195,6 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong="`Q @ K.T` is the product of queries and keys.",
         right="`.T` turns all axes around. For a batch only the last two are exchanged: `k.transpose(-2, -1)`.",
         source=_EQUATION_1 + ": K^T is that of each matrix of keys; `clearhead.model.attention`",
-        demands="Three sentences in a batch give what each gives alone.",
         wrong_version=lambda q, k, v: (q @ _reverse_axes(k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_batch_is_as_one_by_one,
