@@ -237,6 +237,14 @@ def test_the_figures_in_its_session_are_what_python_prints(page):
     assert doctest.DocTestRunner().run(session).failed == 0
 
 
+def test_its_example_is_what_the_command_prints(page):
+    part = PARTS["schedule"]()
+    example = page.partition("$ clearhead paper schedule\n")[2].partition("```")[0].splitlines()
+    printed = [part.title, "=" * len(part.title), *part.text.splitlines()]
+    assert len(example) > 10
+    assert all(line in printed for line in example if line != "...")
+
+
 @pytest.mark.parametrize(
     ("there", "instead", "complaint"),
     [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from clearhead.paper.errata.page import errata_part
 from clearhead.paper.formulas import formulas
 from clearhead.paper.parts import ModelPart
 from clearhead.paper.positions import positions
-from clearhead.paper.retellings import retellings
 from clearhead.paper.schedule import schedule
 from clearhead.paper.table1 import table1
 from clearhead.paper.table2 import table2
@@ -20,6 +20,6 @@ PARTS: Mapping[str, Callable[[], ModelPart]] = {
     "table3": table3,
     "schedule": schedule,
     "positions": positions,
-    "errata": retellings,
+    "errata": errata_part,
 }
 """Name on the command line -> function that computes the part."""

@@ -73,9 +73,25 @@ def paragraph(text: str) -> list[str]:
     >>> paragraph("cheaper  while n~<~d")
     ['', 'cheaper while n < d']
     """
-    words = " ".join(text.split())
-    lines = textwrap.wrap(words, width=_WIDTH, break_on_hyphens=False, break_long_words=False)
-    return ["", *(line.replace("~", " ") for line in lines)]
+    return ["", *(line.replace("~", " ") for line in wrapped(" ".join(text.split())))]
+
+
+def wrapped(text: str, *, first: str = "", others: str = "") -> list[str]:
+    """Return text wrapped to the terminal width without breaking words.
+
+    Args:
+        text: Words and spaces, without newlines.
+        first: Start of the first line.
+        others: Start of the other lines.
+    """
+    return textwrap.wrap(
+        text,
+        width=_WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def matrix_lines(name: str, rows: Sequence[Sequence[float]], note: str = "", *, digits: int = 3) -> list[str]:

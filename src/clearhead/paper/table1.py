@@ -180,11 +180,11 @@ def _time_text(times: Mapping[str, _Sweep]) -> list[str]:
         "",
         *aligned([f"n = {_LENGTH}", *(f"d={d}" for d in _WIDTHS), "d^ stated", "here"], rows(1)),
         *paragraph(
-            f"""Time is not operations: at these sizes calls, the softmax (n^2, whatever d is) and memory traffic may
-            still count, and what outgrows the processor's cache may take a step up. {_near_the_stated(times)}. A whole
-            self-attention layer has operations of both kinds, n~d^2 (projections) and n^2~d. Equation 1 against nn.RNN
-            at d = {_WIDTH}: {_overtaken(times)}. The recurrent layer's n steps wait for each other, so it pays for
-            every step what the others pay once."""
+            f"""Time does not depend on operations alone: at these sizes the overhead of calls, the softmax (n^2 for any
+            d) and memory traffic may still matter, and time may jump when data no longer fits the processor's cache.
+            {_near_the_stated(times)}. A whole self-attention layer has operations of both kinds, n~d^2 (projections)
+            and n^2~d. Equation 1 against nn.RNN at d = {_WIDTH}: {_overtaken(times)}. The recurrent layer computes its
+            n steps one after another, so it has the overhead of a call n times, the other layers once."""
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Each erratum's test tells the wrong version from the right one, and says so with the same figures every time."""
+"""Each erratum's test fails the wrong version and passes the right one, with the same figures every time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from clearhead.model import MultiHeadAttention
-from clearhead.paper import retellings as module
 from clearhead.paper.errata import ERRATA, THEMES, Erratum, errata_page, report
-from clearhead.paper.retellings import retellings
+from clearhead.paper.errata import page as module
+from clearhead.paper.errata.page import errata_part
 
 BY_NUMBER = {erratum.number: erratum for erratum in ERRATA}
 
@@ -98,7 +98,7 @@ def test_without_projections_words_of_equal_length_alone_look_at_themselves_most
     assert weigh(3 * x).argmax(dim=1).tolist() == list(range(7))
     longer = weigh(torch.tensor([[1.0, 0.0], [5.0, 0.0], [0.0, 1.0]]))
     assert longer[0].argmax() == 1  # the longer word draws the attention of the shorter
-    assert "of words of equal length each would look at itself most" in BY_NUMBER[14].right
+    assert "among words of equal length each would give itself the largest weight" in BY_NUMBER[14].right
 
 
 def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
@@ -113,16 +113,16 @@ def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
     assert text.count("the wrong version fails, the right one passes") == 1
     assert "DOES NOT HOLD: the wrong version passes\n" in text
     assert "DOES NOT HOLD: the right version fails\n" in text
-    assert text.endswith("\n1 of 3 checks tell wrong from right.\n")
+    assert text.endswith("\n1 of 3 tests fail the wrong version and pass the right one.\n")
 
 
 def test_report_gives_every_erratum_with_figures_and_verdict():
-    text = retellings().text
+    text = errata_part().text
     lines = text.splitlines()
     assert max(map(len, lines)) <= 116
     assert [int(found) for found in re.findall(r"^ ?(\d+)\. ", text, re.MULTILINE)] == list(BY_NUMBER)
     assert "DOES NOT HOLD" not in text
-    assert lines[-1] == f"{len(ERRATA)} of {len(ERRATA)} checks tell wrong from right."
+    assert lines[-1] == f"{len(ERRATA)} of {len(ERRATA)} tests fail the wrong version and pass the right one."
     unwrapped = " ".join(text.split())
     for erratum in ERRATA:
         for statement in (erratum.wrong, erratum.right, erratum.check().evidence):
@@ -133,9 +133,9 @@ def test_every_check_runs_once(monkeypatch):
     runs = []
     counted = replace(BY_NUMBER[6], test=lambda version: runs.append(version) or BY_NUMBER[6].test(version))
     monkeypatch.setattr(module, "ERRATA", (counted,))
-    part = module.retellings()
+    part = module.errata_part()
     assert part.failures == []
-    assert part.text.endswith("1 of 1 checks tell wrong from right.\n")
+    assert part.text.endswith("1 of 1 tests fail the wrong version and pass the right one.\n")
     assert runs == [counted.wrong_version, counted.right_version]
 
 

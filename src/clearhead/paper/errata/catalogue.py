@@ -26,7 +26,7 @@ THEMES: dict[str, tuple[Erratum[Any], ...]] = {
     "Embeddings and positions": EMBEDDINGS_ERRATA,
     "Outputs": OUTPUTS_ERRATA,
     "Recurrence and residual connections": COSTS_ERRATA,
-    "What the paper is": HISTORY_ERRATA,
+    "The paper and earlier work": HISTORY_ERRATA,
 }
 """Section heading -> the errata under it."""
 

@@ -53,8 +53,8 @@ def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Check
     attention, recurrence = _multiply_adds(n, d)
     return CheckResult(
         correct == len(_SIZES),
-        f"right at {correct} of {len(_SIZES)} sizes (n = {n}, d = {d}: {attention:,} multiply-adds of attention, "
-        f"{recurrence:,} of recurrence)",
+        f"right at {correct} of {len(_SIZES)} sizes (n = {n}, d = {d}: {attention:,} multiply-adds for attention, "
+        f"{recurrence:,} for recurrence)",
     )
 
 
@@ -71,7 +71,7 @@ def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -
             wanted = torch.tanh(word @ cell.weight_ih.T + cell.bias_ih + wanted @ cell.weight_hh.T + cell.bias_hh)
     distance = (states - wanted).abs().max().item()
     return CheckResult(
-        len(calls) <= 7 and distance < _EXACT, f"{len(calls)} steps one after the other, states off by {distance:.2f}"
+        len(calls) <= 7 and distance < _EXACT, f"{len(calls)} sequential steps, states differ by {distance:.2f}"
     )
 
 
@@ -108,7 +108,7 @@ def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
     reached = (gradient != 0).float().mean().item()
     return CheckResult(
         reached == 1 and distance < _EXACT,
-        f"{100 * reached:.0f} % of the gates' inputs have a gradient, states off PyTorch's by {distance:.2f}",
+        f"{100 * reached:.0f} % of the gates' inputs have a gradient, states differ from PyTorch's by {distance:.2f}",
     )
 
 
@@ -154,8 +154,8 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     grown, bare = growth(combine), growth(lambda residual, x, update: x + update)
     return CheckResult(
         0.1 < gradient.item() < 10 and grown < 2 < bare,
-        f"the gradient of what tells words apart arrives {gradient.item():.2f} times as large, a small error "
-        f"{grown:.1f} times (by sums without a norm: {bare:.1f})",
+        f"the gradient of the differences between words is multiplied by {gradient.item():.2f}, a small error by "
+        f"{grown:.1f} (by sums without a norm: {bare:.1f})",
     )
 
 
@@ -164,9 +164,9 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=40,
         title="Attention always costs less than recurrence",
         wrong="Self-attention reduces the complexity per layer.",
-        right="Only while n < d: attention takes of the order of n^2 d operations, recurrence n d^2. (Table 1 leaves "
-        "out the four projections, 4 n d^2 more. With them a sub-layer never costs less than a plain recurrent layer, "
-        "2 n d^2, and less than an LSTM, 8 n d^2, while n < 2 d.)",
+        right="Only while n < d: the number of operations is of the order n^2 d for attention and n d^2 for "
+        "recurrence. (Table 1 omits the four projections, 4 n d^2 multiply-adds more. With them a sub-layer never "
+        "costs less than a plain recurrent layer, 2 n d^2; it costs less than an LSTM, 8 n d^2, while n < 2 d.)",
         source="Table 1; section 4: when the sequence length n is smaller than the representation dimensionality d",
         wrong_version=lambda n, d: True,
         right_version=lambda n, d: n < d,
@@ -176,9 +176,9 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=41,
         title="A recurrent network cannot be parallelised",
         wrong="With a recurrent network parallelisation is not possible.",
-        right="Within one sequence of an LSTM or the like it is not, as each step waits for the state before; the "
-        "sequences of a batch run side by side. (A recurrence that is linear in its state, as in some later models, "
-        "can be computed as a parallel scan.)",
+        right="Within one sequence it is not possible for an LSTM or a similar network, since each step needs the "
+        "previous state; but the sequences of a batch are computed in parallel. (A recurrence that is linear in its "
+        "state, as in some later models, can be computed as a parallel scan.)",
         source="Section 1: precludes parallelization within training examples; Table 1, O(n) sequential operations",
         wrong_version=_sentence_by_sentence,
         right_version=_all_sentences_at_once,
@@ -188,7 +188,7 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=42,
         title="The gates of an LSTM are step functions",
         wrong="LSTM gates are step functions and not differentiable.",
-        right="They are sigmoids, differentiable everywhere; that is how they are learned.",
+        right="They are sigmoids, differentiable everywhere, and can therefore be learned by gradient descent.",
         source="Hochreiter and Schmidhuber 1997; `torch.nn.LSTMCell`",
         wrong_version=lambda x: (x > 0).to(x.dtype) + 0 * x,
         right_version=torch.sigmoid,
@@ -198,8 +198,8 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=43,
         title="An LSTM has many more parameters",
         wrong="An LSTM has much more parameters.",
-        right="At the same width d an LSTM layer has about 8 d^2 weights, an encoder layer 12 d^2: 4 d^2 in attention "
-        "and 8 d^2 in the feed-forward network.",
+        right="At the same width d an LSTM layer has about 8 d^2 weights and an encoder layer 12 d^2: 4 d^2 in "
+        "attention and 8 d^2 in the feed-forward network.",
         source="Sections 3.2.2 and 3.3 for the shapes; `torch.nn.LSTM`",
         wrong_version="LSTM",
         right_version="encoder",
@@ -209,9 +209,9 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=44,
         title="Residual connections amplify errors",
         wrong="The residual addition is there to amplify the errors.",
-        right="The sum lets signal and gradient pass every sub-layer. Errors would grow by it, but the norm after it "
-        "keeps them from growing. The wrong version here is the same stack without the addition: self-attention alone "
-        "averages all words into one.",
+        right="The addition lets signal and gradient pass every sub-layer. On its own it would let errors grow, which "
+        "the norm after it prevents. The wrong version here is the same stack without the addition: self-attention "
+        "alone makes all words nearly equal.",
         source="Section 3.1; He et al. 2016; Dong et al. 2021 for attention without residual connections",
         wrong_version=lambda residual, x, update: residual.norm(update),
         right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),

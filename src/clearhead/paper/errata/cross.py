@@ -36,7 +36,7 @@ def _returns_what_the_memory_holds(
     distance = (output - wanted).abs().max().item()
     return CheckResult(
         has_shape and distance < 1e-4,
-        f"shape {'as expected' if has_shape else 'wrong'}, distance to the message of the memory {distance:.2f}",
+        f"shape {'as expected' if has_shape else 'wrong'}, largest difference from W^O W^V m {distance:.2f}",
     )
 
 
@@ -60,7 +60,7 @@ def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, 
     one, other = (queries_of(model, source, word_ids(1, second, 6, 9)) for second in (3, 8))
     moved = (one - other)[0, 3].abs().max().item()
     return CheckResult(
-        moved > 0.01, f"the fourth position's question moves by {moved:.2f} when the second token changes"
+        moved > 0.01, f"the fourth position's query input changes by {moved:.2f} when the second token is replaced"
     )
 
 
@@ -91,7 +91,7 @@ def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor
         moved = (logits - score(model, word_ids(5, 8, 4, 2), target)).abs().max().item()
     return CheckResult(
         reached == len(weights) and moved > 0.01,
-        f"the target's loss reaches {reached} of {len(weights)} tensors of the encoder, another source word moves the "
+        f"{reached} of {len(weights)} weight tensors of the encoder have a gradient, another source word changes the "
         f"logits by {moved:.2f}",
     )
 
@@ -107,8 +107,8 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         title="Queries, keys and values of cross-attention exchanged",
         wrong="The encoder's outputs serve as query and key of the decoder's second attention, the decoder's input as "
         "the value.",
-        right="The decoder asks (queries); the encoder's output answers (keys and values). With a source as long as "
-        "the target both have the same shape.",
+        right="The decoder provides the queries; the encoder's output provides keys and values. If source and target "
+        "are equally long, both versions return the same shape.",
         source=_SECTION,
         wrong_version=_values_from_the_decoder,
         right_version=_ours,
@@ -118,7 +118,8 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         number=23,
         title="Queries are the previous output",
         wrong="The queries of cross-attention are the previous output of the decoder.",
-        right="They are the states of the sub-layer before, the masked self-attention, which know the whole prefix.",
+        right="They are computed from the states of the preceding sub-layer, the masked self-attention, which depend "
+        "on the whole prefix.",
         source=_SECTION + "; figure 1",
         wrong_version=_embedded_outputs,
         right_version=_states_after_self_attention,
@@ -126,9 +127,9 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=24,
-        title="The encoder's output has nothing to do with the output yet",
+        title="The encoder's output is unrelated to the target",
         wrong="The output of the encoder has nothing to do with the requested output yet.",
-        right="Every decoder layer attends to it, and it is trained by the loss of the target and by nothing else.",
+        right="Every decoder layer attends to it, and it is trained by the target's loss alone.",
         source=_SECTION + "; section 3.1",
         wrong_version=_without_the_encoder,
         right_version=lambda model, source, target: model(source, target),

@@ -64,7 +64,7 @@ def _order_matters(make: Callable[[], Transformer]) -> CheckResult:
         forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
         backwards, _ = model.encode(word_ids(3, 9, 4, 7, 5))
     distance = (forwards - backwards.flip(1)).abs().max().item()
-    return CheckResult(distance > 0.1, f"word order moves the states of the words by {distance:.2f}")
+    return CheckResult(distance > 0.1, f"reversing the sentence changes the states of its words by {distance:.2f}")
 
 
 def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
@@ -76,11 +76,12 @@ def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -
     x = first_input(model, word_ids(7, 7, 7, 7))
     width = model.config.d_model
     if x.size(1) != width:
-        return CheckResult(False, f"the first layer gets {x.size(1)} numbers a word instead of {width}")
+        return CheckResult(False, f"the first layer receives {x.size(1)} numbers for each word instead of {width}")
     positions = torch.tensor([[_printed_position(position, i, width) for i in range(width)] for position in range(4)])
     distance = ((x - x[0]) - (positions - positions[0])).abs().max().item()
     return CheckResult(
-        distance < 1e-5, f"the first layer gets {x.size(1)} numbers a word, off the sum of both by {distance:.3f}"
+        distance < 1e-5,
+        f"the first layer receives {x.size(1)} numbers for each word, different from the sum by {distance:.3f}",
     )
 
 
@@ -99,9 +100,10 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=32,
         title="Embeddings without their scale",
-        wrong="The input is the word's embedding with its position; there is no factor.",
-        right="Embeddings are multiplied by sqrt(d_model), 22.6 at base. Drawn with variance 1 / d_model, as suits "
-        "the output layer that shares them, they would otherwise drown in the positions.",
+        wrong="The input is the sum of a word's embedding and its position, without a factor.",
+        right="Embeddings are multiplied by sqrt(d_model), 22.6 in the base model. Their initial variance is 1 / "
+        "d_model, which suits the output layer that shares them; without the factor they would be much smaller than "
+        "the positional encodings.",
         source="Section 3.4, last sentence; the initial variance is tensor2tensor's",
         wrong_version=lambda: _wide_model(embedding_scale=False),
         right_version=lambda: _wide_model(embedding_scale=True),
@@ -110,8 +112,9 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=33,
         title="Three separate embedding matrices",
-        wrong="Source embedding, target embedding and the linear layer before the softmax each have a matrix.",
-        right="All three are one matrix.",
+        wrong="Source embedding, target embedding and the linear layer before the softmax each have a matrix of their "
+        "own.",
+        right="All three share one matrix.",
         source="Section 3.4; Table 3, row base",
         wrong_version=lambda: on_meta(lambda: Transformer(ModelConfig(tying="none"))),
         right_version=paper_base_on_meta,
@@ -119,10 +122,10 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=34,
-        title="No positions",
-        wrong="Self-attention sees the order of the words; embeddings are all it needs.",
-        right="Attention itself knows no order: shuffled words give shuffled states. In the encoder the order comes "
-        "from the positional encodings alone; the decoder's causal mask tells some of it as well.",
+        title="No positional encodings",
+        wrong="Self-attention sees the order of the words; it needs nothing but the embeddings.",
+        right="Attention itself ignores the order: shuffled words give shuffled states. In the encoder only the "
+        "positional encodings carry the order; in the decoder the causal mask gives some information about it as well.",
         source="Section 3.5, first sentences",
         wrong_version=lambda: small_model(positions="none"),
         right_version=small_model,
@@ -130,9 +133,9 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=35,
-        title="Positions beside the embeddings",
+        title="Positions concatenated to the embeddings",
         wrong="The positional encoding is concatenated to the embedding.",
-        right="It has the same width d_model and is added.",
+        right="It has the same width d_model as the embedding and is added to it.",
         source="Section 3.5: the same dimension d_model, so that the two can be summed; figure 1",
         wrong_version=_concatenated,
         right_version=_first_input,

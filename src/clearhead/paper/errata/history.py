@@ -49,7 +49,7 @@ def _has_no_convolution(make: Callable[[], nn.Module]) -> CheckResult:
         distance = (layer(x[:, order]) - layer(x)[:, order]).abs().max().item()
     return CheckResult(
         count == 0 and distance < 1e-5,
-        f"{count} convolutions or recurrences, neighbours matter by {distance:.2f}",
+        f"{count} convolutional or recurrent modules, shuffling changes the output by {distance:.2f}",
     )
 
 
@@ -102,7 +102,7 @@ def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> CheckResult:
             for source in (word_ids(5, 7, 4, 2), word_ids(8, 3, 10, 2))
         ]
     moved = abs(log_probs[0] - log_probs[1])
-    return CheckResult(moved < 1e-5, f"another sentence beside it moves the text's log-probability by {moved:.2f} nats")
+    return CheckResult(moved < 1e-5, f"another source sentence changes the text's log-probability by {moved:.2f} nats")
 
 
 def _decoder_alone() -> Transformer:
@@ -137,8 +137,8 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         number=45,
         title="Based on attention and convolutions",
         wrong="The Transformer is based on the ideas of attention and convolutional networks.",
-        right="It dispenses with recurrence and convolutions entirely. (The feed-forward network may be read as two "
-        "convolutions of kernel size 1, which see no neighbour.)",
+        right="It is based on attention alone, without recurrence and convolutions. (The feed-forward network can be "
+        "described as two convolutions of kernel size 1, which see no neighbours.)",
         source="Abstract; section 3.3 for the kernel size 1",
         wrong_version=lambda: build(lambda: _Convolutions(num_layers=1, then=_OurLayer())),
         right_version=lambda: build(_OurLayer),
@@ -148,7 +148,7 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         number=46,
         title="Convolutions that feed recurrent networks",
         wrong="Earlier models such as ByteNet and ConvS2S use convolutions and then feed their output to RNNs.",
-        right="They use convolutions in place of recurrence, which is why distant words are related only through many "
+        right="They use convolutions instead of recurrence, and therefore relate distant words only through many "
         "layers.",
         source="Section 2, first paragraph; Table 1, maximum path length",
         wrong_version=lambda num_layers: build(
@@ -161,8 +161,8 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         number=47,
         title="Language models are encoder-decoders",
         wrong="Language models use an encoder-decoder structure.",
-        right="Models of sequence transduction do: p(target | source). A language model, p(text), has no source, and a "
-        "decoder alone is enough.",
+        right="Models of sequence transduction do: p(target | source). A language model, p(text), has no source and "
+        "needs only a decoder.",
         source="Section 3, first sentence: most competitive neural sequence transduction models",
         wrong_version=lambda source, text: small_model()(source, text),
         right_version=lambda source, text: _decoder_alone()(None, text),
@@ -184,7 +184,7 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         number=49,
         title="The paper introduced self-attention",
         wrong="The key contribution is the introduction of self-attention.",
-        right="Self-attention had been used before, as section 2 says. The paper's is the first transduction "
+        right="Self-attention had been used before, as section 2 says. The paper contributes the first transduction "
         "model that relies on it entirely, with scaled dot products and several heads.",
         source="Section 2, second and last paragraph",
         wrong_version="1706.03762",
@@ -196,8 +196,8 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         number=50,
         title="Word pieces for English-German",
         wrong="The tokens are word pieces, as in BERT.",
-        right="English-German used byte-pair encoding with a shared vocabulary of about 37,000; word pieces, 32,000, "
-        "were those of English-French.",
+        right="English-German used byte-pair encoding with a shared vocabulary of about 37,000 tokens; English-French "
+        "used 32,000 word pieces.",
         source="Section 5.1",
         wrong_version={"EN-DE": "wordpiece", "EN-FR": "wordpiece"},
         right_version={"EN-DE": TokenizerConfig().kind, "EN-FR": "wordpiece"},

@@ -34,7 +34,7 @@ def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]])
     distance = (output[shown] - alone).abs().max().item()
     return CheckResult(
         share == 0 and distance < _EXACT,
-        f"{100 * share:.0f} % of the weight falls on hidden positions, and they move the output by {distance:.2f}",
+        f"hidden positions receive {100 * share:.0f} % of the weight and change the other outputs by {distance:.2f}",
     )
 
 
@@ -78,7 +78,7 @@ def _shows_what_came_before(run: Run) -> CheckResult:
     earlier = int(feels.tril(-1).sum())
     return CheckResult(
         later == 0 and earlier == length * (length - 1) // 2,
-        f"of 15 pairs each, {later} see a later position and {earlier} an earlier one",
+        f"outputs depend on {later} of 15 later positions and {earlier} of 15 earlier ones",
     )
 
 
@@ -93,7 +93,7 @@ def _later_tokens_change_nothing(run: Run) -> CheckResult:
     with torch.no_grad():
         moved = run(_decoder_layer(), before, is_token) - run(_decoder_layer(), after, is_token)
     first = moved[:, :2].abs().max().item()
-    return CheckResult(first < _EXACT, f"exchanging later tokens moves the first two positions by {first:.2f}")
+    return CheckResult(first < _EXACT, f"replacing the later tokens changes the first two outputs by {first:.2f}")
 
 
 MASKS_ERRATA: tuple[Erratum[Any], ...] = (
@@ -101,8 +101,8 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         number=19,
         title="Masking by zeroing embeddings",
         wrong="Masking sets part of the input embeddings to zeros.",
-        right="Masking sets scores to minus infinity before the softmax. A zeroed embedding still has the score 0, and "
-        "e^0 = 1 is a weight like others.",
+        right="Masking sets scores to minus infinity before the softmax. An embedding of zeros still has the score 0, "
+        "and since e^0 = 1 it still receives weight.",
         source=_SECTION,
         wrong_version=_embeddings_set_to_zero,
         right_version=_scores_set_to_minus_infinity,
@@ -110,9 +110,9 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=20,
-        title="Masking the past",
+        title="The mask hides the past",
         wrong="The mask of the decoder hides the preceding words.",
-        right="It hides the following ones: a position sees itself and what came before.",
+        right="It hides the following words: a position sees itself and the positions before it.",
         source="Section 3.2.3: preserve the auto-regressive property; section 3.1: position i depends only on the "
         "known outputs at positions less than i",
         wrong_version=lambda layer, x, is_token: _masked_by(layer, x, causal_mask(x.size(1)).T),
@@ -121,10 +121,10 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=21,
-        title="A mask for padding alone",
+        title="Masks only hide padding",
         wrong="Masks are there to hide padding.",
-        right="The decoder's self-attention hides the future; otherwise training shows each position the token it has "
-        "to predict. (Padding, at the end of a target, is hidden along with it.)",
+        right="The decoder's self-attention mask hides later positions; otherwise, in training, each position would "
+        "see the token that it has to predict. (Padding is at the end of a target, so the same mask hides it.)",
         source="Section 3.2.3; figure 2 left, Mask (opt.)",
         wrong_version=lambda layer, x, is_token: _masked_by(layer, x, is_token[:, None, None, :]),
         right_version=_as_it_is,

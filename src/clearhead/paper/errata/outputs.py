@@ -29,7 +29,7 @@ def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor])
     lowest, sums = prediction.min().item(), prediction.sum(dim=-1)
     return CheckResult(
         lowest >= 0 and (sums - 1).abs().max().item() < _EXACT,
-        f"least value {lowest:.2f}, sums from {sums.min().item():.2f} to {sums.max().item():.2f}",
+        f"smallest value {lowest:.2f}, sums from {sums.min().item():.2f} to {sums.max().item():.2f}",
     )
 
 
@@ -48,7 +48,9 @@ def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]
         # Padding (0) marks the end of a row in a batch, so its probability is taken from the logits.
         padding = model(word_ids(*_SOURCE), word_ids(1, 6, 9)).softmax(dim=-1)[0, -1, 0].item()
     total = sum(torch.tensor(log_probs).exp().tolist()) + padding
-    return CheckResult(abs(total - 1) < _EXACT, f"the probabilities of all tokens at one place sum to {total:.2f}")
+    return CheckResult(
+        abs(total - 1) < _EXACT, f"the probabilities of all tokens at the third position sum to {total:.2f}"
+    )
 
 
 def _with_the_target_itself(model: Transformer, source: list[int], target: list[int]) -> Tensor:
@@ -75,7 +77,8 @@ def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[in
     ends = last == model.config.eos_id
     return CheckResult(
         agree == len(tokens) and ends,
-        f"{agree} of {len(tokens)} tokens are the best after their prefix, the end is {'there' if ends else 'missing'}",
+        f"{agree} of {len(tokens)} tokens are the most probable after their prefix, the end token is "
+        f"{'present' if ends else 'missing'}",
     )
 
 
@@ -96,7 +99,7 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=36,
         title="Logits are probabilities",
         wrong="`outputs.logits` is the resulting probability distribution.",
-        right="Logits are unnormalised scores; their softmax over the vocabulary is the distribution.",
+        right="Logits are unnormalised scores; the distribution is their softmax over the vocabulary.",
         source="Section 3.4: the usual learned linear transformation and softmax function",
         wrong_version=lambda model, source, target: model(source, target),
         right_version=lambda model, source, target: model(source, target).softmax(dim=-1),
@@ -106,8 +109,9 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=37,
         title="The argmax needs the softmax",
         wrong="The token must be chosen after the softmax, as the largest logit need not be the most probable token.",
-        right="argmax(softmax(z)) = argmax(z), since e^z grows with z. Where the choice does change, the softmax was "
-        "taken over the wrong axis (here: over positions). Sampling and sums over a sentence do need it.",
+        right="argmax(softmax(z)) = argmax(z), since e^z increases with z. Where the choice does change, the softmax "
+        "was taken over the wrong axis (in the wrong version, over positions). Sampling, and adding the "
+        "log-probabilities of a sentence, do need it.",
         source="Follows from softmax(z)_i = e^(z_i) / sum_j e^(z_j)",
         wrong_version=lambda logits: logits.softmax(dim=0),
         right_version=lambda logits: logits.softmax(dim=-1),
@@ -115,10 +119,11 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=38,
-        title="The decoder's input is the target as it is",
+        title="The decoder's input is the target itself",
         wrong="The decoder is given the target and scored on the same target.",
-        right="It is given the target shifted right by one: the start token first, and each token only after it was "
-        "predicted. Otherwise it reads its own answer, and its scores are no probabilities.",
+        right="It is given the target shifted right by one, beginning with the start token, so that a token becomes an "
+        "input only after it was predicted. Otherwise the input contains the token to predict, and the scores are not "
+        "probabilities.",
         source="Figure 1: outputs (shifted right); section 3.1: offset by one position",
         wrong_version=_with_the_target_itself,
         right_version=_shifted_right,
@@ -126,9 +131,10 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=39,
-        title="One argmax is decoding",
+        title="Decoding is one argmax",
         wrong="One forward pass, an argmax, and position [0][0]: that is the output.",
-        right="Text is made token by token: each is chosen given those before it and fed back, until the end token.",
+        right="Text is generated token by token: each token is chosen given the ones before it and becomes the next "
+        "input, until the end token.",
         source="Section 3.1: one element at a time, consuming the previously generated symbols; section 6.1",
         wrong_version=_one_pass,
         right_version=_step_by_step,

@@ -1,35 +1,66 @@
-"""The errata as text: for the terminal, and as the page `docs/errata.md`."""
+"""The errata with the results of their tests, as text for the terminal and as the page `docs/errata.md`."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
-from clearhead.paper.errata.catalogue import THEMES
+from clearhead.paper.errata.catalogue import ERRATA, THEMES
 from clearhead.paper.errata.erratum import Erratum, ErratumResult
-
-_WIDTH = 116
+from clearhead.paper.parts import Check, ModelPart, wrapped
 
 _INTRODUCTION = """\
-# Errata of the retellings
+# Errata: mistakes in study notes about the paper
 
-Generated from `src/clearhead/paper/errata/`. These are mistakes that study notes about "Attention Is All You Need"
-make: each with the right statement, its source, and a check. Every erratum exists twice as something that can be
-run, the wrong version and the right one (our own code wherever there is some), and one test measures both. It fails for
-the wrong version and passes for the right one; the figures below are what it measured.
+Generated from `src/clearhead/paper/errata/`. Study notes about "Attention Is All You Need" make the mistakes listed
+here. Use this page to check what you read or write about the paper: each mistake comes with the right statement, its
+source, and a test that fails the wrong version and passes the right one.
 
     clearhead paper errata
 
-runs all of them, and so does `tests/unit/paper/test_errata.py`. Slips of the pen (a missing bracket, an undefined name)
-are left out. Numbers 3, 11 and 32 to 35 are not quotations: notes leave these points out or vague, and the erratum
-states what a reader would conclude. *Quotation* marks the errata where nothing can be computed: their test compares
-with what the paper prints.
+runs all tests and prints one entry for each erratum:
+
+```
+{example}
+```
+
+The wrong and the right version are both code or data that the test measures; the right version uses the code of this
+package wherever there is some. *Found* gives the measured figures. `tests/unit/paper/test_errata.py` runs the same
+tests.
+
+- Slips such as a missing bracket or an undefined name are left out.
+- Numbers 3, 11 and 32 to 35 are not quoted from notes. They state what readers are likely to conclude where notes omit
+  something or are vague.
+- *Quotation* marks errata for which nothing can be computed: their test compares with what the paper prints.
 """
 
+Checked = tuple[Erratum[Any], ErratumResult]
+"""An erratum with the result of its check."""
 
-def report(found: Iterable[tuple[Erratum[Any], ErratumResult]]) -> str:
-    """Return all errata with their results and verdicts as text, ending in a newline.
+
+def errata_part() -> ModelPart:
+    """Return every erratum with the figures that its test measured on the wrong and the right version."""
+    found = [(erratum, erratum.check()) for erratum in ERRATA]
+    return ModelPart(
+        title="Errata: mistakes in study notes about the paper",
+        text=report(found),
+        data={
+            "errata": [
+                {name: getattr(erratum, name) for name in ("number", "title", "wrong", "right", "source")}
+                | asdict(result)
+                for erratum, result in found
+            ]
+        },
+        checks=tuple(
+            Check(f"erratum {erratum.number}, {erratum.title}", result.holds, result.evidence)
+            for erratum, result in found
+        ),
+    )
+
+
+def report(found: Iterable[Checked]) -> str:
+    """Return errata with their results and verdicts as text, ending in a newline.
 
     Args:
         found: Errata, each with the result of its check.
@@ -37,48 +68,45 @@ def report(found: Iterable[tuple[Erratum[Any], ErratumResult]]) -> str:
     lines: list[str] = []
     verdicts: list[bool] = []
     for erratum, result in found:
+        lines += [*_entry(erratum, result), ""]
         verdicts.append(result.holds)
-        mark = " (quotation)" if erratum.kind == "quotation" else ""
-        lines.append(f"{erratum.number:>2}. {erratum.title}{mark}")
-        for label, text in (
-            ("wrong", erratum.wrong),
-            ("right", erratum.right),
-            ("source", erratum.source),
-            ("test", erratum.demands),
-            ("found", result.evidence),
-            ("verdict", _verdict(result)),
-        ):
-            lines += textwrap.wrap(
-                text,
-                width=_WIDTH,
-                initial_indent=f"    {label:<8}",
-                subsequent_indent=" " * 12,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        lines.append("")
-    lines.append(f"{sum(verdicts)} of {len(verdicts)} checks tell wrong from right.")
+    lines.append(f"{sum(verdicts)} of {len(verdicts)} tests fail the wrong version and pass the right one.")
     return "\n".join(lines) + "\n"
 
 
 def errata_page() -> str:
     """Return the text of `docs/errata.md`."""
-    lines = [_INTRODUCTION]
-    for heading, errata in THEMES.items():
-        lines += [f"## {heading}", ""]
+    example = ERRATA[5]
+    lines = [_INTRODUCTION.format(example="\n".join(_entry(example, example.check())))]
+    for theme, errata in THEMES.items():
+        lines += [f"## {theme}", ""]
         for erratum in errata:
-            mark = " (quotation)" if erratum.kind == "quotation" else ""
-            lines += [
-                f"### {erratum.number}. {erratum.title}{mark}",
-                "",
-                f"- **Wrong.** {_markdown(erratum.wrong)}",
-                f"- **Right.** {_markdown(erratum.right)}",
-                f"- **Source.** {_markdown(erratum.source)}",
-                f"- **Test.** {_markdown(erratum.demands)}",
-                f"- **Found.** {_markdown(erratum.check().evidence)}",
-                "",
-            ]
+            lines += [f"### {_heading(erratum)}", ""]
+            statements = _statements(erratum, erratum.check())
+            lines += [f"- **{label.capitalize()}.** {_markdown(text)}" for label, text in statements.items()]
+            lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _entry(erratum: Erratum[Any], result: ErratumResult) -> list[str]:
+    lines = [" " * (erratum.number < 10) + _heading(erratum)]
+    for label, text in (_statements(erratum, result) | {"verdict": _verdict(result)}).items():
+        lines += wrapped(text, first=f"    {label:<8}", others=" " * 12)
+    return lines
+
+
+def _heading(erratum: Erratum[Any]) -> str:
+    return f"{erratum.number}. {erratum.title}" + (" (quotation)" if erratum.kind == "quotation" else "")
+
+
+def _statements(erratum: Erratum[Any], result: ErratumResult) -> dict[str, str]:
+    return {
+        "wrong": erratum.wrong,
+        "right": erratum.right,
+        "source": erratum.source,
+        "test": erratum.demands,
+        "found": result.evidence,
+    }
 
 
 def _verdict(result: ErratumResult) -> str:

@@ -65,7 +65,7 @@ def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
     looks_at = weigh(torch.eye(8)).argmax(dim=-1)
     hits = int((looks_at == torch.arange(1, 9) % 8).sum())
     own = int((looks_at == torch.arange(8)).sum())
-    return CheckResult(hits == 8, f"{hits} of 8 positions look at the next one, {own} at themselves")
+    return CheckResult(hits == 8, f"{hits} of 8 words give the next one the largest weight, {own} themselves")
 
 
 def _made_to_look_at_the_next(x: Tensor) -> Tensor:
@@ -83,7 +83,9 @@ def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -
     """Replacing a sentence's last word changes the second layer's value of its first word."""
     model = small_model()
     moved = (values_of(model, word_ids(5, 7, 4, 9)) - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
-    return CheckResult(moved > 0.01, f"the value of the first word moves by {moved:.2f} when the last word changes")
+    return CheckResult(
+        moved > 0.01, f"the value of the first word changes by {moved:.2f} when the last word is replaced"
+    )
 
 
 def _second_layer_values(model: Transformer, ids: Tensor) -> Tensor:
@@ -102,7 +104,7 @@ def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> CheckR
     """Each of the other three heads differs from the first by more than 0.1 in some weight."""
     weights = weigh(standard_normal(6, 16, seed=30))  # (H, T, T)
     differences = [(head - weights[0]).abs().max().item() for head in weights[1:]]
-    return CheckResult(min(differences) > 0.1, f"other heads differ from the first by {min(differences):.2f} at least")
+    return CheckResult(min(differences) > 0.1, f"other heads differ from the first by at least {min(differences):.2f}")
 
 
 def _four_times_the_same(x: Tensor) -> Tensor:
@@ -155,8 +157,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         number=13,
         title="Self-attention without parameters",
         wrong="Self-attention does not require any new learnable parameters.",
-        right="Each attention sub-layer has W^Q, W^K, W^V and W^O: 4 d_model^2 = 1,048,576 weights at base, 18.9 "
-        "million in its 18 sub-layers.",
+        right="Each attention sub-layer has the matrices W^Q, W^K, W^V and W^O: 4 d_model^2 = 1,048,576 weights in the "
+        "base model, and 18.9 million in its 18 attention sub-layers.",
         source=_MULTI_HEAD + ", the shapes of the projections",
         wrong_version=lambda: [_WithoutWeights() for _ in range(18)],
         right_version=_attention_of_base,
@@ -166,8 +168,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         number=14,
         title="Q, K and V are the embeddings",
         wrong="Q = K = V = X.",
-        right="The inputs are equal, but they meet as X W^Q, X W^K, X W^V. Without the projections the "
-        "scores would be symmetric, and of words of equal length each would look at itself most.",
+        right="The inputs are equal, but attention receives X W^Q, X W^K and X W^V. Without the projections the scores "
+        "would be symmetric, and among words of equal length each would give itself the largest weight.",
         source=_MULTI_HEAD + ", head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
         wrong_version=lambda x: scaled_dot_product_attention(x, x, x)[1],
         right_version=_made_to_look_at_the_next,
@@ -177,7 +179,7 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         number=15,
         title="Values are the original word vectors",
         wrong="The values are the original word vectors.",
-        right="They are learned projections of what the previous layer put out, which has mixed in the context.",
+        right="They are learned projections of the previous layer's output, which already depends on the context.",
         source="Section 3.2.3: keys, values and queries come from the output of the previous layer",
         wrong_version=_word_vectors,
         right_version=_second_layer_values,
@@ -185,10 +187,10 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=16,
-        title="Multi-head attention as the same attention repeated",
+        title="Multi-head attention repeats the same attention",
         wrong="Multi-head attention runs self-attention multiple times and combines the results.",
-        right="Each head has projections of its own and so looks elsewhere; the heads are concatenated and go through "
-        "W^O.",
+        right="Each head has its own projections and so computes different weights. The heads' outputs are "
+        "concatenated and multiplied by W^O.",
         source=_MULTI_HEAD + ", MultiHead = Concat(head_1, ..., head_h) W^O",
         wrong_version=_four_times_the_same,
         right_version=_four_heads,
@@ -198,8 +200,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         number=17,
         title="Only multi-head attention has W^Q, W^K, W^V",
         wrong="Unlike self-attention, multi-head attention uses the matrices W^Q, W^K and W^V.",
-        right="Self or cross says where the inputs come from, multi-head how many attentions share the width. One head "
-        "has the same number of weights as 32.",
+        right="Self-attention and cross-attention differ in where their inputs come from; multi-head attention is "
+        "about how many heads share the width. A single head has as many weights as 32 heads.",
         source=_MULTI_HEAD + "; Table 3, row A",
         wrong_version=lambda heads: _WithoutWeights() if heads == 1 else _heads_that_share(heads),
         right_version=_heads_that_share,
@@ -209,8 +211,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         number=18,
         title="h heads cost h times as much",
         wrong="Attention of full width is computed h times.",
-        right="Each of the h heads is d_model / h wide, so that together they cost about what one head of full width "
-        "does.",
+        right="Each of the h heads has the width d_model / h, so that together they cost about as much as one head of "
+        "full width.",
         source=_MULTI_HEAD + ", last paragraph",
         wrong_version=lambda heads: MultiHeadAttention(d_model=_D_MODEL, num_heads=heads, d_k=_D_MODEL, d_v=_D_MODEL),
         right_version=_heads_that_share,

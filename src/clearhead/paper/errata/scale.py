@@ -54,8 +54,8 @@ def _is_as_spread_as_unit_scores(weigh: Weigh) -> CheckResult:
         max(abs(entropy - wanted) for entropy in entropies.values()) < _TOLERANCE,
         "entropy "
         + ", ".join(f"{entropies[width]:.2f}" for width in _WIDTHS)
-        + f" nats at d_k = 16, 64, 256 (unit scores {wanted:.2f}, uniform {math.log(_KEYS):.2f}), "
-        f"mean largest weight at 64 {largest:.2f}",
+        + f" nats at d_k = 16, 64, 256 (scores of variance 1: {wanted:.2f}, equal weights: {math.log(_KEYS):.2f}), "
+        f"mean largest weight at d_k = 64 {largest:.2f}",
     )
 
 
@@ -73,7 +73,8 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         number=1,
         title="Dividing the scores by d^-2",
         wrong="`scale = num / Q.shape[1]**-2`.",
-        right="Divide by `d_k ** 0.5`. Dividing by d^-2 multiplies by d^2, and the softmax puts all weight on one key.",
+        right="Divide the scores by `d_k ** 0.5`. Dividing by d^-2 multiplies them by d^2, and the softmax puts almost "
+        "all weight on one key.",
         source=_SOURCE,
         wrong_version=_divided_by(lambda width: width**-2),
         right_version=_ours,
@@ -83,8 +84,9 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         number=2,
         title="Dividing the scores by sqrt(512)",
         wrong="The scores are divided by the square root of d_model = 512.",
-        right="They are divided by sqrt(d_k), the width of one head: sqrt(64) = 8 at base. sqrt(512) is right only for "
-        "Table 3's row A with a single head; elsewhere it flattens the weights.",
+        right="They are divided by sqrt(d_k), where d_k is the width of one head: sqrt(64) = 8 in the base model. "
+        "sqrt(512) is right only for the single head in row A of Table 3; for narrower heads it makes the weights too "
+        "uniform.",
         source=_SOURCE + "; section 3.2.2 for d_k = 64",
         wrong_version=_divided_by(lambda _: math.sqrt(512)),
         right_version=_ours,
@@ -94,8 +96,8 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         number=3,
         title="No scale at all",
         wrong="Attention is softmax(Q K^T) V; the division is a detail that can be left out.",
-        right="Without it the scores have variance d_k, the wider the head the sharper, and the gradients through "
-        "the softmax become extremely small.",
+        right="Without the division the scores have variance d_k, so the softmax becomes sharper as heads get wider, "
+        "and the gradients through it become extremely small.",
         source=_SOURCE,
         wrong_version=_divided_by(lambda _: 1.0),
         right_version=_ours,
@@ -105,7 +107,7 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         number=4,
         title="Scaling by sqrt(d_k) instead of 1 / sqrt(d_k)",
         wrong="We scale the dot products by sqrt(d_k).",
-        right="We scale them by 1 / sqrt(d_k): they are made smaller, not larger.",
+        right="We scale them by 1 / sqrt(d_k), which makes them smaller, not larger.",
         source=_SOURCE,
         wrong_version=_divided_by(lambda width: 1 / math.sqrt(width)),
         right_version=_ours,

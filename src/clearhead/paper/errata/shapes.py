@@ -51,7 +51,7 @@ def _heads_are_64_wide(num_heads: Callable[[], int]) -> CheckResult:
     attention = encoder_layer(model, 0).self_attn
     width = attention.q_proj.out_features // attention.num_heads
     return CheckResult(
-        width == 64, f"{heads} heads are {width} wide each; {model.num_parameters():,} weights, whatever their number"
+        width == 64, f"{heads} heads are {width} wide each; {model.num_parameters():,} weights with any number of heads"
     )
 
 
@@ -101,7 +101,7 @@ def _treats_positions_alike(network: Callable[[Tensor], Tensor]) -> CheckResult:
     x, order = standard_normal(6, 8, seed=61), torch.tensor([4, 2, 5, 0, 3, 1])
     with torch.no_grad():
         distance = (network(x[order]) - network(x)[order]).abs().max().item()
-    return CheckResult(distance < _EXACT, f"shuffled positions come out different by {distance:.2f}")
+    return CheckResult(distance < _EXACT, f"outputs of shuffled positions differ by {distance:.2f}")
 
 
 def _one_network_over_the_sentence(x: Tensor) -> Tensor:
@@ -126,7 +126,8 @@ def _is_gelu(activation: Callable[[], Activation]) -> CheckResult:
     gelu = [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in points]
     distance = max(abs(output - wanted) for output, wanted in zip(outputs, gelu, strict=True))
     return CheckResult(
-        distance < _EXACT, f"at -1 comes {outputs[1]:.3f} (GELU: {gelu[1]:.3f}), largest distance {distance:.3f}"
+        distance < _EXACT,
+        f"the activation of -1 is {outputs[1]:.3f} (GELU: {gelu[1]:.3f}), largest difference {distance:.3f}",
     )
 
 
@@ -135,7 +136,7 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=25,
         title="d_model is the size of one head",
         wrong="d_model is the dimension of a single attention head.",
-        right="d_model is the width of the model. A head is d_k = d_v = d_model / h wide: 512 / 8 = 64.",
+        right="d_model is the width of the model. The width of a head is d_k = d_v = d_model / h: 512 / 8 = 64.",
         source="Section 3.2.2; Table 3, row A",
         wrong_version=lambda config: config.d_model,
         right_version=lambda config: config.key_dim,
@@ -145,8 +146,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=26,
         title="Four heads",
         wrong="The results of all 4 heads are concatenated.",
-        right="Base has 8 heads, big 16. Four is a row of the ablation (Table 3, A), with heads of width 128. Counting "
-        "weights cannot tell: their number is the same.",
+        right="The base model has 8 heads, the big model 16. Four heads of width 128 are a variation in row A of Table "
+        "3. The number of weights cannot distinguish them, because it is the same.",
         source="Section 3.2.2: h = 8, d_k = d_v = d_model / h = 64; Table 3",
         wrong_version=lambda: 4,
         right_version=lambda: paper_base().num_heads,
@@ -156,7 +157,7 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=27,
         title="The weight matrix has dimension 64",
         wrong="The dimensionality of the weight matrix is 64.",
-        right="W_i^Q, W_i^K and W_i^V are 512 x 64 each; 64 is the width of what comes out.",
+        right="W_i^Q, W_i^K and W_i^V are 512 x 64 each; 64 is the width of their output.",
         source="Section 3.2.2: W_i^Q in R^(d_model x d_k)",
         wrong_version=lambda: (64, 64),
         right_version=_block_of_the_first_head,
@@ -166,8 +167,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=28,
         title="W1 and W2 exchanged",
         wrong="W1 in R^(4d x d) and W2 in R^(d x 4d), with x in R^(1 x d); elsewhere sigma(W1^T X + b1)^T W2.",
-        right="With rows x, as in the paper: W1 in R^(d x 4d), W2 in R^(4d x d), and max(0, x W1 + b1) W2 + b2. The "
-        "exchanged shapes are how `nn.Linear` stores the transposes; the two conventions do not mix.",
+        right="With rows x, as in the paper: W1 in R^(d x 4d), W2 in R^(4d x d), and max(0, x W1 + b1) W2 + b2. "
+        "`nn.Linear` stores the transposes, which have the exchanged shapes; the two conventions must not be mixed.",
         source="Equation 2, section 3.3",
         wrong_version=lambda network: (network.up_proj.weight, network.down_proj.weight),
         right_version=lambda network: (network.up_proj.weight.T, network.down_proj.weight.T),
@@ -177,8 +178,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=29,
         title="768 comes from the word pieces",
         wrong="d_model = 768 is the result of employing word-piece embeddings over the vocabulary.",
-        right="It is a chosen width, 12 heads of 64. The size of the vocabulary is independent of it: BERT large has "
-        "the same pieces and a width of 1024.",
+        right="It is a chosen width, 12 heads of 64, and does not depend on the vocabulary: BERT large has the same "
+        "word pieces and a width of 1024.",
         source="Devlin et al. 2019, section 3: BERT base L = 12, H = 768, A = 12; large L = 24, H = 1024, A = 16",
         wrong_version=lambda config: {bert_base().vocab_size: 768}[config.vocab_size],
         right_version=lambda config: config.d_model,
@@ -188,8 +189,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=30,
         title="The feed-forward network is a standard ANN",
         wrong="The output of attention goes through a standard artificial neural network.",
-        right="It is the same small network at each position separately; only attention moves anything between "
-        "positions.",
+        right="The same small network is applied to each position separately; only attention exchanges information "
+        "between positions.",
         source="Section 3.3: applied to each position separately and identically",
         wrong_version=_one_network_over_the_sentence,
         right_version=_our_network,
@@ -199,7 +200,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         number=31,
         title="BERT's feed-forward network uses ReLU",
         wrong="BERT's feed-forward network has a simple ReLU.",
-        right="BERT uses GELU, x times the normal distribution's Phi(x). ReLU is this paper's.",
+        right="BERT uses GELU: x Phi(x), where Phi is the distribution function of the standard normal distribution. "
+        "ReLU is used in the Transformer paper.",
         source="Devlin et al. 2019, appendix A.2; Hendrycks and Gimpel 2016",
         wrong_version=lambda: paper_base().activation,
         right_version=lambda: bert_base().activation,

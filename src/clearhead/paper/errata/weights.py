@@ -44,7 +44,7 @@ def _look_up_known_keys(attend: Attend) -> CheckResult:
     has_shape = output.shape == (5, 3)
     return CheckResult(
         has_shape and distance < _EXACT,
-        f"shape {'as expected' if has_shape else 'wrong'}, largest distance to the values asked for {distance:.3f}",
+        f"shape {'as expected' if has_shape else 'wrong'}, largest difference from the expected values {distance:.3f}",
     )
 
 
@@ -52,7 +52,7 @@ def _keeps_a_constant(attend: Attend) -> CheckResult:
     """Attention to values that are all 1 returns 1, their average."""
     output = attend(standard_normal(4, 8, seed=12), standard_normal(6, 8, seed=13), torch.ones(6, 1))
     low, high = output.min().item(), output.max().item()
-    return CheckResult(max(1 - low, high - 1) < _EXACT, f"averages of ones lie between {low:.2f} and {high:.2f}")
+    return CheckResult(max(1 - low, high - 1) < _EXACT, f"outputs lie between {low:.2f} and {high:.2f}")
 
 
 def _stays_among_the_values(attend: Attend) -> CheckResult:
@@ -60,7 +60,9 @@ def _stays_among_the_values(attend: Attend) -> CheckResult:
     v = standard_normal(6, 3, seed=14)
     output = attend(3 * standard_normal(40, 8, seed=15), 3 * standard_normal(6, 8, seed=16), v)
     outside = ((output > v.amax(dim=0) + _EXACT) | (output < v.amin(dim=0) - _EXACT)).float().mean().item()
-    return CheckResult(outside == 0, f"{100 * outside:.0f} % of the output lies outside the range of the values")
+    return CheckResult(
+        outside == 0, f"{100 * outside:.0f} % of the output components lie outside the range of the values"
+    )
 
 
 def _mixes_all_values(attend: Attend) -> CheckResult:
@@ -68,7 +70,7 @@ def _mixes_all_values(attend: Attend) -> CheckResult:
     v = standard_normal(5, 3, seed=17)
     output = attend(torch.zeros(5, 8), standard_normal(5, 8, seed=18), v)
     distance = (output - v.mean(dim=0)).abs().max().item()
-    return CheckResult(distance < _EXACT, f"largest distance to the mean of the values {distance:.3f}")
+    return CheckResult(distance < _EXACT, f"largest difference from the mean of the values {distance:.3f}")
 
 
 def _becomes_an_exact_look_up(attend: Attend) -> CheckResult:
@@ -82,7 +84,7 @@ def _becomes_an_exact_look_up(attend: Attend) -> CheckResult:
     outputs = [attend(q / temperature, k, v).item() for temperature in temperatures]
     return CheckResult(
         abs(outputs[-1] - 1.0) < _EXACT and abs(outputs[0] - v.mean().item()) < 0.05,
-        "value 1 is asked for, the mean is 2.5; at temperature 100, 1, 0.1, 0.001 comes "
+        "the nearest key's value is 1, the mean is 2.5; outputs at temperature 100, 1, 0.1, 0.001: "
         + ", ".join(f"{output:.2f}" for output in outputs),
     )
 
@@ -95,7 +97,7 @@ def _batch_is_as_one_by_one(attend: Attend) -> CheckResult:
     q, k, v = (standard_normal(3, 3, 3, seed=seed) for seed in (19, 20, 21))
     alone = torch.stack([attend(*sentence) for sentence in zip(q, k, v, strict=True)])
     distance = (attend(q, k, v) - alone).abs().max().item()
-    return CheckResult(distance < _EXACT, f"largest difference between batch and single sentences {distance:.3f}")
+    return CheckResult(distance < _EXACT, f"largest difference between the batch and single sentences {distance:.3f}")
 
 
 def _reverse_axes(x: Tensor) -> Tensor:
@@ -116,11 +118,11 @@ def _share_of_similarity(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=5,
-        title="A function that ignores its own Q and K",
-        wrong="`def attention(Q, K, V)` computes a product, drops it, and continues with the global `num` of another "
-        "input; its test looks at the shape of the result.",
-        right="The weights are those of the Q and K that are given. Both versions pass the test of the shape: only "
-        "values can tell them apart.",
+        title="An attention function that ignores its arguments",
+        wrong="`def attention(Q, K, V)` computes a product, discards it, and continues with the global variable `num`, "
+        "which was computed from another input; its test checks only the shape of the result.",
+        right="The weights are computed from the arguments Q and K. Both versions return the right shape, so only a "
+        "test of the values distinguishes them.",
         source=_EQUATION_1,
         wrong_version=lambda q, k, v: (_LEFT_OVER / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
@@ -130,7 +132,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=6,
         title="A sigmoid in place of the softmax",
         wrong="The scores are scaled to [0, 1] with a sigmoid.",
-        right="A softmax over the keys: the weights of a query are not negative and sum to 1.",
+        right="The weights are a softmax of the scores over the keys: for each query they are not negative and sum to "
+        "1.",
         source=_EQUATION_1,
         wrong_version=lambda q, k, v: _scores(q, k).sigmoid() @ v,
         right_version=_ours,
@@ -138,9 +141,10 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=7,
-        title="A softmax without its index",
-        wrong="softmax(x) = e^x / sum_k e^x, read as one sum over the matrix of scores.",
-        right="softmax(x)_i = e^(x_i) / sum_j e^(x_j), for each row of Q K^T / sqrt(d_k), that is for each query.",
+        title="A softmax over the whole matrix",
+        wrong="softmax(x) = e^x / sum_k e^x, which can be read as one sum over the whole matrix of scores.",
+        right="softmax(x)_i = e^(x_i) / sum_j e^(x_j), for each row of Q K^T / sqrt(d_k), which means for each query "
+        "separately.",
         source=_EQUATION_1,
         wrong_version=_over_the_whole_matrix,
         right_version=_ours,
@@ -148,9 +152,10 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=8,
-        title="From the scores straight to the values",
+        title="No softmax between scores and values",
         wrong="The product of query and key is scaled and multiplied with the value again.",
-        right="The softmax is between scale and values; without it the output is not an average of the values.",
+        right="The softmax is applied after the scaling and before the multiplication with the values. Without it the "
+        "output is not an average of the values.",
         source=_EQUATION_1 + "; figure 2 left",
         wrong_version=lambda q, k, v: _scores(q, k) @ v,
         right_version=_ours,
@@ -160,7 +165,7 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=9,
         title="A plain sum of the values",
         wrong="The output is the summation of the values.",
-        right="It is their sum weighted by the softmax, another one for every query.",
+        right="It is a sum weighted by the softmax, with different weights for each query.",
         source="Section 3.2: the output is a weighted sum of the values",
         wrong_version=lambda q, k, v: v.sum(dim=0).expand(q.size(0), -1),
         right_version=_ours,
@@ -170,8 +175,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=10,
         title="The value as the output",
         wrong="The value is often regarded as the output.",
-        right="An output mixes the values of all positions; values and outputs are the same only if every query sees "
-        "its own position alone.",
+        right="An output is a weighted average of the values of all positions. It equals the value of its own position "
+        "only if the query may attend to no other.",
         source="Section 3.2: the output is a weighted sum of the values",
         wrong_version=lambda q, k, v: v,
         right_version=_ours,
@@ -179,11 +184,11 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
     ),
     Erratum(
         number=11,
-        title="The soft dictionary without a temperature",
-        wrong="Attention looks up softly: each value counts by its key's share of the similarities.",
-        right="Each value counts by the softmax of the similarities. That has the exact look-up as its limit: as the "
-        "temperature goes to 0 only the value of the nearest key is left, as it grows the mean of all. Plain shares do "
-        "not change with the temperature.",
+        title="A soft look-up without the softmax",
+        wrong="Attention is a soft look-up: each value is weighted by its key's share of the similarities.",
+        right="Each value is weighted by the softmax of the similarities. This has the exact look-up as its limit: as "
+        "the temperature approaches 0, the output approaches the value of the nearest key, and as it grows, the mean "
+        "of all values. Plain shares do not change with the temperature.",
         source="Section 3.2: queries against key-value pairs; the limit follows from equation 1",
         wrong_version=_share_of_similarity,
         right_version=_ours,
@@ -193,8 +198,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=12,
         title="`K.T` for a batch",
         wrong="`Q @ K.T` is the product of queries and keys.",
-        right="`.T` turns all axes around. For a batch only the last two are exchanged: `k.transpose(-2, -1)`.",
-        source=_EQUATION_1 + ": K^T is that of each matrix of keys; `clearhead.model.attention`",
+        right="`.T` reverses all axes. In a batch only the last two are exchanged: `k.transpose(-2, -1)`.",
+        source=_EQUATION_1 + ": K^T transposes each matrix of keys; `clearhead.model.attention`",
         wrong_version=lambda q, k, v: (q @ _reverse_axes(k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_batch_is_as_one_by_one,
