@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
 from clearhead.config import ModelConfig
 
 
@@ -96,6 +101,13 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
         transform = d * d if config.output_transform else 0
         products += config.num_decoder_layers * decoder_layer + target * (transform + d * config.vocab_size)
     return 2 * products
+
+
+def counted_flops(run: Callable[[], object]) -> int:
+    """Return the floating-point operations of all matrix products of a call, as counted by PyTorch."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
 
 
 def training_flops(config: ModelConfig, *, batch_tokens: int, length: int, steps: int) -> int:

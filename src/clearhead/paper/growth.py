@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 import time
+import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from statistics import linear_regression
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.paper.counts import counted_flops
 
 KERNEL = 3
 NEIGHBOURHOOD = 31
@@ -31,12 +34,10 @@ Apply = Callable[[Tensor], Tensor]
 class Layer:
     """A layer type with its cost by formula and by Table 1."""
 
-    name: str
     build: Callable[[int], nn.Module]
     """Returns a layer of width d with random weights."""
     flops: Callable[[int, int], int]
-    """Floating-point operations of its matrix products, from n and d; additions count like multiplications.
-    """
+    """Floating-point operations of its matrix products, from n and d; additions count like multiplications."""
     formula: str
     """The formula in `flops` as text."""
     stated: tuple[int, int]
@@ -72,23 +73,13 @@ def _equation_1(d: int) -> nn.Module:
     return _Whole(lambda x: scaled_dot_product_attention(x, x, x)[0])
 
 
-def _stepwise_attention(d: int) -> nn.Module:
+def _multi_head_attention(d: int, *, fused: bool) -> nn.Module:
     attention = MultiHeadAttention(d_model=d, num_heads=_HEADS)
-    return _Whole(lambda x: attention(x, x, weights=[]), attention)
+    return _Whole(lambda x: attention(x, x, weights=None if fused else []), attention)
 
 
-def _fused_attention(d: int) -> nn.Module:
-    attention = MultiHeadAttention(d_model=d, num_heads=_HEADS)
-    return _Whole(lambda x: attention(x, x), attention)
-
-
-def _recurrent(d: int) -> nn.Module:
-    layer = nn.RNN(d, d, bias=False, batch_first=True)
-    return _Whole(lambda x: layer(x)[0], layer)
-
-
-def _long_short_term_memory(d: int) -> nn.Module:
-    layer = nn.LSTM(d, d, bias=False, batch_first=True)
+def _recurrent(kind: Callable[..., nn.Module], d: int) -> nn.Module:
+    layer = kind(d, d, bias=False, batch_first=True)
     return _Whole(lambda x: layer(x)[0], layer)
 
 
@@ -101,42 +92,26 @@ def _restricted(d: int) -> nn.Module:
     return _Whole(lambda x: restricted_attention(x, NEIGHBOURHOOD))
 
 
+def _layer_flops(n: int, d: int) -> int:
+    return 8 * n * d * d + 4 * n * n * d
+
+
 LAYERS: Mapping[str, Layer] = {
-    layer.name: layer
-    for layer in (
-        Layer("self-attention, equation 1 alone", _equation_1, lambda n, d: 4 * n * n * d, "4 n^2 d", (2, 1)),
-        Layer(
-            "self-attention layer, step by step",
-            _stepwise_attention,
-            lambda n, d: 8 * n * d * d + 4 * n * n * d,
-            "8 n d^2 + 4 n^2 d",
-            (2, 1),
-        ),
-        Layer(
-            "self-attention layer, fused kernel",
-            _fused_attention,
-            lambda n, d: 8 * n * d * d + 4 * n * n * d,
-            "8 n d^2 + 4 n^2 d",
-            (2, 1),
-        ),
-        Layer("recurrent (nn.RNN)", _recurrent, lambda n, d: 4 * n * d * d, "4 n d^2", (1, 2)),
-        Layer("recurrent (nn.LSTM)", _long_short_term_memory, lambda n, d: 16 * n * d * d, "16 n d^2", (1, 2)),
-        Layer(
-            f"convolutional (k = {KERNEL})",
-            _convolution,
-            lambda n, d: 2 * KERNEL * n * d * d,
-            "2 k n d^2",
-            (1, 2),
-        ),
-        Layer(
-            f"restricted self-attention (r = {NEIGHBOURHOOD})",
-            _restricted,
-            lambda n, d: 4 * NEIGHBOURHOOD * n * d,
-            "4 r n d",
-            (1, 1),
-        ),
-    )
+    "self-attention, equation 1 alone": Layer(_equation_1, lambda n, d: 4 * n * n * d, "4 n^2 d", (2, 1)),
+    "self-attention layer, step by step": Layer(
+        partial(_multi_head_attention, fused=False), _layer_flops, "8 n d^2 + 4 n^2 d", (2, 1)
+    ),
+    "self-attention layer, fused kernel": Layer(
+        partial(_multi_head_attention, fused=True), _layer_flops, "8 n d^2 + 4 n^2 d", (2, 1)
+    ),
+    "recurrent (nn.RNN)": Layer(partial(_recurrent, nn.RNN), lambda n, d: 4 * n * d * d, "4 n d^2", (1, 2)),
+    "recurrent (nn.LSTM)": Layer(partial(_recurrent, nn.LSTM), lambda n, d: 16 * n * d * d, "16 n d^2", (1, 2)),
+    f"convolutional (k = {KERNEL})": Layer(_convolution, lambda n, d: 2 * KERNEL * n * d * d, "2 k n d^2", (1, 2)),
+    f"restricted self-attention (r = {NEIGHBOURHOOD})": Layer(
+        _restricted, lambda n, d: 4 * NEIGHBOURHOOD * n * d, "4 r n d", (1, 1)
+    ),
 }
+"""Name of the layer type -> how it is built and what it costs."""
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
@@ -145,10 +120,7 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     >>> round(exponent([2, 4, 8], [12, 48, 192]), 6)
     2.0
     """
-    xs, ys = [math.log(size) for size in sizes], [math.log(value) for value in values]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    covariance = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
-    return covariance / sum((x - mean_x) ** 2 for x in xs)
+    return linear_regression([math.log(size) for size in sizes], [math.log(value) for value in values]).slope
 
 
 @contextmanager
@@ -162,27 +134,21 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def counted_flops(layer: Layer, n: int, d: int) -> int:
+def counted_layer_flops(layer: Layer, n: int, d: int) -> int:
     """Return the operations of a layer's matrix products as counted by PyTorch."""
     # On the "meta" device nothing is computed. On the CPU, oneDNN's LSTM and fused kernels would hide their products
     # from the counter; on "meta" they run as separate products.
-    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        layer.build(d)(torch.empty(1, n, d))
-    return counter.get_total_flops()
+    with torch.device("meta"):
+        return counted_flops(lambda: layer.build(d)(torch.empty(1, n, d)))
 
 
 def seconds(layer: Layer, n: int, d: int, *, repeats: int) -> float:
     """Return the seconds of the shortest of several forward passes, the one least disturbed by other work."""
     x = torch.randn(1, n, d, generator=torch.Generator().manual_seed(n + d))
     apply = layer.build(d)
-    best = math.inf
     with torch.no_grad():
         apply(x)
-        for _ in range(repeats):
-            start = time.perf_counter()
-            apply(x)
-            best = min(best, time.perf_counter() - start)
-    return best
+        return min(timeit.repeat(lambda: apply(x), timer=time.perf_counter, repeat=repeats, number=1))
 
 
 def bytes_kept(layer: Layer, n: int, d: int) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from clearhead.inspection.plots import LinePlot, Panel, Series
 from clearhead.paper.growth import (
     LAYERS,
+    Layer,
     bytes_kept,
-    counted_flops,
+    counted_layer_flops,
     exponent,
     one_thread,
     operators_called,
@@ -44,15 +46,17 @@ _MEMORY_SLOPES = {EQUATION_1: (2, 1), STEPWISE: (2, 1), FUSED: (1, 1), RNN: (1, 
 """Limits of the memory exponents as n and as d grow: memory grows with n d, plus n^2 if the weights are stored."""
 
 
-_Slopes = tuple[int, int]
-
-
 @dataclass(frozen=True)
 class _Sweep:
     """Measurements of one quantity of one layer over increasing sizes."""
 
     by_length: Sequence[float]
     by_width: Sequence[float]
+
+    @property
+    def axes(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The values for increasing n, then those for increasing d."""
+        return self.by_length, self.by_width
 
     @property
     def exponents(self) -> tuple[float, float]:
@@ -65,24 +69,11 @@ class _Sweep:
 
 def table1() -> ModelPart:
     """Return Table 1 with counted operations, measured time and memory, and path lengths found by gradients."""
-    flops = {
-        name: _Sweep([layer.flops(n, _WIDTH) for n in _LENGTHS], [layer.flops(_LENGTH, d) for d in _WIDTHS])
-        for name, layer in LAYERS.items()
-    }
+    flops = _sweeps(lambda layer, n, d: layer.flops(n, d))
     with one_thread():
-        times = {
-            name: _Sweep(
-                [seconds(layer, n, _WIDTH, repeats=_REPEATS) for n in _LENGTHS],
-                [seconds(layer, _LENGTH, d, repeats=_REPEATS) for d in _WIDTHS],
-            )
-            for name, layer in LAYERS.items()
-        }
+        times = _sweeps(partial(seconds, repeats=_REPEATS))
     # oneDNN's LSTM keeps its own workspace, so its memory is not that of the layer.
-    memory = {
-        name: _Sweep([bytes_kept(layer, n, _WIDTH) for n in _LENGTHS], [bytes_kept(layer, _LENGTH, d) for d in _WIDTHS])
-        for name, layer in LAYERS.items()
-        if name != LSTM
-    }
+    memory = _sweeps(bytes_kept, skipping=LSTM)
     paths = path_lengths()
     checks = [*_count_checks(), *_sequential_checks(), *_path_checks(paths)]
     lines = [
@@ -121,6 +112,15 @@ def table1() -> ModelPart:
     )
 
 
+def _sweeps(measure: Callable[[Layer, int, int], float], skipping: str = "") -> dict[str, _Sweep]:
+    """Return the sweep of each layer but one, of a quantity measured at n and d."""
+    return {
+        name: _Sweep([measure(layer, n, _WIDTH) for n in _LENGTHS], [measure(layer, _LENGTH, d) for d in _WIDTHS])
+        for name, layer in LAYERS.items()
+        if name != skipping
+    }
+
+
 def _plain(sweep: _Sweep) -> dict[str, list[float]]:
     return {
         "by_length": list(sweep.by_length),
@@ -130,13 +130,11 @@ def _plain(sweep: _Sweep) -> dict[str, list[float]]:
 
 
 def _operations_text(flops: Mapping[str, _Sweep]) -> list[str]:
+    header = ["layer", "formula", "n^ stated", "here", "d^ stated", "here"]
     rows = []
     for name, layer in LAYERS.items():
-        by_length, by_width = flops[name].exponents
-        rows.append(
-            [name, layer.formula, str(layer.stated[0]), f"{by_length:.2f}", str(layer.stated[1]), f"{by_width:.2f}"]
-        )
-    header = ["layer", "formula", "n^ stated", "here", "d^ stated", "here"]
+        (n_stated, d_stated), (by_length, by_width) = layer.stated, flops[name].exponents
+        rows.append([name, layer.formula, str(n_stated), f"{by_length:.2f}", str(d_stated), f"{by_width:.2f}"])
     return [
         *paragraph(
             f"""Operations of the matrix products, a multiplication and an addition being two, by formulas that the
@@ -164,7 +162,7 @@ def _time_text(times: Mapping[str, _Sweep]) -> list[str]:
         return [
             [
                 name,
-                *(f"{1e3 * value:.3g}" for value in (times[name].by_width if axis else times[name].by_length)),
+                *(f"{1e3 * value:.3g}" for value in times[name].axes[axis]),
                 str(layer.stated[axis]),
                 f"{times[name].exponents[axis]:.1f}",
             ]
@@ -200,22 +198,17 @@ def _near_the_stated(times: Mapping[str, _Sweep]) -> str:
 
 
 def _overtaken(times: Mapping[str, _Sweep]) -> str:
-    faster = [
-        n
-        for n, ours, theirs in zip(_LENGTHS, times[EQUATION_1].by_length, times[RNN].by_length, strict=True)
-        if ours < theirs
-    ]
+    pairs = zip(_LENGTHS, times[EQUATION_1].by_length, times[RNN].by_length, strict=True)
+    faster = [n for n, ours, theirs in pairs if ours < theirs]
     where = f"faster at n = {', '.join(map(str, faster))}" if faster else "faster at none of these n"
     return f"{where}, while the counts cross at n = {_WIDTH}"
 
 
 def _memory_text(memory: Mapping[str, _Sweep]) -> list[str]:
-    rows = []
-    for name, sweep in memory.items():
-        by_length, by_width = sweep.exponents
-        rows.append(
-            [name, *(f"{value / 1024:,.0f}" for value in sweep.by_length), f"{by_length:.2f}", f"{by_width:.2f}"]
-        )
+    rows = [
+        [name, *(f"{value / 1024:,.0f}" for value in sweep.by_length), *(f"{power:.2f}" for power in sweep.exponents)]
+        for name, sweep in memory.items()
+    ]
     return [
         *paragraph(
             f"""Memory: KiB that a forward pass keeps for the backward pass besides the weights, at
@@ -240,7 +233,7 @@ def _path_text(paths: Sequence[PathLength]) -> list[str]:
 
 def _count_checks() -> list[Check]:
     sizes = [(layer, n, d) for layer in LAYERS.values() for n, d in product(_COUNTED, _COUNTED)]
-    same = sum(counted_flops(layer, n, d) == layer.flops(n, d) for layer, n, d in sizes)
+    same = sum(counted_layer_flops(layer, n, d) == layer.flops(n, d) for layer, n, d in sizes)
     d = _WIDTH
     crossing = next(n for n in range(1, 8 * d) if LAYERS[EQUATION_1].flops(n, d) >= LAYERS[RNN].flops(n, d))
     whole = next(n for n in range(1, 8 * d) if LAYERS[STEPWISE].flops(n, d) >= LAYERS[LSTM].flops(n, d))
@@ -294,31 +287,27 @@ def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep], memory: Ma
     """Return plots of the measured points, with lines of the paper's slope through each series' last point."""
     stated = {name: LAYERS[name].stated for name in (EQUATION_1, RNN, CONVOLUTION, RESTRICTED)}
 
-    def panel(
-        what: str, unit: float, y_label: str, axis: int, values: Mapping[str, _Sweep], slopes: Mapping[str, _Slopes]
-    ) -> Panel:
+    quantities = (
+        ("time", 1e3, "forward pass, milliseconds", times, stated),
+        ("operations", 1.0, "operations", flops, stated),
+        ("memory", 1 / 1024, "kept for the backward pass, KiB", memory, _MEMORY_SLOPES),
+    )
+    panels = []
+    for axis, (what, unit, y_label, values, slopes) in product((0, 1), quantities):
         sizes = _WIDTHS if axis else _LENGTHS
         series = []
         for name, powers in slopes.items():
-            points = [value * unit for value in (values[name].by_width if axis else values[name].by_length)]
+            points = [value * unit for value in values[name].axes[axis]]
             guide = [points[-1] * (size / sizes[-1]) ** powers[axis] for size in sizes]
             colour = tuple(LAYERS).index(name)
             series.append(Series(f"{name}: slope {powers[axis]}", sizes, points, "points", colour))
             series.append(Series("", sizes, guide, "dashed", colour))
         fixed = f"n = {_LENGTH}" if axis else f"d = {_WIDTH}"
         x_label = "d, width" if axis else "n, positions"
-        return Panel(f"{what}, {fixed}", x_label, y_label, series, x_scale="log", y_scale="log", x_ticks=sizes)
-
-    def row(axis: int) -> list[Panel]:
-        return [
-            panel("time", 1e3, "forward pass, milliseconds", axis, times, stated),
-            panel("operations", 1.0, "operations", axis, flops, stated),
-            panel("memory", 1 / 1024, "kept for the backward pass, KiB", axis, memory, _MEMORY_SLOPES),
-        ]
-
+        panels.append(Panel(f"{what}, {fixed}", x_label, y_label, series, x_scale="log", y_scale="log", x_ticks=sizes))
     return LinePlot(
         title="Table 1: measured growth (points) beside the stated slopes (dashed)",
-        panels=[*row(0), *row(1)],
+        panels=panels,
         caption="Each dashed line passes through the last point. Of time and operations it has the paper's exponent; "
         "whole attention layers, which add four projections to equation 1, are in the text.\n"
         "Of memory, which Table 1 does not list, it has the exponent that growth goes towards: in n, 2 where the n x n "

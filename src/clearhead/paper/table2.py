@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.config import ModelConfig
 from clearhead.config.presets import paper_base, paper_big
 from clearhead.model.transformer import Transformer
-from clearhead.paper.counts import forward_flops, training_flops
+from clearhead.paper.counts import counted_flops, forward_flops, training_flops
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 
 PAPER_TABLE_2 = (
@@ -60,15 +59,11 @@ PAPER_RUNS = (
 """Section 5.2: 12 hours and 3.5 days, 0.4 and 1.0 seconds per step, 100,000 and 300,000 steps; the FLOPs of Table 2."""
 
 
-def counted_forward_flops(config: ModelConfig, source_length: int, target_length: int) -> int:
-    """Return the operations of one sentence pair as counted by PyTorch, on a model without allocated weights."""
-    with torch.device("meta"), torch.no_grad():
-        model = Transformer(config).eval()
-        source = torch.ones(1, source_length, dtype=torch.long)
-        target = torch.ones(1, target_length, dtype=torch.long)
-        with FlopCounterMode(display=False) as counter:
-            model(source, target)
-    return counter.get_total_flops()
+def counted_forward_flops(config: ModelConfig, length: int) -> int:
+    """Return the operations of one pair of equally long sentences as counted by PyTorch, without allocating weights."""
+    with torch.device("meta"):
+        model, ids = Transformer(config).eval(), torch.ones(1, length, dtype=torch.long)
+        return counted_flops(lambda: model(ids, ids))
 
 
 def table2() -> ModelPart:
@@ -164,7 +159,7 @@ def _our_flops(run: PaperRun, length: int) -> int:
 
 def _checks(run: PaperRun) -> list[Check]:
     length = _LENGTHS[0]
-    counted, formula = counted_forward_flops(run.config, length, length), forward_flops(run.config, length, length)
+    counted, formula = counted_forward_flops(run.config, length), forward_flops(run.config, length, length)
     derived = _gpu_time_flops(run)
     stepped = run.steps * run.seconds_per_step / 3600
     return [

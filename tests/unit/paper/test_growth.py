@@ -11,7 +11,7 @@ from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.paper.growth import (
     LAYERS,
     bytes_kept,
-    counted_flops,
+    counted_layer_flops,
     exponent,
     one_thread,
     operators_called,
@@ -24,7 +24,7 @@ EQUATION_1, STEPWISE, FUSED, RNN, LSTM, CONVOLUTION, RESTRICTED = LAYERS
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_operations_are_those_that_pytorch_counts(name):
-    assert counted_flops(LAYERS[name], 36, 20) == LAYERS[name].flops(36, 20)
+    assert counted_layer_flops(LAYERS[name], 36, 20) == LAYERS[name].flops(36, 20)
 
 
 @pytest.mark.parametrize("name", LAYERS)
