@@ -32,6 +32,14 @@ def softmax(row: Sequence[float]) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
+def masked(scores: Matrix, allowed: Sequence[Sequence[bool]]) -> Matrix:
+    """Return the scores with -inf for each query and key that are not allowed (section 3.2.3)."""
+    return [
+        [score if may else -math.inf for score, may in zip(row, visible, strict=True)]
+        for row, visible in zip(scores, allowed, strict=True)
+    ]
+
+
 def attention(
     q: Matrix, k: Matrix, v: Matrix, allowed: Sequence[Sequence[bool]] | None = None
 ) -> tuple[Matrix, Matrix]:
@@ -45,10 +53,7 @@ def attention(
     """
     scores = [[score / math.sqrt(len(q[0])) for score in row] for row in matmul(q, transpose(k))]
     if allowed is not None:
-        scores = [
-            [score if may else -math.inf for score, may in zip(row, visible, strict=True)]
-            for row, visible in zip(scores, allowed, strict=True)
-        ]
+        scores = masked(scores, allowed)
     weights = [softmax(row) for row in scores]
     return matmul(weights, v), weights
 
@@ -60,11 +65,10 @@ def multi_head(
     w_k: Sequence[Matrix],
     w_v: Sequence[Matrix],
     w_o: Matrix,
-    allowed: Sequence[Sequence[bool]] | None = None,
 ) -> Matrix:
     """Return Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2)."""
     heads = [
-        attention(matmul(query, q), matmul(memory, k), matmul(memory, v), allowed)[0]
+        attention(matmul(query, q), matmul(memory, k), matmul(memory, v))[0]
         for q, k, v in zip(w_q, w_k, w_v, strict=True)
     ]
     joined = [[value for head in heads for value in head[row]] for row in range(len(query))]
@@ -108,16 +112,9 @@ def length_penalty(length: int, alpha: float) -> float:
     return (5 + length) ** alpha / (5 + 1) ** alpha
 
 
-def adam(
-    start: float,
-    gradients: Sequence[float],
-    *,
-    rate: float,
-    beta_1: float = 0.9,
-    beta_2: float = 0.98,
-    eps: float = 1e-9,
-) -> float:
+def adam(start: float, gradients: Sequence[float], *, rate: float) -> float:
     """Return a weight after one Adam step per gradient (Kingma and Ba 2015; the paper's betas and eps, section 5.3)."""
+    beta_1, beta_2, eps = 0.9, 0.98, 1e-9
     weight, first, second = start, 0.0, 0.0
     for step, gradient in enumerate(gradients, start=1):
         first = beta_1 * first + (1.0 - beta_1) * gradient

@@ -13,6 +13,7 @@ from clearhead.config.choices import SinusoidLayout
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
+from clearhead.paper.plain import position_encoding
 
 _D_MODEL = 512
 _LENGTH = 1_000
@@ -49,13 +50,12 @@ def shift_matrix(shift: int, d_model: int) -> Float[Tensor, "D D"]:
         shift: Shift k in positions; may be negative.
         d_model: Width of the encodings.
     """
-    matrix = torch.zeros(d_model, d_model, dtype=torch.float64)
+    rotations = []
     for pair in range(d_model // 2):
         angle = shift / 10_000 ** (2 * pair / d_model)
         cosine, sine = math.cos(angle), math.sin(angle)
-        row = 2 * pair
-        matrix[row : row + 2, row : row + 2] = torch.tensor([[cosine, sine], [-sine, cosine]], dtype=torch.float64)
-    return matrix
+        rotations.append(torch.tensor([[cosine, sine], [-sine, cosine]], dtype=torch.float64))
+    return torch.block_diag(*rotations)
 
 
 def interleaved_order(d_model: int) -> list[int]:
@@ -108,7 +108,7 @@ def positions() -> ModelPart:
                     layout.where,
                     layout.order,
                     f"{layout.longest:,.1f}",
-                    *(f"{_product(layout, distance):.4f}" for distance in (1, 10)),
+                    *(f"{_products(layout, distance + 1)[distance]:.4f}" for distance in (1, 10)),
                 ]
                 for layout in _LAYOUTS
             ],
@@ -146,8 +146,7 @@ def _formula_check(table: Float[Tensor, "T D"]) -> Check:
     worst = 0.0
     for position in (0, 1, 2, 17, 513, _LENGTH - 1):
         for column, value in enumerate(table[position].tolist()):
-            angle = position / 10_000 ** (2 * (column // 2) / _D_MODEL)
-            worst = max(worst, abs(value - (math.cos(angle) if column % 2 else math.sin(angle))))
+            worst = max(worst, abs(value - position_encoding(position, column, _D_MODEL)))
     return Check("the table is the printed formula", worst < _TOLERANCE, f"largest difference {magnitude(worst)}")
 
 
@@ -196,11 +195,6 @@ def _layout_checks(table: Float[Tensor, "T D"]) -> list[Check]:
             f"largest difference {others:.2f} of at most {_D_MODEL // 2}",
         ),
     ]
-
-
-def _product(layout: _Layout, distance: int) -> float:
-    table = sinusoidal_positions(distance + 1, _D_MODEL, layout.name).double()
-    return float(table[0] @ table[distance])
 
 
 def _picture() -> HeatMap:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from clearhead.config import TrainConfig
 from clearhead.inspection.plots import LinePlot, Panel, Series
@@ -21,6 +21,10 @@ class Curve:
     name: str
     d_model: int
     warmup_steps: int
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate at a step, counted from 1, as training computes it."""
+        return noam_rate(step, d_model=self.d_model, warmup_steps=self.warmup_steps)
 
 
 CURVES = (
@@ -46,12 +50,10 @@ def equation_3(step: int, d_model: int, warmup_steps: int) -> float:
 def schedule() -> ModelPart:
     """Return the learning-rate figure: curves, their peaks, and a check of equation 3 at every plotted step."""
     steps = sorted({1, 2, *range(100, _LAST_STEP + 1, 100), *(curve.warmup_steps for curve in CURVES)})
-    rates = {
-        curve: [noam_rate(step, d_model=curve.d_model, warmup_steps=curve.warmup_steps) for step in steps]
-        for curve in CURVES
-    }
+    rates = {curve: [curve.rate(step) for step in steps] for curve in CURVES}
     checks = [_follows_equation_3(curve, steps, rates[curve]) for curve in CURVES]
     peaks = {curve.name: max(rates[curve]) for curve in CURVES}
+    peak_steps = {curve.name: steps[rates[curve].index(peaks[curve.name])] for curve in CURVES}
     checks += [
         Check(
             f"peak of {name}",
@@ -68,12 +70,9 @@ def schedule() -> ModelPart:
                 f"{curve.d_model:,}",
                 f"{curve.warmup_steps:,}",
                 f"{rates[curve][0]:.3e}",
-                f"{max(rates[curve]):.3e}",
-                f"{steps[rates[curve].index(max(rates[curve]))]:,}",
-                *(
-                    f"{noam_rate(step, d_model=curve.d_model, warmup_steps=curve.warmup_steps):.3e}"
-                    for step in (40_000, 100_000, 300_000)
-                ),
+                f"{peaks[curve.name]:.3e}",
+                f"{peak_steps[curve.name]:,}",
+                *(f"{curve.rate(step):.3e}" for step in (40_000, 100_000, 300_000)),
             ]
             for curve in CURVES
         ],
@@ -95,14 +94,7 @@ def schedule() -> ModelPart:
         figures={"schedule": _figure(steps, rates)},
         data={
             "curves": [
-                {
-                    "name": curve.name,
-                    "d_model": curve.d_model,
-                    "warmup_steps": curve.warmup_steps,
-                    "peak": max(rates[curve]),
-                    "peak_step": steps[rates[curve].index(max(rates[curve]))],
-                }
-                for curve in CURVES
+                {**asdict(curve), "peak": peaks[curve.name], "peak_step": peak_steps[curve.name]} for curve in CURVES
             ]
         },
         checks=tuple(checks),

@@ -11,7 +11,7 @@ from clearhead.inspection.plots import HeatMap
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.masks import causal_mask
 from clearhead.paper.parts import Check, magnitude, matrix_lines, paragraph
-from clearhead.paper.plain import Matrix, attention, matmul, multi_head, softmax, transpose
+from clearhead.paper.plain import Matrix, attention, masked, matmul, multi_head, softmax, transpose
 
 _Q: Matrix = [[1, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]]
 _K: Matrix = [[2, 0, 2, 0], [0, 2, 0, 2], [2, 2, 0, 0]]
@@ -59,11 +59,8 @@ def _scaled_dot_product() -> tuple[list[str], Matrix, Check]:
     allowed = [[key <= query for key in range(n)] for query in range(n)]
     products = matmul(_Q, transpose(_K))
     scaled = [[value / math.sqrt(d_k) for value in row] for row in products]
-    masked = [
-        [value if may else -math.inf for value, may in zip(row, visible, strict=True)]
-        for row, visible in zip(scaled, allowed, strict=True)
-    ]
-    weights = [softmax(row) for row in masked]
+    hidden = masked(scaled, allowed)
+    weights = [softmax(row) for row in hidden]
     output = matmul(weights, _V)
     ours, _ = scaled_dot_product_attention(_tensor(_Q), _tensor(_K), _tensor(_V), causal_mask(n))
     lines = [
@@ -73,7 +70,7 @@ def _scaled_dot_product() -> tuple[list[str], Matrix, Check]:
         *matrix_lines("V", _V, "values", digits=0),
         *matrix_lines("Q K^T", products, "MatMul: how well each query fits each key", digits=0),
         *matrix_lines("/ sqrt(d_k)", scaled, "Scale: sqrt(4) = 2", digits=0),
-        *matrix_lines("masked", masked, "Mask (opt.): what comes later is -inf", digits=0),
+        *matrix_lines("masked", hidden, "Mask (opt.): what comes later is -inf", digits=0),
         *matrix_lines("softmax", weights, "SoftMax: every row sums to 1; -inf became 0"),
         *matrix_lines("weights V", output, "MatMul: the weighted sums of the values"),
     ]
