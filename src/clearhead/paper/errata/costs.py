@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.config import ModelConfig
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.residual import Residual
+from clearhead.paper.counts import counted_flops
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
 
@@ -32,12 +32,8 @@ def _multiply_adds(n: int, d: int) -> tuple[int, int]:
     """Count multiply-adds over n positions, of equation 1 and of recurrence, h_t = tanh(x_t W + h_(t-1) U)."""
     x = torch.zeros(1, n, d, device="meta")
     recurrent = on_meta(lambda: nn.RNN(d, d, bias=False, batch_first=True))
-    counts = []
-    for run in (lambda: scaled_dot_product_attention(x, x, x), lambda: recurrent(x)):
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            run()
-        counts.append(counter.get_total_flops() // 2)
-    return counts[0], counts[1]
+    attention = counted_flops(lambda: scaled_dot_product_attention(x, x, x))
+    return attention // 2, counted_flops(lambda: recurrent(x)) // 2
 
 
 def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> CheckResult:
@@ -62,13 +58,10 @@ def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -
     """Four sentences of seven words take at most seven calls of the cell, with the right states."""
     cell, x = build(lambda: nn.RNNCell(5, 3)), standard_normal(4, 7, 5, seed=80)
     calls: list[object] = []
-    handle = cell.register_forward_hook(lambda *_: calls.append(None))
-    with torch.no_grad():
-        states = run(cell, x)
-        handle.remove()
-        wanted = torch.zeros(4, 3)
-        for word in x.unbind(1):
-            wanted = torch.tanh(word @ cell.weight_ih.T + cell.bias_ih + wanted @ cell.weight_hh.T + cell.bias_hh)
+    cell.register_forward_hook(lambda *_: calls.append(None))
+    states, wanted = run(cell, x), torch.zeros(4, 3)
+    for word in x.unbind(1):
+        wanted = torch.tanh(word @ cell.weight_ih.T + cell.bias_ih + wanted @ cell.weight_hh.T + cell.bias_hh)
     distance = (states - wanted).abs().max().item()
     return CheckResult(
         len(calls) <= 7 and distance < _EXACT, f"{len(calls)} sequential steps, states differ by {distance:.2f}"
@@ -99,7 +92,7 @@ def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
     """
     cell = build(lambda: nn.LSTMCell(5, 4))
     x, h, c = standard_normal(3, 5, seed=81), standard_normal(3, 4, seed=82), standard_normal(3, 4, seed=83)
-    before = (x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh).detach().requires_grad_()
+    before = (x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh).requires_grad_()
     inputs, forgets, candidates, outputs = before.chunk(4, dim=-1)
     new_c = gate(forgets) * c + gate(inputs) * candidates.tanh()
     new_h = gate(outputs) * new_c.tanh()
@@ -138,19 +131,18 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     attentions = build(lambda: nn.ModuleList(MultiHeadAttention(d_model=32, num_heads=4) for _ in range(_SUBLAYERS)))
     residual = build(lambda: Residual(nn.LayerNorm(32), dropout=0.0))
 
-    def stack(x: Tensor, combine: Callable[[Residual, Tensor, Tensor], Tensor] = combine) -> Tensor:
+    def stack(x: Tensor, combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> Tensor:
         for attention in attentions:
             x = combine(residual, x, attention(x, x))
         return x
 
     def growth(combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> float:
-        with torch.no_grad():
-            return ((stack(x + 1e-3 * error, combine) - stack(x, combine)).norm() / (1e-3 * error).norm()).item()
+        return ((stack(x + 1e-3 * error, combine) - stack(x, combine)).norm() / (1e-3 * error).norm()).item()
 
     x = standard_normal(1, 8, 32, seed=84).requires_grad_()
     direction, error = (standard_normal(1, 8, 32, seed=seed) for seed in (85, 86))
     direction = direction - direction.mean(dim=1, keepdim=True)
-    gradient = torch.autograd.grad((stack(x) * direction).sum(), x)[0].norm() / direction.norm()
+    gradient = torch.autograd.grad((stack(x, combine) * direction).sum(), x)[0].norm() / direction.norm()
     grown, bare = growth(combine), growth(lambda residual, x, update: x + update)
     return CheckResult(
         0.1 < gradient.item() < 10 and grown < 2 < bare,

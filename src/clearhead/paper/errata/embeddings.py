@@ -5,7 +5,6 @@ Shapes: T length, D d_model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from clearhead.model.positions import sinusoidal_positions
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import encoder_layer, input_of, on_meta, paper_base_on_meta, small_model, word_ids
+from clearhead.paper.plain import position_encoding
 
 _MILLIONS = 65.0
 """Number of weights of the base model, in millions (Table 3)."""
@@ -60,9 +60,8 @@ def _has_the_printed_size(make: Callable[[], Transformer]) -> CheckResult:
 def _order_matters(make: Callable[[], Transformer]) -> CheckResult:
     """Reversing a sentence changes the states of its words, not only their order."""
     model = make()
-    with torch.no_grad():
-        forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
-        backwards, _ = model.encode(word_ids(3, 9, 4, 7, 5))
+    forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
+    backwards, _ = model.encode(word_ids(3, 9, 4, 7, 5))
     distance = (forwards - backwards.flip(1)).abs().max().item()
     return CheckResult(distance > 0.1, f"reversing the sentence changes the states of its words by {distance:.2f}")
 
@@ -77,18 +76,12 @@ def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -
     width = model.config.d_model
     if x.size(1) != width:
         return CheckResult(False, f"the first layer receives {x.size(1)} numbers for each word instead of {width}")
-    positions = torch.tensor([[_printed_position(position, i, width) for i in range(width)] for position in range(4)])
+    positions = torch.tensor([[position_encoding(position, i, width) for i in range(width)] for position in range(4)])
     distance = ((x - x[0]) - (positions - positions[0])).abs().max().item()
     return CheckResult(
         distance < 1e-5,
         f"the first layer receives {x.size(1)} numbers for each word, different from the sum by {distance:.3f}",
     )
-
-
-def _printed_position(position: int, component: int, width: int) -> float:
-    """Return PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), or the cosine of the same angle for an odd component."""
-    angle = position / 10_000 ** (component // 2 * 2 / width)
-    return math.cos(angle) if component % 2 else math.sin(angle)
 
 
 def _concatenated(model: Transformer, ids: Tensor) -> Tensor:

@@ -45,8 +45,7 @@ def _has_no_convolution(make: Callable[[], nn.Module]) -> CheckResult:
     foreign = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
     in_base = sum(isinstance(module, foreign) for module in paper_base_on_meta().modules())
     count = sum(isinstance(module, foreign) for module in layer.modules()) + in_base
-    with torch.no_grad():
-        distance = (layer(x[:, order]) - layer(x)[:, order]).abs().max().item()
+    distance = (layer(x[:, order]) - layer(x)[:, order]).abs().max().item()
     return CheckResult(
         count == 0 and distance < 1e-5,
         f"{count} convolutional or recurrent modules, shuffling changes the output by {distance:.2f}",
@@ -96,11 +95,10 @@ def _distance_costs_layers(make: Callable[[int], nn.Module]) -> CheckResult:
 def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> CheckResult:
     """A text has the same probability with two unrelated source sentences."""
     text = word_ids(1, 6, 9, 3, 2)
-    with torch.no_grad():
-        log_probs = [
-            score(source, text[:, :-1]).log_softmax(dim=-1).gather(-1, text[:, 1:, None]).sum().item()
-            for source in (word_ids(5, 7, 4, 2), word_ids(8, 3, 10, 2))
-        ]
+    log_probs = [
+        score(source, text[:, :-1]).log_softmax(dim=-1).gather(-1, text[:, 1:, None]).sum().item()
+        for source in (word_ids(5, 7, 4, 2), word_ids(8, 3, 10, 2))
+    ]
     moved = abs(log_probs[0] - log_probs[1])
     return CheckResult(moved < 1e-5, f"another source sentence changes the text's log-probability by {moved:.2f} nats")
 

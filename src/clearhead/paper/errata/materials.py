@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.config.presets import paper_base
-from clearhead.model.decoder import DecoderLayer
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.transformer import Transformer
 
@@ -35,19 +34,17 @@ def word_ids(*words: int) -> Tensor:
 def build(make: Callable[[], Module]) -> Module:
     """Return a module in evaluation mode with random weights that depend only on their names and shapes.
 
-    Matrices have variance 1 / fan-in, so that a layer preserves the size of its input.
+    Matrices have variance 1 / fan-in, so that a layer preserves the size of its input. The weights need no gradients.
     """
     with torch.random.fork_rng(devices=[]):
-        module = make()
-    with torch.no_grad():
-        for name, weight in module.named_parameters():
-            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-            noise = torch.randn(weight.shape, generator=generator)
-            if weight.dim() > 1:
-                weight.copy_(noise / weight.size(1) ** 0.5)
-            else:  # norm gains around 1, biases around 0
-                weight.copy_(float("norm.weight" in name) + 0.1 * noise)
-    return module.eval()
+        module = make().eval().requires_grad_(False)
+    for name, weight in module.named_parameters():
+        noise = standard_normal(*weight.shape, seed=zlib.crc32(name.encode()))
+        if weight.dim() > 1:
+            weight.copy_(noise / weight.size(1) ** 0.5)
+        else:  # norm gains around 1, biases around 0
+            weight.copy_(float("norm.weight" in name) + 0.1 * noise)
+    return module
 
 
 def small_model(**settings: Any) -> Transformer:
@@ -81,20 +78,9 @@ def encoder_layer(model: Transformer, index: int) -> EncoderLayer:
     return layer
 
 
-def decoder_layer(model: Transformer, index: int) -> DecoderLayer:
-    """Return one layer of the decoder, counted from 0."""
-    layer = model.decoder.layers[index]
-    assert isinstance(layer, DecoderLayer)
-    return layer
-
-
 def input_of(module: nn.Module, run: Callable[[], object]) -> Tensor:
     """Return the input that a module received while `run` was executed."""
     seen: list[Tensor] = []
-    handle = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        with torch.no_grad():
-            run()
-    finally:
-        handle.remove()
+    with module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
+        run()
     return seen[0]

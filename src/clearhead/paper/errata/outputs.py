@@ -24,8 +24,7 @@ _EXACT = 1e-4
 
 def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor]) -> CheckResult:
     """The predictions of four next tokens contain no negative values, and each sums to 1."""
-    with torch.no_grad():
-        prediction = predict(small_model(), word_ids(*_SOURCE), word_ids(1, 6, 9, 3))[0]
+    prediction = predict(small_model(), word_ids(*_SOURCE), word_ids(1, 6, 9, 3))[0]
     lowest, sums = prediction.min().item(), prediction.sum(dim=-1)
     return CheckResult(
         lowest >= 0 and (sums - 1).abs().max().item() < _EXACT,
@@ -43,10 +42,9 @@ def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> CheckResult:
 def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]], Tensor]) -> CheckResult:
     """The probabilities of all eleven tokens at the third target position sum to 1."""
     model = small_model()
-    with torch.no_grad():
-        log_probs = [score(model, _SOURCE, [6, 9, token, 2])[2].item() for token in range(1, 11)]
-        # Padding (0) marks the end of a row in a batch, so its probability is taken from the logits.
-        padding = model(word_ids(*_SOURCE), word_ids(1, 6, 9)).softmax(dim=-1)[0, -1, 0].item()
+    log_probs = [score(model, _SOURCE, [6, 9, token, 2])[2].item() for token in range(1, 11)]
+    # Padding (0) marks the end of a row in a batch, so its probability is taken from the logits.
+    padding = model(word_ids(*_SOURCE), word_ids(1, 6, 9)).softmax(dim=-1)[0, -1, 0].item()
     total = sum(torch.tensor(log_probs).exp().tolist()) + padding
     return CheckResult(
         abs(total - 1) < _EXACT, f"the probabilities of all tokens at the third position sum to {total:.2f}"
@@ -70,10 +68,9 @@ def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[in
     model = small_model(tying="none")  # with random weights, tied matrices make a model repeat its input
     *tokens, last = decode(model, _SOURCE)
     agree = 0
-    with torch.no_grad():
-        for length, token in enumerate(tokens):
-            logits = model(word_ids(*_SOURCE), word_ids(1, *tokens[:length]))[0, -1]
-            agree += int(logits[2:].argmax()) + 2 == token  # padding and start token are not text
+    for length, token in enumerate(tokens):
+        logits = model(word_ids(*_SOURCE), word_ids(1, *tokens[:length]))[0, -1]
+        agree += int(logits[2:].argmax()) + 2 == token  # padding and start token are not text
     ends = last == model.config.eos_id
     return CheckResult(
         agree == len(tokens) and ends,
@@ -84,14 +81,12 @@ def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[in
 
 def _one_pass(model: Transformer, source: list[int]) -> list[int]:
     """Feed the source to the decoder and take the most probable token at each position, as study notes do."""
-    with torch.no_grad():
-        tokens: list[int] = model(word_ids(*source), word_ids(*source)).argmax(dim=-1)[0].tolist()
+    tokens: list[int] = model(word_ids(*source), word_ids(*source)).argmax(dim=-1)[0].tolist()
     return tokens
 
 
 def _step_by_step(model: Transformer, source: list[int]) -> list[int]:
-    with torch.no_grad():
-        return list(greedy_search(model, [source], max_lengths=[12])[0].tokens)
+    return list(greedy_search(model, [source], max_lengths=[12])[0].tokens)
 
 
 OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (

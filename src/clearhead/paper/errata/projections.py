@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.transformer import Transformer
+from clearhead.paper.counts import counted_flops
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import (
     build,
@@ -72,10 +72,9 @@ def _made_to_look_at_the_next(x: Tensor) -> Tensor:
     """Return weights of the package's attention, with W^Q set so that each word's query matches the next word."""
     attention = build(lambda: MultiHeadAttention(d_model=8, num_heads=1))
     weights: list[Tensor] = []
-    with torch.no_grad():
-        attention.q_proj.weight.copy_(20 * torch.eye(8).roll(1, dims=1).T)
-        attention.k_proj.weight.copy_(torch.eye(8))
-        attention(x[None], x[None], weights=weights)
+    attention.q_proj.weight.copy_(20 * torch.eye(8).roll(1, dims=1).T)
+    attention.k_proj.weight.copy_(torch.eye(8))
+    attention(x[None], x[None], weights=weights)
     return weights[0][0, 0]
 
 
@@ -91,13 +90,11 @@ def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -
 def _second_layer_values(model: Transformer, ids: Tensor) -> Tensor:
     attention = encoder_layer(model, 1).self_attn
     previous = input_of(attention.v_proj, lambda: model.encode(ids))
-    with torch.no_grad():
-        return attention.keys_and_values(previous)[1][0].transpose(0, 1)  # (T, H, d_v)
+    return attention.keys_and_values(previous)[1][0].transpose(0, 1)  # (T, H, d_v)
 
 
 def _word_vectors(model: Transformer, ids: Tensor) -> Tensor:
-    with torch.no_grad():
-        return functional.embedding(ids, model.source_embedding.weight)[0]
+    return functional.embedding(ids, model.source_embedding.weight)[0]
 
 
 def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
@@ -114,8 +111,7 @@ def _four_times_the_same(x: Tensor) -> Tensor:
 def _four_heads(x: Tensor) -> Tensor:
     attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=4))
     weights: list[Tensor] = []
-    with torch.no_grad():
-        attention(x[None], x[None], weights=weights)
+    attention(x[None], x[None], weights=weights)
     return weights[0][0]
 
 
@@ -142,13 +138,8 @@ def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckRes
     The multiply-adds are counted, over 64 positions.
     """
     x = torch.zeros(1, 64, _D_MODEL, device="meta")
-    counts = []
-    for heads in (1, _HEADS):
-        attention = on_meta(partial(make, heads))
-        with FlopCounterMode(display=False) as counter:
-            attention(x, x, weights=[])
-        counts.append(counter.get_total_flops() // 2)
-    ratio = counts[1] / counts[0]
+    one, eight = (on_meta(partial(make, heads)) for heads in (1, _HEADS))
+    ratio = counted_flops(lambda: eight(x, x, weights=[])) / counted_flops(lambda: one(x, x, weights=[]))
     return CheckResult(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
 
 

@@ -80,9 +80,8 @@ def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]
     shapes = f"W1 {tuple(w1.shape)}, W2 {tuple(w2.shape)}"
     if x.size(1) != w1.size(0) or w1.size(1) != w2.size(0):
         return CheckResult(False, f"x {tuple(x.shape)} cannot be multiplied with {shapes}")
-    with torch.no_grad():
-        by_hand = (x @ w1 + network.up_proj.bias).clamp_min(0) @ w2 + network.down_proj.bias
-        distance = (network(x[None])[0] - by_hand).abs().max().item()
+    by_hand = (x @ w1 + network.up_proj.bias).clamp_min(0) @ w2 + network.down_proj.bias
+    distance = (network(x[None])[0] - by_hand).abs().max().item()
     return CheckResult(distance < _EXACT, f"{shapes}: the network and equation 2 differ by {distance:.3f}")
 
 
@@ -99,8 +98,7 @@ def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> CheckResult:
 def _treats_positions_alike(network: Callable[[Tensor], Tensor]) -> CheckResult:
     """Shuffling six positions only shuffles their outputs."""
     x, order = standard_normal(6, 8, seed=61), torch.tensor([4, 2, 5, 0, 3, 1])
-    with torch.no_grad():
-        distance = (network(x[order]) - network(x)[order]).abs().max().item()
+    distance = (network(x[order]) - network(x)[order]).abs().max().item()
     return CheckResult(distance < _EXACT, f"outputs of shuffled positions differ by {distance:.2f}")
 
 
@@ -118,7 +116,7 @@ def _is_gelu(activation: Callable[[], Activation]) -> CheckResult:
 
     It is measured in a network whose matrices are 1 and biases 0.
     """
-    network = build(lambda: FeedForward(d_model=1, d_ff=1, activation=activation())).requires_grad_(False)
+    network = build(lambda: FeedForward(d_model=1, d_ff=1, activation=activation()))
     for name, weight in network.named_parameters():
         weight.fill_(float("weight" in name))
     points = (-2.0, -1.0, -0.5, 0.5, 1.0)
