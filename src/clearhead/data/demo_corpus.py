@@ -1,4 +1,4 @@
-"""Built-in synthetic corpus: dates, amounts and names in twelve locales, formatted by Unicode CLDR (through Babel).
+"""Synthetic parallel corpus: dates, amounts, country and language names, written in two of twelve CLDR locales.
 
 A sentence is a *meaning*, a kind and a value such as a date, rendered in two locales. Every rendering contains the
 whole meaning, and no text has two meanings, so that translation is a function and exact match a fair score. Nothing

@@ -1,4 +1,4 @@
-"""Search batches in a separate process, so that the event loop of the server never waits for a search thread.
+"""Batching and search in a forked process (CPU, Linux), so that no search delays the server's event loop.
 
 Threads of one process share Python's global lock, and a search needs it at every step; docs/serving.md gives the cost.
 The two processes exchange pickles through a private pipe. If one ends, for whatever reason, the other finds the pipe

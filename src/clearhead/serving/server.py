@@ -1,4 +1,4 @@
-"""The HTTP server process: socket, connection limits and timeouts, signals, graceful shutdown, and log format."""
+"""HTTP server process (uvicorn): socket, connection limits, timeouts, signals, model reloads, log format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts of letters, derived from their Unicode names, and the scripts without spaces between words."""
+"""Scripts of letters, from their Unicode names; character ranges of the scripts without spaces between words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Parser of subtitle files into cues: SubRip (`.srt`) and WebVTT (`.vtt`).
+r"""Parser of SubRip (`.srt`) and WebVTT (`.vtt`) subtitles: the times and the numbered text lines of each cue.
 
 SubRip has no specification; that of WebVTT is https://www.w3.org/TR/webvtt1/. The published parsers (srt 3.5, pysubs2
 1.8, webvtt-py 0.6) are not used: they do not report the line of a cue, and silently skip a cue whose time is malformed.

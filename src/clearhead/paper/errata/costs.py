@@ -1,4 +1,4 @@
-"""Errata about recurrence: its cost, its parallelism, and gradient flow (section 4, Table 1).
+"""Mistakes in study notes about recurrence: cost, parallelism and gradient flow (section 4, Table 1).
 
 Shapes: B batch, n length, d width.
 """

@@ -1,4 +1,4 @@
-"""Errata about cross-attention: how the decoder reads the encoder's output (sections 3.1 and 3.2.3).
+"""Mistakes in study notes about cross-attention (sections 3.1 and 3.2.3).
 
 Shapes: S source length, T target length, D d_model.
 """

@@ -1,4 +1,4 @@
-"""Errata about the input of the first layer: embeddings and positions (sections 3.4 and 3.5).
+"""Mistakes in study notes about embeddings and positions (sections 3.4 and 3.5).
 
 Shapes: T length, D d_model.
 """

@@ -1,4 +1,4 @@
-"""Errata about the paper itself: its tasks, its predecessors and its tokens.
+"""Mistakes in study notes about the paper's tasks, predecessors and tokens.
 
 Shapes: T length, D width.
 """

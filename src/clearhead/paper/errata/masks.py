@@ -1,4 +1,4 @@
-"""Errata about masks: which positions a position may see (section 3.2.3).
+"""Mistakes in study notes about masks: which positions a position may see (section 3.2.3).
 
 Shapes: T length, D width.
 """

@@ -1,4 +1,4 @@
-"""Errata about the model's output and how text is generated from it.
+"""Mistakes in study notes about the model's output and how text is generated from it.
 
 Shapes: T target length, V vocabulary.
 """

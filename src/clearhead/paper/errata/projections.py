@@ -1,4 +1,4 @@
-"""Errata about the projections of multi-head attention (section 3.2.2).
+"""Mistakes in study notes about the projections of multi-head attention (section 3.2.2).
 
 Shapes: T length, D d_model, H heads.
 """

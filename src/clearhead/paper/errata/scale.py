@@ -1,4 +1,4 @@
-"""Errata about the factor 1 / sqrt(d_k) in equation 1.
+"""Mistakes in study notes about the factor 1 / sqrt(d_k) in equation 1.
 
 Shapes: T query length, S key length, K head width.
 """

@@ -1,4 +1,4 @@
-"""Errata about sizes and shapes: widths, heads, and the feed-forward network (sections 3.2.2 and 3.3).
+"""Mistakes in study notes about widths, heads and the feed-forward network (sections 3.2.2 and 3.3).
 
 Shapes: T length, D d_model, F d_ff.
 """

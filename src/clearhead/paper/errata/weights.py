@@ -1,4 +1,4 @@
-"""Errata about softmax, weighted sum and look-up in equation 1: what happens to scores and values.
+"""Mistakes in study notes about softmax and the weighted sum in equation 1.
 
 Shapes: B batch, T query length, S key length, K head width, V value width.
 """

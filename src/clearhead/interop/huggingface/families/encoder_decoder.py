@@ -1,4 +1,4 @@
-"""Two BERTs as one encoder-decoder in Hugging Face transformers: an EncoderDecoderModel of BERT or BertGeneration.
+"""EncoderDecoderModel of two BERTs or BertGenerations in Hugging Face transformers: settings and tensor names.
 
 BERT has segment embeddings, and a layer between the decoder states and the linear map before the softmax.
 BertGeneration has neither.
