@@ -1,4 +1,4 @@
-"""Input pairs of `score` and `evaluate`: two line-aligned files, or one file that contains both sides."""
+"""Input pairs of `score`, `evaluate` and `explain`: two line-aligned files, or one file that contains both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine interface of a search, implemented by `pytorch`, `native` and `ensemble_engine`.
+"""Interface of the inference engines: the steps of a search, and scores of given translations.
 
 Shapes: K beams, R rows (the open hypotheses of all slots), V vocabulary, T tokens of a target.
 """

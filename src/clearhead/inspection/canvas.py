@@ -1,4 +1,4 @@
-"""Shared matplotlib canvas: one style, PNG or SVG output, deterministic bytes."""
+"""Shared matplotlib canvas: one style, and figures rendered in memory as PNG or SVG with deterministic bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a whole model: attention maps of all heads, a value per head, and the tree of a search.
+"""Figures of all heads and of a search tree: their plain values, and their drawing with matplotlib.
 
 Shapes: L layers, H heads, T rows, S columns.
 """

@@ -1,4 +1,4 @@
-"""The training loop: step, log, validate and checkpoint until training ends."""
+"""The training loop of a run: begin or resume, step, validate and checkpoint, and publish the best weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training plan: settings chosen for the corpus, the machine and the time limit where the user set none.
+"""Training plan: choose the settings left open, estimate the run's length, and settle those of a resumed run.
 
 The evidence for the choices is in docs/recipes.md. The paper's presets are not changed.
 """

@@ -1,4 +1,4 @@
-"""Publish weights of a run as a model directory with a model card and golden sentences."""
+"""Publish weights of a run, or averaged checkpoints, as a model directory with model card and golden sentences."""
 
 from __future__ import annotations
 

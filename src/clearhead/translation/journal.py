@@ -1,4 +1,4 @@
-"""Journal of unfinished work: translations saved beside the output file, so that the same command can resume.
+"""Journal of unfinished work: translations saved beside the output file, reused under the same model and settings.
 
 The first line is a digest of everything that determines the translations: the model, the settings and the version.
 Every other line is a translation. A journal of another model or other settings is never used.

@@ -1,4 +1,4 @@
-"""Batches of pairs whose texts are one array of code points, for vectorized checks."""
+"""Pairs in bounded batches, each side one array of code points, with features of the texts for checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML documents: text of blocks and of some attributes is translated; tags, code, scripts and styles stay."""
+"""HTML files: text of blocks and of some attributes as segments; tags, code, scripts and styles stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown documents (CommonMark with GitHub's tables): prose is translated.
+"""Markdown files (CommonMark with GitHub's tables): their prose as segments, and the insertion of translations.
 
 Code, HTML blocks, addresses and front matter are unchanged.
 """

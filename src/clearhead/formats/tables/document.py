@@ -1,4 +1,4 @@
-"""Tables (`.csv`, `.tsv`) as documents: a column is translated in place or into another column.
+"""Tables (`.csv`, `.tsv`) as documents: cells of a column as segments, translated in place or into another column.
 
 The other cells are unchanged. The format of a table is detected as for files of pairs, see `tables.pairs`.
 """

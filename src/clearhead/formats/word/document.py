@@ -1,4 +1,4 @@
-"""Word documents (DOCX): paragraphs are translated, also in headers, footers, notes and text boxes; the rest stays."""
+"""Word files (DOCX): paragraphs as segments, also of headers, footers, notes and text boxes; the rest stays."""
 
 from __future__ import annotations
 

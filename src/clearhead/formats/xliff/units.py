@@ -1,4 +1,4 @@
-"""Units of XLIFF files (1.1, 1.2 and 2.x): their texts as elements, and what the file says of them."""
+"""Units in an element of an XLIFF file (1.x, 2.x): texts, segments and state; and the check of a file's version."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ def version_of(root: StartTag, name: str) -> str:
         raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; an XLIFF has <xliff>")
     version = root.attributes.get("version", "")
     if version[:2] not in ("1.", "2."):
-        raise DataError(f"{name}, line {root.line}: XLIFF 1.1 to 2.1 can be read, and this has version {version!r}")
+        raise DataError(f"{name}, line {root.line}: XLIFF 1.x and 2.x can be read, and this has version {version!r}")
     return version

@@ -1,4 +1,4 @@
-"""Parity check with onnxruntime: the same scores, with and without a cache."""
+"""Parity check with onnxruntime, of an export or an import: the same scores, with and without a cache."""
 
 from __future__ import annotations
 
