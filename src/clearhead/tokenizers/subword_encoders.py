@@ -240,7 +240,7 @@ def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined] # made when imported
     except Exception as error:  # an old protobuf raises its own VersionError
         raise ModelError(
-            f"this model needs a protobuf that fits SentencePiece: pip install 'clearhead[interop]' ({error})"
+            f"this model needs a protobuf that fits SentencePiece: pip install --upgrade protobuf ({error})"
         ) from None
 
     piece_type = ModelProto.SentencePiece
