@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from clearhead.files.streams import display_name
@@ -63,8 +63,9 @@ def _read(path: str) -> UnitFile:
     return UnitFile(f"TMX {version}".strip(), source_language, read_units(chain(first, found), _units))
 
 
-def _units(element: XmlElement, said: Mapping[str, str]) -> Iterator[TranslationUnit]:
-    if element.tag.name == "tu":
-        texts = texts_of(element)
-        defect = f"it has more than {MAX_LANGUAGES} languages" if len(texts) > MAX_LANGUAGES else None
-        yield TranslationUnit(element.tag.line, texts, defect=defect, keeps_space=said.get(SPACE) == "preserve")
+def _units(element: XmlElement, said: Mapping[str, str]) -> Sequence[TranslationUnit]:
+    if element.tag.name != "tu":
+        return ()
+    texts = texts_of(element)
+    defect = f"it has more than {MAX_LANGUAGES} languages" if len(texts) > MAX_LANGUAGES else None
+    return (TranslationUnit(element.tag.line, texts, None, said.get(SPACE) == "preserve", defect),)

@@ -24,7 +24,9 @@ def refuse_other(root: StartTag, name: str) -> None:
 
 def texts_of(unit: XmlElement) -> list[tuple[str, XmlElement]]:
     """Return the texts of a unit with their languages, in order; texts of an unnamed language are omitted."""
-    versions = (
-        (language_of(one.tag.attributes, LANGUAGE, "lang"), one.children("seg")) for one in unit.children("tuv")
-    )
-    return [(language, found[0]) for language, found in versions if language and found]
+    texts: list[tuple[str, XmlElement]] = []
+    for version in unit.children("tuv"):
+        language, segment = language_of(version.tag.attributes, LANGUAGE, "lang"), version.first_children().get("seg")
+        if language and segment is not None:
+            texts.append((language, segment))
+    return texts

@@ -65,13 +65,19 @@ class XmlElement:
 
     def children(self, name: str) -> list[XmlElement]:
         """Return the child elements with a name, in the namespace of this element."""
-        return [part for part in self._children() if part.tag.name == name]
+        namespace = self.tag.namespace
+        return [
+            part
+            for part in self.parts
+            if isinstance(part, XmlElement) and part.tag.name == name and part.tag.namespace == namespace
+        ]
 
     def first_children(self) -> dict[str, XmlElement]:
         """Return the first child element of each name, in the namespace of this element."""
         found: dict[str, XmlElement] = {}
-        for part in self._children():
-            found.setdefault(part.tag.name, part)
+        for part in self.parts:
+            if isinstance(part, XmlElement) and part.tag.namespace == self.tag.namespace:
+                found.setdefault(part.tag.name, part)
         return found
 
     def within(self) -> Iterator[XmlElement]:
@@ -86,11 +92,6 @@ class XmlElement:
     def is_blank(self) -> bool:
         """Whether it contains only white space."""
         return not any(isinstance(part, XmlElement) or part.strip() for part in self.parts)
-
-    def _children(self) -> Iterator[XmlElement]:
-        for part in self.parts:
-            if isinstance(part, XmlElement) and part.tag.namespace == self.tag.namespace:
-                yield part
 
 
 FoundElement = tuple[XmlElement, Mapping[str, str]]
@@ -129,8 +130,9 @@ def _elements(
 
 
 def _inherited(said: Mapping[str, str], tag: StartTag) -> Mapping[str, str]:
-    own = {name: value for name, value in tag.attributes.items() if name in INHERITED}
-    return {**said, **own} if own else said
+    if INHERITED.isdisjoint(tag.attributes):
+        return said
+    return {**said, **{name: value for name, value in tag.attributes.items() if name in INHERITED}}
 
 
 def read_element(events: Iterator[XmlEvent], tag: StartTag, max_size: float) -> XmlElement:

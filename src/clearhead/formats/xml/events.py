@@ -69,7 +69,6 @@ class StartTag(NamedTuple):
 class EndTag(NamedTuple):
     """End of an element."""
 
-    name: str
     place: int
     """Position of its start; for a self-closing element, the end of its tag."""
 
@@ -228,9 +227,9 @@ class _Parser:
         place = self._expat.CurrentByteIndex
         self._events.append(StartTag(local, namespace, attributes, self._expat.CurrentLineNumber, place))
 
-    def _end(self, name: str) -> None:
+    def _end(self, _name: str) -> None:
         self._depth -= 1
-        self._events.append(EndTag(name.rpartition(" ")[2], self._expat.CurrentByteIndex))
+        self._events.append(EndTag(self._expat.CurrentByteIndex))
 
     def _heard(self, *_: object) -> None:
         self._num_silent = 0

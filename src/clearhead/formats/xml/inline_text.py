@@ -29,7 +29,7 @@ _KEYS = ("x", "id", "mid", "hex", *_PAIR_KEYS)
 """Attributes that identify an element in other languages, such as `x` in TMX and `id` in XLIFF."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InlineText:
     """A text with numbered tags, and the inline elements behind the tags."""
 
@@ -152,9 +152,9 @@ def _first_of(tag: StartTag, names: tuple[str, ...]) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    first, *lines = text.split("\n")
-    if not lines:
+    if "\n" not in text:
         return text
+    first, *lines = text.split("\n")
     lines = [first.rstrip(), *(line.strip() for line in lines[:-1]), lines[-1].lstrip()]
     return " ".join(line for line in lines if line.strip())
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
+from typing import NamedTuple
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import display_name
@@ -24,8 +25,7 @@ MAX_LANGUAGES = 500
 MAX_LANGUAGE_CHARACTERS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class TranslationUnit:
+class TranslationUnit(NamedTuple):
     """A text in several languages."""
 
     line: int
@@ -102,8 +102,10 @@ def read_units(
 
 def language_of(attributes: Mapping[str, str], *names: str) -> str:
     """Return the language code in the first of some attributes that exists, stripped and limited in length."""
-    said = next((attributes[name] for name in names if name in attributes), "")
-    return said.strip()[:MAX_LANGUAGE_CHARACTERS]
+    for name in names:
+        if name in attributes:
+            return attributes[name].strip()[:MAX_LANGUAGE_CHARACTERS]
+    return ""
 
 
 def _head(units: Iterator[TranslationUnit]) -> list[TranslationUnit]:
@@ -173,14 +175,14 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
     origin = f"{path}:{unit.line}"
     if unit.defect is not None:
         return SentencePair("", "", origin, defect=unit.defect)
-    first, second = text_places(tuple(language for language, _ in unit.texts), source, target)
+    first, second = text_places(tuple([language for language, _ in unit.texts]), source, target)
     if first is None or second is None:
         return SentencePair("", "", origin, skipped="other_languages")
     numbers = TagNumbers()
-    left, right = (
+    left, right = [
         "" if text is None else segment_on_one_line(numbers.read(text, keeps_space=unit.keeps_space).text)
         for text in (unit.texts[first][1], unit.texts[second][1])
-    )
+    ]
     return SentencePair(left, right, origin, skipped=unit.skipped)
 
 

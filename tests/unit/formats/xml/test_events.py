@@ -59,36 +59,32 @@ def test_tags_texts_namespaces_and_lines_are_told(tmp_path):
         StartTag("a", "urn:x", {"n": "1", LANGUAGE: "de"}, 3, content.index("<a")),
         "\n",
         StartTag("b", "urn:m", {"urn:m k": "<"}, 5, content.index("<m:b")),
-        EndTag("b", content.index("one")),
+        EndTag(content.index("one")),
         "one & <two>!",
-        EndTag("a", content.index("</a>")),
+        EndTag(content.index("</a>")),
     ]
 
 
 def test_places_are_bytes_of_the_text_as_utf8():
     text = "<a>\r\n<b c='>'/>" + "é" * 200_000 + "<![CDATA[<x>]]><d >😀</d></a >\n"
-    places = {
-        (type(event).__name__, event.name): event.place
-        for event in text_events(text, "a.xml")
-        if not isinstance(event, str)
-    }
+    tags = [event for event in text_events(text, "a.xml") if not isinstance(event, str)]
     data = text.encode()
     b, d = data.index(b"<b"), data.index(b"<d")
-    assert places == {
-        ("StartTag", "a"): 0,
-        ("StartTag", "b"): b,
-        ("EndTag", "b"): b + len("<b c='>'/>"),
-        ("StartTag", "d"): d,
-        ("EndTag", "d"): d + len("<d >😀".encode()),
-        ("EndTag", "a"): d + len("<d >😀</d>".encode()),
-    }
+    assert [(type(tag), tag.place) for tag in tags] == [
+        (StartTag, 0),
+        (StartTag, b),
+        (EndTag, b + len("<b c='>'/>")),
+        (StartTag, d),
+        (EndTag, d + len("<d >😀".encode())),
+        (EndTag, d + len("<d >😀</d>".encode())),
+    ]
 
 
 def test_the_rest_of_an_element_is_passed_over(tmp_path):
     events = read_events(written(tmp_path / "a.xml", "<a><b>x<b/><c>y</c>z</b>rest</a>"))
     assert [next(events), next(events)] == [StartTag("a", "", {}, 1, 0), StartTag("b", "", {}, 1, 3)]
     skip_element(events)
-    assert joined(events) == ["rest", EndTag("a", 28)]
+    assert joined(events) == ["rest", EndTag(28)]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +225,7 @@ def test_a_document_type_elsewhere_is_not_opened(tmp_path, monkeypatch, place):
             doctype = f"<!DOCTYPE a {place.format(address=address)}>"
             path = written(tmp_path / "a.xml", f"{doctype}<a>text</a>")
             start = len(doctype)
-            assert joined(read_events(path)) == [StartTag("a", "", {}, 1, start), "text", EndTag("a", start + 7)]
+            assert joined(read_events(path)) == [StartTag("a", "", {}, 1, start), "text", EndTag(start + 7)]
             # It may be declared there, so the parser would leave it out without a word.
             written(tmp_path / "a.xml", f"{doctype}\n<a>&y;</a>")
             assert refused(path) == (
@@ -245,7 +241,7 @@ def test_a_document_type_may_describe_elements_and_adds_nothing_to_them(tmp_path
     doctype = f"<!DOCTYPE a [{subset}]>"
     path = written(tmp_path / "a.xml", f"{doctype}<a c='1'>text</a>")
     start = len(doctype)
-    assert joined(read_events(path)) == [StartTag("a", "", {"c": "1"}, 1, start), "text", EndTag("a", start + 13)]
+    assert joined(read_events(path)) == [StartTag("a", "", {"c": "1"}, 1, start), "text", EndTag(start + 13)]
     subset = "<!ATTLIST a " + " ".join(f"b{n} CDATA 'x'" for n in range(1_001)) + ">"
     message = refused(written(tmp_path / "a.xml", f"<!DOCTYPE a [{subset}]><a>text</a>"))
     assert message == ", line 1: the document type declares more than 1,000 attributes"
