@@ -23,38 +23,26 @@ from clearhead.formats.xliff.pairs import open_xliff, write_xliff
 # Importing pyarrow takes a tenth of a second, so it is imported only for its own formats.
 
 
-def _open_arrow(path: str, wanted: Wanted) -> PairFile:
-    from clearhead.formats.tables.arrow_files import open_arrow
+def _open_columns(path: str, wanted: Wanted) -> PairFile:
+    from clearhead.formats.tables.arrow_files import open_columns
 
-    return open_arrow(path, wanted)
-
-
-def _open_parquet(path: str, wanted: Wanted) -> PairFile:
-    from clearhead.formats.tables.arrow_files import open_parquet
-
-    return open_parquet(path, wanted)
+    return open_columns(path, wanted)
 
 
-def _write_arrow(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    from clearhead.formats.tables.arrow_files import write_arrow
+def _write_columns(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    from clearhead.formats.tables.arrow_files import write_columns
 
-    return write_arrow(path, pairs, languages)
-
-
-def _write_parquet(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    from clearhead.formats.tables.arrow_files import write_parquet
-
-    return write_parquet(path, pairs, languages)
+    return write_columns(path, pairs, languages)
 
 
 READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
-    ".arrow": _open_arrow,
+    ".arrow": _open_columns,
     ".csv": open_csv,
-    ".feather": _open_arrow,
+    ".feather": _open_columns,
     ".jsonl": open_json_lines,
     ".mo": open_mo,
     ".ndjson": open_json_lines,
-    ".parquet": _open_parquet,
+    ".parquet": _open_columns,
     ".po": open_po,
     ".tmx": open_tmx,
     ".tsv": open_tsv,
@@ -65,12 +53,12 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
 """Extension to reader, for formats that hold both sides in one file."""
 
 WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]], int]] = {
-    ".arrow": _write_arrow,
+    ".arrow": _write_columns,
     ".csv": write_csv,
-    ".feather": _write_arrow,
+    ".feather": _write_columns,
     ".jsonl": write_json_lines,
     ".ndjson": write_json_lines,
-    ".parquet": _write_parquet,
+    ".parquet": _write_columns,
     ".po": write_po,
     ".tmx": write_tmx,
     ".tsv": write_tsv,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output, require_regular
-from clearhead.files.streams import COMPRESSIONS, display_name, whole_or_absent
+from clearhead.files.streams import COMPRESSIONS, display_name, format_extension, whole_or_absent
 from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.json_lines import TRANSLATION, side_names
@@ -36,60 +36,29 @@ class _Columns(NamedTuple):
     """Yields batches of rows; they contain the named columns, and perhaps others."""
 
 
-def open_parquet(path: str, wanted: Wanted) -> PairFile:
-    """Open a Parquet file of sentence pairs; the origin of a pair is its row number.
+def open_columns(path: str, wanted: Wanted) -> PairFile:
+    """Open a Parquet file, or one in Arrow's IPC format (file or stream), which is also Feather version 2.
+
+    The origin of a pair is its row number.
 
     Args:
-        path: A regular file. Parquet is compressed internally, so `.gz` and the like are not supported.
+        path: A regular file. Its columns are compressed internally, so `.gz` and the like are not supported.
         wanted: Columns of source and target; if not given, the column names decide, see `choose_columns`.
 
     Raises:
         ConfigError: If a requested column does not exist or holds no text, or the choice of columns is ambiguous.
         DataError: If the file cannot be read or is damaged; also raised during iteration.
     """
-    return _open(path, wanted, "Parquet", _parquet)
+    _refuse_what_is_around(path)
+    format, opened = ("Parquet", _parquet) if _is_parquet(path) else ("Arrow", _arrow)
+    with _told(path), opened(path) as columns:
+        names, fields = _chosen(path, columns.schema, wanted)
+    pairs, languages = _pairs(path, opened, names, fields), (language_named(fields[0]), language_named(fields[1]))
+    return PairFile(path, format, (repr(fields[0]), repr(fields[1])), pairs, languages)
 
 
-def open_arrow(path: str, wanted: Wanted) -> PairFile:
-    """Open a file in Arrow's IPC format (file or stream), which is also Feather version 2.
-
-    Args:
-        path: A regular file. Arrow is compressed internally, so `.gz` and the like are not supported.
-        wanted: Columns of source and target; if not given, the column names decide, see `choose_columns`.
-
-    Raises:
-        ConfigError: If a requested column does not exist or holds no text, or the choice of columns is ambiguous.
-        DataError: If the file cannot be read or is damaged; also raised during iteration.
-    """
-    return _open(path, wanted, "Arrow", _arrow)
-
-
-def write_parquet(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write a Parquet file with two text columns, named by the languages, and return the number of pairs.
-
-    Args:
-        path: The file; standard output is not supported.
-        pairs: Pairs to write, in order; `origin` is not written.
-        languages: Names of the two columns; `source` and `target` are used if both are the same.
-
-    Raises:
-        DataError: If a text contains a line ending, which reading would change, or the file cannot be written.
-    """
-    return _write(path, pairs, languages, pq.ParquetWriter)
-
-
-def write_arrow(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write two text columns, named by the languages, in Arrow's IPC format, and return the number of pairs.
-
-    Args:
-        path: The file; standard output is not supported.
-        pairs: Pairs to write, in order; `origin` is not written.
-        languages: Names of the two columns; `source` and `target` are used if both are the same.
-
-    Raises:
-        DataError: If a text contains a line ending, which reading would change, or the file cannot be written.
-    """
-    return _write(path, pairs, languages, pa.ipc.new_file)
+def _is_parquet(path: str) -> bool:
+    return format_extension(path) == ".parquet"
 
 
 @contextmanager
@@ -118,16 +87,6 @@ def _arrow(path: str) -> Iterator[_Columns]:
             return batches if is_stream else map(batches.get_batch, range(batches.num_record_batches))
 
         yield _Columns(schema, read)
-
-
-def _open(
-    path: str, wanted: Wanted, format: str, opened: Callable[[str], AbstractContextManager[_Columns]]
-) -> PairFile:
-    _refuse_what_is_around(path)
-    with _told(path), opened(path) as columns:
-        names, fields = _chosen(path, columns.schema, wanted)
-    pairs, languages = _pairs(path, opened, names, fields), (language_named(fields[0]), language_named(fields[1]))
-    return PairFile(path, format, (repr(fields[0]), repr(fields[1])), pairs, languages)
 
 
 def _pairs(
@@ -199,13 +158,22 @@ def _told(path: str) -> Iterator[None]:
         raise DataError(f"cannot read {path}, it is damaged or of another format: {reason[0]}") from None
 
 
-def _write(
-    path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str], writer: Callable[[str, pa.Schema], Any]
-) -> int:
+def write_columns(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write two text columns, named by the languages, as Parquet or in Arrow's IPC format; return the number of pairs.
+
+    Args:
+        path: The file; standard output is not supported.
+        pairs: Pairs to write, in order; `origin` is not written.
+        languages: Names of the two columns; `source` and `target` are used if both are the same.
+
+    Raises:
+        DataError: If a text contains a line ending, which reading would change, or the file cannot be written.
+    """
     if path is None or is_standard_output(path):
         raise DataError("columns of Arrow cannot be written to standard output, for they are no text; name a file")
     _refuse_what_is_around(path)
     schema = pa.schema([(name, pa.string()) for name in side_names(languages)])
+    writer: Callable[[str, pa.Schema], Any] = pq.ParquetWriter if _is_parquet(path) else pa.ipc.new_file
     count = 0
     try:
         with whole_or_absent(path) as written, writer(str(written), schema) as file:
