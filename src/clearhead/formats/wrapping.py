@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
@@ -75,14 +76,8 @@ def balanced(text: str, count: int) -> list[str]:
     ['Zwei Männer sitzen', 'auf einer Bank.']
     """
     narrow = max((columns for _, _, columns in _words(text)), default=0)
-    wide = max(narrow, width_of(text))
-    while narrow < wide:
-        middle = (narrow + wide) // 2
-        if len(wrapped(text, middle)) <= count:
-            wide = middle
-        else:
-            narrow = middle + 1
-    return wrapped(text, wide)
+    widths = range(narrow, max(narrow, width_of(text)))
+    return wrapped(text, narrow + bisect_left(widths, True, key=lambda width: len(wrapped(text, width)) <= count))
 
 
 def _words(text: str) -> Iterator[tuple[str, str, int]]:
