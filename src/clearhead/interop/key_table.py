@@ -110,6 +110,15 @@ def target_rows(words: str, output: str, *, are_one: bool) -> list[KeyRow]:
     return [KeyRow(("target_embedding.weight",), words), KeyRow(("output_proj.weight",), output)]
 
 
+TYINGS: Mapping[tuple[bool, bool], Tying] = {
+    (True, True): "three-way",
+    (True, False): "embeddings",
+    (False, True): "decoder",
+    (False, False): "none",
+}
+"""Whether both embeddings are one matrix, and whether the target's is also the output, to the setting `tying`."""
+
+
 def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[KeyRow]:
     """Return the rows of both embeddings and of the linear map before the softmax; files may repeat a tied matrix.
 

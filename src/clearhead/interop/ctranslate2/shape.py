@@ -15,6 +15,7 @@ from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.attention import numbers_read, read_attention
 from clearhead.interop.ctranslate2.model_bin import ModelBin
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, OUTPUT, SOURCE, TARGET, key_table
+from clearhead.interop.key_table import TYINGS
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.model.positions import sinusoidal_positions
 
@@ -104,7 +105,7 @@ def _settings(
         "embedding_norm": _on_both(their, tensors, "layernorm_embedding/gamma"),
         "embedding_scale": _is_scaled(their, source.size(1)),
         "output_scale": _divides_output(their, attributes, source.size(1)),
-        "tying": _tying(source, target, output),
+        "tying": TYINGS[torch.equal(source, target), torch.equal(target, output)],
         **({} if "positions" in attention else _positions(their, tensors, source.size(1))),
         **attention,
     }
@@ -145,18 +146,6 @@ def _divides_output(their: TheirConfig, attributes: Mapping[str, Any], d_model: 
     if not math.isclose(value, d_model**-0.5, rel_tol=1e-4):
         their.problems.append(f"{_OUTPUT_SCALE} is {value:g}, and our model has 1 or 1/sqrt({d_model})")
     return True
-
-
-def _tying(source: Tensor, target: Tensor, output: Tensor) -> str:
-    match torch.equal(source, target), torch.equal(target, output):
-        case True, True:
-            return "three-way"
-        case False, True:
-            return "decoder"
-        case True, False:
-            return "embeddings"
-        case _:
-            return "none"
 
 
 def _positions(their: TheirConfig, tensors: Mapping[str, Tensor], d_model: int) -> dict[str, Any]:

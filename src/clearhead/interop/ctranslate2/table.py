@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clearhead.config import ModelConfig
 from clearhead.interop.ctranslate2.attention import BIAS
-from clearhead.interop.key_table import SAME, STACKED, KeyRow, KeyTable, numbered, target_rows
+from clearhead.interop.key_table import SAME, STACKED, KeyRow, KeyTable, embedding_rows, numbered
 from clearhead.interop.rewrites import resolved
 
 ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
@@ -21,7 +21,9 @@ def key_table(config: ModelConfig) -> KeyTable:
     It includes position tables only if they are learned. Computed positions have a table in CTranslate2, but no row.
     """
     config = resolved(config)
-    rows = _embeddings(config)
+    rows = embedding_rows(config.tying, SOURCE, TARGET, OUTPUT)
+    if config.output_bias:
+        rows.append(KeyRow(("output_proj.bias",), "decoder/projection/bias"))
     layer = [*_attention(config, "self_attn", "self_attention", ("qkv", "o")), *_feed_forward(config)]
     cross = _attention(config, "cross_attn", "attention", ("q", "kv", "o"))
     for side, embedding, parts, count in (
@@ -39,18 +41,6 @@ def key_table(config: ModelConfig) -> KeyTable:
             first, *others = (f"{side}/layer_{number}/self_attention/{BIAS}" for number in range(count))
             rows.append(KeyRow((f"{side}.relative_positions.weight",), first, also=tuple(others)))
     return KeyTable(tuple(rows))
-
-
-def _embeddings(config: ModelConfig) -> list[KeyRow]:
-    bias = [KeyRow(("output_proj.bias",), "decoder/projection/bias")] if config.output_bias else []
-    source = ("source_embedding.weight",)
-    match config.tying:
-        case "three-way":
-            return [KeyRow(source, SOURCE, also=(TARGET, OUTPUT)), *bias]
-        case "embeddings":
-            return [KeyRow(source, SOURCE, also=(TARGET,)), KeyRow(("output_proj.weight",), OUTPUT), *bias]
-        case tying:
-            return [KeyRow(source, SOURCE), *target_rows(TARGET, OUTPUT, are_one=tying == "decoder"), *bias]
 
 
 def _attention(config: ModelConfig, ours: str, theirs: str, fused: Sequence[str]) -> list[KeyRow]:

@@ -12,7 +12,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.interop.imported import Imported
-from clearhead.interop.key_table import KeyRow, KeyTable, embedding_rows, numbered, pair
+from clearhead.interop.key_table import TYINGS, KeyRow, KeyTable, embedding_rows, numbered, pair
 from clearhead.interop.readers.checkpoint import read_checkpoint, tensors_in
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.readers.yaml_text import read_yaml
@@ -89,9 +89,7 @@ def config_from(
         norm_eps=1e-6,
         activation=encoder.activation("activation"),
         attention_bias=True,
-        tying={(True, True): "three-way", (True, False): "embeddings", (False, True): "decoder"}.get(
-            (one, tied), "none"
-        ),
+        tying=TYINGS[one, tied],
         embedding_scale=encoder["scale"],
         pad_id=PAD,
         bos_id=BOS,

@@ -24,7 +24,7 @@ from clearhead.interop.imported import (
     read_settings,
     require_told,
 )
-from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyRow, KeyTable, Layout, numbered
+from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, TYINGS, KeyRow, KeyTable, Layout, numbered
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.readers.foreign_weights import require_finite, require_unpacked
 from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
@@ -96,7 +96,6 @@ def config_from(options: Mapping[str, Any]) -> ModelConfig:
         their.problems.append(f"transformer-ffn-activation is {activation!r}; those we have: {', '.join(_ACTIVATIONS)}")
     shares_both = bool(their["tied-embeddings-src"] or their["tied-embeddings-all"])
     shares_output = bool(their["tied-embeddings"] or their["tied-embeddings-all"])
-    tyings = {(True, True): "three-way", (False, True): "decoder", (True, False): "embeddings", (False, False): "none"}
     return their.model_config(
         d_model=their["dim-emb"],
         d_ff=their["transformer-dim-ffn"],
@@ -114,7 +113,7 @@ def config_from(options: Mapping[str, Any]) -> ModelConfig:
         attention_bias=True,
         output_bias=not their["output-omit-bias"],
         positions="sinusoidal_t2t",
-        tying=tyings[shares_both, shares_output],
+        tying=TYINGS[shares_both, shares_output],
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.config.choices import NormKind, PositionKind, Tying
-from clearhead.interop.key_table import Computed, KeyRow, KeyTable, LeftOut, embedding_rows, numbered, pair
+from clearhead.interop.key_table import TYINGS, Computed, KeyRow, KeyTable, LeftOut, embedding_rows, numbered, pair
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.toolkits.shared import stored_positions
@@ -109,10 +109,7 @@ def chosen(their: TheirConfig, field: str, known: Mapping[object, T]) -> T | Non
 
 def tying(values: Mapping[str, Any]) -> Tying:
     """Return which embedding and output matrices are tied."""
-    output = bool(values.get("share_decoder_embeddings"))
-    if values.get("share_embeddings"):
-        return "three-way" if output else "embeddings"
-    return "decoder" if output else "none"
+    return TYINGS[bool(values.get("share_embeddings")), bool(values.get("share_decoder_embeddings"))]
 
 
 def bias_settings(state: Mapping[str, Tensor], names: Names) -> dict[str, bool]:
