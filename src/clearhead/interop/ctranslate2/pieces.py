@@ -9,11 +9,10 @@ from typing import Any
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import parse_json, read_text
+from clearhead.interop.readers.vocabulary_text import file_json, file_text
 from clearhead.interop.vocabularies.vocabulary_files import LANGUAGES, token_names, told_by_tag, unknown_name
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile
-from clearhead.tokenizers.vocabulary import MOST_BYTES
 
 PADDING = ("<pad>", "<blank>", "[PAD]")
 """Names of the padding token in various libraries."""
@@ -83,13 +82,7 @@ def _tokens(directory: Path, side: str) -> list[str]:
     """Read a token list from JSON or, in old models, from text lines."""
     old = directory / f"{side}_vocabulary.txt"
     path = old if old.exists() else old.with_suffix(".json")
-    try:
-        text = read_text(path, most_bytes=MOST_BYTES)
-        tokens = text.removesuffix("\n").split("\n") if path == old else parse_json(text)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
+    tokens = file_text(path).removesuffix("\n").split("\n") if path == old else file_json(path)
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
         raise ModelError(f"{path} is damaged: it must be a list of tokens")
     return tokens

@@ -11,7 +11,13 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import PADDING, SubwordPieces
-from clearhead.interop.vocabularies.huggingface_files import checked_json, own_pieces, sentencepiece_side, token_ids
+from clearhead.interop.vocabularies.huggingface_files import (
+    checked_json,
+    own_pieces,
+    sentencepiece_side,
+    token_ids,
+    vocabulary_of,
+)
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 
 _ONE_MODEL = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
@@ -38,18 +44,9 @@ def ctranslate2_vocabulary(directory: Path, pieces: SubwordPieces, config: Model
     source, target, special = _sides(directory, pieces, config.pad_id)
     told = _languages(_TOLD, special, pieces.source)
     asked = {} if told else _languages(_HEADS_SOURCE, special, pieces.source)
-    return VocabularyFile(
-        source=source,
-        target=target,
-        source_frame=_source_frame(directory, source, pieces, told, is_asked=bool(asked)),
-        target_frame=("target_lang", "text", config.eos_id) if told else ("text", config.eos_id),
-        languages={**told, **asked},
-        pad_id=config.pad_id,
-        bos_id=config.bos_id,
-        eos_id=config.eos_id,
-        vocab_size=config.vocab_size,
-        source_vocab_size=config.source_vocab_size,
-    )
+    source_frame = _source_frame(directory, source, pieces, told, is_asked=bool(asked))
+    target_frame: Frame = ("target_lang", "text", config.eos_id) if told else ("text", config.eos_id)
+    return vocabulary_of(config, (source, target), source_frame, target_frame, {**told, **asked})
 
 
 def _sides(

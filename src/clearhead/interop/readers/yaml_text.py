@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ModelError
-from clearhead.files import read_text
-from clearhead.tokenizers.vocabulary import MOST_BYTES
+from clearhead.interop.readers.vocabulary_text import file_text
 
 
 def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
@@ -16,13 +15,7 @@ def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
     Raises:
         ModelError: If the file cannot be read or is damaged.
     """
-    try:
-        text = read_text(path, most_bytes=MOST_BYTES)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
-    return parse_yaml(text, str(path), as_texts=as_texts)
+    return parse_yaml(file_text(path), str(path), as_texts=as_texts)
 
 
 def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.files import parse_json, read_json
+from clearhead.files import read_json
 from clearhead.files.tensors import read_weights
 from clearhead.interop.imported import Imported
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.readers.foreign_weights import float32, require_finite
+from clearhead.interop.readers.vocabulary_text import file_json
 from clearhead.interop.toolkits.opennmt_layout import (
     ACTIVATIONS,
     EOLE,
@@ -32,7 +33,6 @@ from clearhead.interop.toolkits.opennmt_layout import (
 )
 from clearhead.interop.toolkits.opennmt_vocabulary import Lists, transform_notes
 from clearhead.interop.toolkits.shared import flat_positions, put_together, section
-from clearhead.interop.vocabularies.huggingface_files import file_text
 from clearhead.interop.vocabularies.word_vocabulary import word_vocabulary
 
 DEFAULTS: Mapping[str, Any] = {
@@ -174,11 +174,8 @@ def _state(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
 
 
 def _lists(path: Path) -> Lists:
-    """Return the word lists of both sides; the file may be larger than other JSON files."""
-    try:
-        vocab = parse_json(file_text(path))
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
+    """Return the word lists of both sides."""
+    vocab = file_json(path)
     sides = [vocab.get(side) for side in ("src", "tgt")] if isinstance(vocab, dict) else []
     lists = [words for words in sides if isinstance(words, list) and all(isinstance(word, str) for word in words)]
     if len(lists) != 2:

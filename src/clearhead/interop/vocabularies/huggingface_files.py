@@ -14,8 +14,9 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.files import parse_json, read_json, read_text, require_regular
+from clearhead.files import parse_json, read_json, require_regular
 from clearhead.interop.readers.foreign_config import optional_json
+from clearhead.interop.readers.vocabulary_text import file_text
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
@@ -80,17 +81,33 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
             f"special_tokens_map.json or tokenizer_config.json); put the tokenizer of the model as it was published "
             f"there: transformers.AutoTokenizer.from_pretrained(NAME).save_pretrained({str(directory)!r})"
         )
+    return vocabulary_of(config, (source, target), source_frame, target_frame, languages)
+
+
+def vocabulary_of(
+    config: ModelConfig,
+    sides: tuple[VocabularySide, VocabularySide | None],
+    source_frame: Frame,
+    target_frame: Frame,
+    languages: Mapping[str, int],
+) -> VocabularyFile:
+    """Return the vocabulary of a model.
+
+    Args:
+        config: Our model settings, with the special token ids and the vocabulary sizes.
+        sides: The source tokenizer, and the target tokenizer if it differs.
+        source_frame: Frame of a source: its text and the ids around it.
+        target_frame: Frame of a target, after the start token.
+        languages: Ids of the language tokens.
+    """
+    sizes = ("pad_id", "bos_id", "eos_id", "vocab_size", "source_vocab_size")
     return VocabularyFile(
-        source=source,
-        target=target,
+        source=sides[0],
+        target=sides[1],
         source_frame=source_frame,
         target_frame=target_frame,
-        languages=languages,
-        pad_id=config.pad_id,
-        bos_id=config.bos_id,
-        eos_id=config.eos_id,
-        vocab_size=config.vocab_size,
-        source_vocab_size=config.source_vocab_size,
+        languages=dict(languages),
+        **{name: getattr(config, name) for name in sizes},
     )
 
 
@@ -313,10 +330,7 @@ def checked_json(path: Path) -> str:
         ModelError: If the file cannot be read or is damaged.
     """
     text = file_text(path)
-    try:
-        values = parse_json(text)
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
+    values = _checked(path, lambda: parse_json(text))
     model = values.get("model") if isinstance(values, dict) else None
     added = values.get("added_tokens") if isinstance(values, dict) else None
     pieces = model.get("vocab") if isinstance(model, dict) else None
@@ -329,20 +343,6 @@ def checked_json(path: Path) -> str:
             f"{path} is damaged: it must hold a model with its vocab, and added_tokens with content and id"
         )
     return text
-
-
-def file_text(path: Path) -> str:
-    """Return the text of a vocabulary file.
-
-    Raises:
-        ModelError: If the file cannot be read, is larger than `MOST_BYTES`, or is not UTF-8.
-    """
-    try:
-        return read_text(path, most_bytes=MOST_BYTES)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
 
 
 def _ids(path: Path) -> dict[str, int]:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.interop.vocabularies.huggingface_files import file_base64, file_text
+from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.interop.vocabularies.huggingface_files import file_base64, vocabulary_of
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import only_pieces
 
@@ -104,18 +105,8 @@ def word_vocabulary(
         target: The target tokenizer.
         source_frame: Frame of a source: its text and the ids around it.
     """
-    return VocabularyFile(
-        source=source,
-        target=None if target == source else target,
-        source_frame=source_frame,
-        target_frame=("text", config.eos_id),
-        languages={},
-        pad_id=config.pad_id,
-        bos_id=config.bos_id,
-        eos_id=config.eos_id,
-        vocab_size=config.vocab_size,
-        source_vocab_size=config.source_vocab_size,
-    )
+    sides = source, None if target == source else target
+    return vocabulary_of(config, sides, source_frame, ("text", config.eos_id), {})
 
 
 def require_rows(pieces: Sequence[object], embedding: Tensor, *, words: object, weights: object) -> None:
