@@ -77,7 +77,7 @@ def table(
     head_cells = (fill(f"{_PARTS}#head", kind=kind, value=head) for kind, head in zip(kinds, heads, strict=False))
     return fill(
         f"{_PARTS}#table",
-        classes=classes,
+        classes=fill(f"{_PARTS}#classes", names=classes) if classes else Html(),
         caption=fill(f"{_PARTS}#caption", text=caption) if caption else Html(),
         heads=fill(f"{_PARTS}#heads", cells=joined(head_cells)) if heads else Html(),
         rows=joined(fill(f"{_PARTS}#row", cells=joined(map(cell, kinds, row, titles))) for row in rows),

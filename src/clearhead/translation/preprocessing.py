@@ -122,7 +122,7 @@ class Preprocessor:
         self._tokenizer = tokenizer
         self._config = config
         self._trained = trained
-        self._familiar = Normalizer(tokenizer, trained)
+        self._normalize = Normalizer(tokenizer, trained)
 
     def __call__(
         self,
@@ -150,7 +150,7 @@ class Preprocessor:
         beginnings = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
         prefixes = self._prefixes(beginnings, len(lines), one_line)
         forms = [
-            self._familiar(text, config, language, keep_case=bool(start))
+            self._normalize(text, config, language, keep_case=bool(start))
             for (language, text), start in zip(parts, beginnings, strict=True)
         ]
         cut_up = self._cut_up(lines, parts, forms, beginnings, config)
