@@ -11,7 +11,7 @@ from copy import deepcopy
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from clearhead.config import DecodePrecision
@@ -120,7 +120,8 @@ class PyTorchSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
-        hidden_states, rows, masks = self._take_step(active)
+        newest, rows, masks = self._advance(active)
+        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
         count = candidates_of_row(self._cache.beam_size)
         if self._listed is None:
             gains, tokens = best_tokens(log_probs_of_all(self._packed, hidden_states, masks), count)
@@ -132,15 +133,16 @@ class PyTorchSlots:
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
-        hidden_states, _, masks = self._take_step(active)
+        newest, rows, masks = self._advance(active)
+        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
         return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
 
-    def _take_step(self, active: Sequence[Beams]) -> tuple[Float[Tensor, "R D"], SlotRows, list[Mask | None]]:
-        """Return the hidden states of all open hypotheses, their rows in the cache, and their allowed next tokens."""
+    def _advance(self, active: Sequence[Beams]) -> tuple[Int64[Tensor, " R"], SlotRows, list[Mask | None]]:
+        """Return the newest tokens of all open hypotheses, their rows in the cache, and their allowed next tokens."""
         beam_size, device = self._cache.beam_size, self._packed.device
         index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
         parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
         newest = torch.tensor([token for beams in active for token in beams.newest], device=device)
         rows = self._cache.advance(index, parents)
         masks = [mask for beams in active for mask in beams.masks]
-        return self._packed.hidden_states(newest, self._cache, rows), rows, masks
+        return newest, rows, masks
