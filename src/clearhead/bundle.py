@@ -1,4 +1,4 @@
-"""The model directory: all files of a trained model, verified when they are loaded.
+"""The model directory: save and load a model with tokenizer, settings and metadata, verified by checksums.
 
 config.json             the model's shape, versions, checksums of it and the other files, how it was trained
 model.safetensors       the weights; their metadata contain the hash of the tokenizer they belong to

@@ -1,4 +1,6 @@
-"""The exception tree: every error that a user can cause is a `ClearheadError` with one clear message.
+"""The tree of exceptions for errors that a user can correct, a warning, and suggestions of the nearest name.
+
+Every error that a user can cause is a `ClearheadError` with one clear message.
 
 ClearheadError
 ├── ConfigError       a setting is unknown, impossible or contradicts another

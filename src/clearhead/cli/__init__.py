@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: a module for each command, and the options, checks and notices that commands share."""

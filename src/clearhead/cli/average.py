@@ -1,4 +1,4 @@
-"""`clearhead average`: average the last checkpoints of a run (paper section 6.1)."""
+"""`clearhead average`: average the last checkpoints of a run into a model, and validate it (paper section 6.1)."""
 
 from __future__ import annotations
 

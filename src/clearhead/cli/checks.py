@@ -1,4 +1,4 @@
-"""Checks before the work of a command starts."""
+"""Checks before the work of a command: inputs exist, outputs can be written and overwrite no input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clearhead evaluate`: compute metrics of a model, or of existing translations, on a test set."""
+"""`clearhead evaluate`: metrics of a model or of given translations, comparison of models, alignment errors."""
 
 from __future__ import annotations
 

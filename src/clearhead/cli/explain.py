@@ -1,4 +1,4 @@
-"""`clearhead explain`: inspect the translation of a sentence, as a page, JSON, a picture or text."""
+"""`clearhead explain`: inspect or compare translations, or rank heads; as a page, JSON, a picture or text."""
 
 from __future__ import annotations
 

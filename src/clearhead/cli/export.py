@@ -1,4 +1,4 @@
-"""`clearhead export`: convert a model directory for another library, and verify the result."""
+"""`clearhead export`: convert a model for another library, and compare results if that library is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clearhead import`: convert a model of another library to a model directory, and verify the result."""
+"""`clearhead import`: convert another library's model to a model directory, and compare results if possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options `--terms`, `--memory` and `--fuzzy` of `clearhead translate`."""
+"""Options `--terms`, `--memory` and `--fuzzy` of `clearhead translate`, and the reading of their files."""
 
 from __future__ import annotations
 

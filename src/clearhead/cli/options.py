@@ -1,4 +1,4 @@
-"""Arguments and options shared by several commands, one by one and in groups."""
+"""Arguments and options shared by several commands; groups of options as dataclasses, and their decorator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clearhead paper`: compute the equations, tables and figures of the paper with our code."""
+"""`clearhead paper`: compute and check the equations, tables and figures of the paper with our code."""
 
 from __future__ import annotations
 

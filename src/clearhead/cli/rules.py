@@ -1,4 +1,4 @@
-"""Which options go together: the rules of each command."""
+"""Rules on which options of a command need or exclude each other, and the check of given options by them."""
 
 from __future__ import annotations
 

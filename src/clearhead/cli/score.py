@@ -1,4 +1,4 @@
-"""`clearhead score`: log-probabilities of given translations."""
+"""`clearhead score`: log-probabilities of given translations and, on request, their word alignments."""
 
 from __future__ import annotations
 

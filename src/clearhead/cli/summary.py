@@ -1,4 +1,4 @@
-"""Summary of a model or a run on one screen: `clearhead info` without `--all`."""
+"""Summary of a model, a run or the installation for `clearhead info`, and values formatted for reading."""
 
 from __future__ import annotations
 

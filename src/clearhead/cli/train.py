@@ -1,4 +1,4 @@
-"""`clearhead train`: train a model on files of parallel text."""
+"""`clearhead train`: train or fine-tune a model on parallel text, or resume a run, in one or several processes."""
 
 from __future__ import annotations
 

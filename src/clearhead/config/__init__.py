@@ -1,8 +1,9 @@
-"""All settings, each with its default, unit and source.
+"""The configuration of a run: all sections in one model, checks between them, and reading and writing of TOML.
 
-The sections are frozen pydantic models. If a default is `None`, the docstring of the setting explains its meaning.
-`preset`, `tokenizer.vocab_size`, `train.learning_rate` and `train.max_steps` are then chosen when a run starts, and
-written to the run's `config.toml`; `auto` is kept there as `auto`, so that the run can be resumed on another device.
+Every setting has its default, unit and source. The sections are frozen pydantic models. If a default is `None`, the
+docstring of the setting explains its meaning. `preset`, `tokenizer.vocab_size`, `train.learning_rate` and
+`train.max_steps` are then chosen when a run starts, and written to the run's `config.toml`; `auto` is kept there as
+`auto`, so that the run can be resumed on another device.
 This module does not import torch, so that reading a configuration is fast.
 """
 

@@ -1,7 +1,7 @@
-"""Names of all choices, defined once for the settings, the code that implements them, and the commands.
+"""`Literal` types of the named choices, such as optimizers and metrics, for settings, commands and their code.
 
-The meaning of each name is documented with its setting in `config/`. This file imports nothing else of the package, so
-that the command line can list the names without slow imports.
+Each type is defined once. The meaning of each name is documented with its setting in `config/`. This file imports
+nothing else of the package, so that the command line can list the names without slow imports.
 """
 
 from __future__ import annotations

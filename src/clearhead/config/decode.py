@@ -1,4 +1,4 @@
-"""`[decode]`: settings of beam search (paper section 6.1) and of sampling."""
+"""`[decode]`: settings of search (paper section 6.1), precision, input text and word alignment; and `Sampling`."""
 
 from __future__ import annotations
 

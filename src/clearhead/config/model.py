@@ -1,4 +1,4 @@
-"""`[model]`: the shape of the Transformer (paper section 3)."""
+"""`[model]`: sizes and variants of the Transformer (paper section 3), dropout and special tokens, with checks."""
 
 from __future__ import annotations
 

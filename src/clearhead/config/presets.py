@@ -1,4 +1,4 @@
-"""Presets: functions that return a `ModelConfig`, and the training settings for each."""
+"""Presets: named models (Table 3, BERT, smaller ones), their training settings, and the choice by corpus size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`[train]`: how the model is trained (paper section 5)."""
+"""`[train]`: settings of optimisation (paper section 5), run length, validation, checkpoints and fine-tuning."""
 
 from __future__ import annotations
 

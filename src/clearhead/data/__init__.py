@@ -1,1 +1,1 @@
-"""Data preparation: cleaning, holding out validation pairs, the store on disk, and batching."""
+"""Training data: cleaning, hold-out, store and batches; the data doctor; and a synthetic corpus for the demo."""

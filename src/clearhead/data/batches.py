@@ -1,4 +1,4 @@
-"""Batching: the pairs of each training step, and their tensors (paper section 5.1).
+"""Batching: the pairs of each training step and of a validation, and their tensors (paper section 5.1).
 
 Batches hold pairs of similar length up to a number of target tokens. The content of step n depends only on the seed and
 n: not on earlier steps, the machine, or interruptions of the run.

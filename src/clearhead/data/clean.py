@@ -1,4 +1,4 @@
-"""Corpus cleaning: drop unusable pairs, and count every pair with its reason.
+"""Corpus cleaning: drop unusable pairs and count all by reason; digests that find duplicates and leakage.
 
 Kept text is never altered. Checks apply to the text after its language tag, if it has one.
 """

@@ -1,4 +1,4 @@
-"""Input files of a run: opening them, and detecting changes since preparation."""
+"""Input files of a run: opening them, their languages, and detecting changes since preparation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data preparation: from text files to tokenized stores, the tokenizer, and a report.
+"""Data preparation: from text files to tokenized stores, the tokenizer and a report; opening of prepared data.
 
     input files -> clean -> hold out -> learn the tokenizer -> tokenise -> train.arrow, valid.arrow, report.json
 

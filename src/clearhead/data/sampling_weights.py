@@ -1,4 +1,4 @@
-"""Sampling weights: the number of times an epoch contains each pair."""
+"""Sampling weights: how often an epoch contains each pair, by the weight of its file, run-length encoded."""
 
 from __future__ import annotations
 

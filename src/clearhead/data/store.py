@@ -1,4 +1,7 @@
-"""Tokenized pairs on disk: a memory-mapped Arrow file, so that a corpus may be larger than memory."""
+"""Pairs on disk as texts, token ids and links: writer and memory-mapped reader of an Arrow file.
+
+A corpus may be larger than memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Beam search with a length penalty (paper section 6.1).
+"""Reference beam search with a length penalty (paper section 6.1), whose steps can be observed.
+
+Translation uses `beam_state` and an engine, with the same results.
 
 Shapes: B sentences still open, K beams, R = B * K rows, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""Greedy and beam search of one sentence at a time: open and finished hypotheses, and the stopping rule.
+"""Options of a search, and the state of a sentence in greedy or beam search: open and finished hypotheses.
 
 The results equal those of `beam_search.beam_search` and `sampling.greedy_search`, token for token. A hypothesis that
 can no longer win is dropped. Hypotheses ranked below it cannot win either, so its place may stay empty.

@@ -1,7 +1,8 @@
-"""Required terms: token sequences of which a translation must contain one for every term of its source.
+"""Required terms as a finite automaton over target tokens: terms found, tokens missing, and those that come next.
 
-A term counts only at word boundaries: `Hund` is not in `Hundehütte`. Matches do not overlap. Of several that begin
-at the same position the longest counts, and each match satisfies one term.
+For every term of its source, a translation must contain one of the term's token sequences. A term counts only at word
+boundaries: `Hund` is not in `Hundehütte`. Matches do not overlap. Of several that begin at the same position the
+longest counts, and each match satisfies one term.
 
 Shapes: V vocabulary.
 """

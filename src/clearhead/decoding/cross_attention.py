@@ -1,4 +1,4 @@
-"""Cross-attention weights and source occlusion, for word alignment and explanations.
+"""Weights of source tokens for each target token of given pairs: by an attention head, or by source occlusion.
 
 Shapes: B pairs, L layers, H heads, T target length, S source length.
 """

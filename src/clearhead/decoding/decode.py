@@ -1,4 +1,4 @@
-"""Public entry points of decoding: decode and score, with results in input order."""
+"""Public entry points of decoding: make an engine, decode and score, with results in input order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Greedy search, one token at a time, and the random choice of a token for sampling.
+"""Reference greedy search, token by token; and the random choice of a token (temperature, top k, top p, epsilon).
 
 Shapes: R rows, V vocabulary.
 """

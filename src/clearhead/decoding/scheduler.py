@@ -1,4 +1,4 @@
-"""Continuous batching: a finished sentence leaves its slot, and the next waiting one enters at once.
+"""Continuous batching: workers search a queue of sentences; one that is finished leaves its slot to the next.
 
 The engine chooses the number of workers. Each worker has its own slots, and its own thread if there are several, so
 that no worker waits for another at every product. If there are fewer sentences than threads, and no other call is

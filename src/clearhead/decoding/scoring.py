@@ -1,4 +1,4 @@
-"""Scoring of given translations by forced decoding.
+"""Forced decoding with `Transformer`: the log-probability of every token of given translations.
 
 Shapes: B batch, T target length.
 """

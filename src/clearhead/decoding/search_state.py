@@ -1,4 +1,4 @@
-"""The search state of a sentence in flight, which every kind of search extends."""
+"""Open and finished hypotheses of a sentence in flight, the state that each kind of batched search extends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation of word alignments: precision, recall and alignment error rate (AER) against manual alignments.
+"""Precision, recall and alignment error rate (AER) of word alignments, and the reader of manual alignments.
 
 Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5: annotators mark links as
 sure or as possible. A predicted link that is not even possible is wrong, and every sure link must be found.

@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU with their signatures, and exact match."""
+"""Corpus BLEU and chrF by sacreBLEU with their signatures, exact match, and chrF of single sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BLEU tokenization: by white space and punctuation, or as scripts without spaces need it."""
+"""Choice of sacreBLEU's tokenization by the script of the references, and a check that it can be used here."""
 
 from __future__ import annotations
 

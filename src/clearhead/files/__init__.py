@@ -1,4 +1,4 @@
-"""File formats of clearhead: atomic writing, and validation when reading."""
+"""Files: safe reading of text and JSON, streams of lines, hashes, and atomic writing of files and directories."""
 
 from clearhead.files.reading import (
     MOST_JSON_BYTES,

@@ -1,4 +1,4 @@
-"""Safe reading of our files: only regular files, of limited size, and JSON of limited depth."""
+"""Safe reading of text and JSON: regular files only, limited in size and depth; hashes of files and JSON values."""
 
 from __future__ import annotations
 

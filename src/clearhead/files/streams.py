@@ -1,4 +1,4 @@
-"""Text files as streams of lines: UTF-8, plain or compressed, with file, line and byte in every error."""
+"""UTF-8 lines or bytes as streams, plain or compressed: read with file and line in errors, written atomically."""
 
 from __future__ import annotations
 

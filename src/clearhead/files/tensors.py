@@ -1,4 +1,7 @@
-"""Tensors on disk: safetensors files, which contain only numbers and text, and never execute code."""
+"""Safetensors files: read, write and average tensors, check that they fit a model, and load them into it.
+
+The files contain only numbers and text, so that reading never executes code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomic writing of files and directories.
+"""Atomic writing of files and directories, and recovery or removal of what killed writers left.
 
 A new file or directory is written next to its destination under a unique temporary name, flushed to disk, and then
 renamed in one step. However the writer ends, readers find the old version, the new one or none.

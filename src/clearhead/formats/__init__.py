@@ -1,4 +1,4 @@
-"""File formats of parallel corpora and documents: each format's folder holds its pair reader and its document."""
+"""File formats of parallel corpora, with pairs to read or write, and of documents, with segments to translate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word alignments in separate files, one line per line of text, in the format of word aligners."""
+"""Reader of word alignments in files beside line-aligned text (Pharaoh format), added to the sentence pairs."""
 
 from __future__ import annotations
 

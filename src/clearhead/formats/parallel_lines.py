@@ -1,4 +1,4 @@
-"""Parallel text in two files: line-aligned text, or subtitles paired by time."""
+"""Parallel text in two files: lines, and where unequal files drift apart; or subtitles, paired by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Line wrapping: to a maximum width, or balanced over a number of lines.
+"""Wrapping of text to a width or a number of lines, joining of lines, and the width of a text in columns.
 
 Width is measured in terminal columns: a wide character, such as those of Chinese and Japanese, has two.
 """

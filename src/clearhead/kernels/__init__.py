@@ -1,1 +1,4 @@
-"""Fast implementations of operations; each is equivalent to the plain PyTorch operation."""
+"""Fast operations: the compiled core with its Python interface; PyTorch linear layers, dropout and products.
+
+In float32 the products are those of plain PyTorch, up to rounding.
+"""

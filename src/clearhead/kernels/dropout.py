@@ -1,4 +1,7 @@
-"""Dropout (paper section 5.4, Srivastava et al. 2014), with fast masks on a CPU."""
+"""Dropout (paper section 5.4); on a CPU with fast masks, fused with ReLU and, on request, drawn by batch row.
+
+The method is that of Srivastava et al. 2014.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products of the compiled core, with packed matrices."""
+"""Packing of matrices for products of the compiled core, and allocation of uninitialized aligned arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The structures and constants of the compiled core, read from csrc/types.h."""
+"""ctypes structures that keep their arrays alive, and constants of the compiled core, parsed from csrc/types.h."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The examination of a corpus: one pass over its pairs, with at most 110 bytes of memory per pair."""
+"""Examination of a corpus in one pass: all checks, duplicates, leakage, row counts and lengths; its results.
+
+It takes at most 110 bytes of memory per pair.
+"""
 
 from __future__ import annotations
 

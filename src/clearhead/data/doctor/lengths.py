@@ -1,4 +1,7 @@
-"""Length statistics of texts: counts per length, so that memory grows with the number of different lengths."""
+"""Length statistics of texts: counts per length, their quantiles, and the bars of a histogram.
+
+Memory grows with the number of different lengths, not of texts.
+"""
 
 from __future__ import annotations
 

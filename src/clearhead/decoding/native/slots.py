@@ -1,4 +1,4 @@
-"""Slots of sentences in flight, in the memory layout of the compiled core.
+"""Slots of sentences in flight in the memory layout of the compiled core, and its decoder step for all of them.
 
 Shapes: S source length, L decoder layers, W width of keys and values together, K beams, R rows (the open
 hypotheses of all slots), V vocabulary.

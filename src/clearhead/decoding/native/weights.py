@@ -1,4 +1,4 @@
-"""The weights of a model in the structures of the compiled core, and its encoder.
+"""The weights of a model in the structures of the compiled core, and the encoding of source sentences.
 
 Shapes: S source length, L decoder layers, W width of keys and values together.
 """

@@ -1,4 +1,4 @@
-"""From hidden states to the best next tokens of each hypothesis, and to the best candidates of each sentence.
+"""From hidden states to the best next tokens, of all or of a shortlist, and to candidates of each sentence.
 
 Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary in whole blocks, A tokens that
 a shortlist always allows, P own tokens of a sentence, C candidates.

@@ -1,4 +1,4 @@
-"""Packed model weights for fast decoding, with the same numbers as `Transformer`.
+"""Packed model weights, with encoder and decoder step; in fp32 with the same numbers as `Transformer`.
 
 Projections of the same input are joined into one product, matrices are stored in the layout that the product reads, and
 the rows of a decoding step may be at different positions. The sublayers themselves are documented in `clearhead.model`;

@@ -1,4 +1,4 @@
-r"""gettext catalogues as translators edit them (`.po`), as sentence pairs.
+r"""Parser of gettext catalogues (`.po`), and their messages read and written as sentence pairs.
 
 The parser is our own, after GNU gettext's grammar (gettext-tools/src/read-po-gram.y), because the two parsers in Python
 lose data of files that `msgfmt` accepts. Babel 2.18 keeps one of two equal entries, drops an entry with an empty

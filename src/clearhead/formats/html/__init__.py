@@ -1,1 +1,1 @@
-"""HTML documents whose text is translated."""
+"""HTML files as documents: their text as segments, and the insertion of translations."""

@@ -1,1 +1,1 @@
-"""Markdown documents whose text is translated."""
+"""Markdown files as documents: their prose as segments, and the insertion of translations."""

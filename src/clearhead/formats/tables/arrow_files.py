@@ -1,4 +1,4 @@
-"""Sentence pairs in Apache Arrow and Parquet files (`.parquet`, `.arrow`, `.feather`).
+"""Sentence pairs read from and written to Arrow and Parquet files (`.parquet`, `.arrow`, `.feather`).
 
 These are the files that Hugging Face's datasets and pandas write. The two sides are two text columns, or the fields of
 a column `translation` that are named by languages.

@@ -1,4 +1,4 @@
-"""CSV files of sentence pairs (RFC 4180), separated by commas, semicolons or tabs, as spreadsheets write them."""
+"""CSV files of sentence pairs (RFC 4180), read and written; and detection of the separator of any CSV table."""
 
 from __future__ import annotations
 

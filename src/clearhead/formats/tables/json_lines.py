@@ -1,4 +1,4 @@
-"""JSON Lines files of sentence pairs: `{"translation": {"de": .., "en": ..}}` as of Hugging Face, or plain keys."""
+"""JSON Lines of sentence pairs: `{"translation": {"de": .., "en": ..}}` read and written, plain keys read."""
 
 from __future__ import annotations
 

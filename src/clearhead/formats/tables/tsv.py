@@ -1,4 +1,4 @@
-"""Tab-separated sentence pairs, as Tatoeba and manythings.org/anki write them."""
+"""Tab-separated sentence pairs, read and written, as in files of Tatoeba and manythings.org/anki."""
 
 from __future__ import annotations
 

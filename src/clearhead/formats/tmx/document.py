@@ -1,4 +1,4 @@
-"""TMX documents (versions 1.1 to 1.4): texts of one language, with translations added to their units."""
+"""TMX documents (1.1 to 1.4): texts of one language as segments; translations are added or replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sentence pairs in TMX translation memories: 1.4b, and 1.1 to 1.3, which use `lang` instead of `xml:lang`."""
+"""Sentence pairs in TMX translation memories: versions 1.1 to 1.4 are read, 1.4 is written.
+
+Versions before 1.4 use `lang` instead of `xml:lang`.
+"""
 
 from __future__ import annotations
 

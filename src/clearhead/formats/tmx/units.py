@@ -1,4 +1,4 @@
-"""Units of TMX files (1.1 to 1.4): their texts in every language, as elements."""
+"""Units of TMX files (1.1 to 1.4): their texts in every language, as elements; and the check that a file is TMX."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Word documents (.docx) whose text is translated."""
+"""Word files (.docx) as documents: their paragraphs as segments, and the insertion of translations."""

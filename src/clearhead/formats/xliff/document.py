@@ -1,4 +1,4 @@
-"""XLIFF documents (1.1, 1.2 and 2.x): sources to translate; targets are filled in and marked for review."""
+"""XLIFF documents (1.x and 2.x): sources to translate; targets are filled in and marked for review."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentence pairs in XLIFF files: 1.1 and 1.2 (OASIS 2008), 2.0 and 2.1 (OASIS 2014, 2018)."""
+"""Sentence pairs in XLIFF files: 1.x and 2.x are read (OASIS 2008, 2014, 2018), 1.2 is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multilingual translation units, as in TMX and XLIFF, and the choice of the two languages to read."""
+"""Multilingual translation units, as in TMX and XLIFF: choice of two languages, and their texts as pairs."""
 
 from __future__ import annotations
 
