@@ -1,4 +1,4 @@
-"""Head ablation: switch off each attention head in turn and measure the effect.
+"""Head ablation: score and translation of a sentence, or loss and BLEU of a test set, without each head in turn.
 
 A head's output is zeroed before W^O and the model is otherwise unchanged, as in Michel et al. (2019, "Are Sixteen Heads
 Really Better than One?", equation 2). Voita et al. (2019) instead prune heads while the model is trained further, which

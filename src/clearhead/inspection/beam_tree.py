@@ -1,4 +1,4 @@
-"""Beam search as a tree: every hypothesis considered, and its fate."""
+"""Run one beam search and record it as a tree: every hypothesis considered, and its fate."""
 
 from __future__ import annotations
 

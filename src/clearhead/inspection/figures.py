@@ -1,4 +1,4 @@
-"""Figures of an explanation as plain values: all heads, one head, alignment, search tree, ablation."""
+"""Figures of an explanation or a comparison as plain values: heads, alignment, search tree, ablation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repeatable forward pass of a model over one sentence.
+"""A repeatable forward pass of a model over one sentence, and decode settings that leave text unprocessed.
 
 Shapes: S source tokens, T tokens the decoder reads, D d_model.
 """

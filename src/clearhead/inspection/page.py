@@ -1,4 +1,4 @@
-"""Self-contained HTML pages of one explanation or of two: no other file, no third-party script, no network."""
+"""Self-contained HTML pages of an explanation and of a comparison of two, and their frame in a notebook."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Figures described as plain values and drawn by matplotlib as PNG or SVG.
+"""Line plots and heat maps as plain values; matplotlib drawings of every kind of figure as PNG or SVG.
 
-This file has lines on linear or logarithmic axes, and heat maps; `pictures` has figures of all heads and of a search.
+Lines are on linear or logarithmic axes; `pictures` has figures of all heads and of a search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Export of models to directories of other libraries, kept only if a comparison with the library succeeds."""
+"""Export of models to directories of other libraries; nothing is written if a library gives other results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewrites of settings and tensors that leave all logits unchanged.
+"""Rewrites of settings and tensors that leave all logits unchanged, and undoing them on re-import.
 
 They bring our models into the form of other libraries, which have biases everywhere or another order of sinusoids.
 """

@@ -1,4 +1,4 @@
-"""Key tables of torch.nn's attention, layers and stacks.
+"""Key tables of torch.nn's attention, layers and stacks, and import of an nn.Transformer's state dict.
 
 Attention in torch.nn always has biases, so ours needs `attention_bias`. nn.Transformer ends both stacks with a norm,
 our `final_norm=True`; it has no embeddings, positions or output.

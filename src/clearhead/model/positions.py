@@ -1,4 +1,4 @@
-"""Sinusoidal positions, added to embeddings (paper section 3.5).
+"""Sinusoidal positions (paper section 3.5), and the choice of the positions that are added to embeddings.
 
 Shapes: T length, D d_model.
 """

@@ -1,4 +1,4 @@
-"""The reproducible parts of the paper, in the paper's order."""
+"""Names of the parts that `clearhead paper` computes, with the function for each, in the paper's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number of weights and floating-point operations of a model in closed form, for every configuration."""
+"""Weights and floating-point operations of any model in closed form, and operations as PyTorch counts them."""
 
 from __future__ import annotations
 

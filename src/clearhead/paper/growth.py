@@ -1,4 +1,4 @@
-"""Layer types of Table 1, and how their operations, time and memory grow with n and d (paper section 4).
+"""Layer types of Table 1: their formulas, and measurements of operations, time and memory (paper section 4).
 
 Shapes: n positions, d width, k kernel, r neighbourhood; every layer maps [1, n, d] to [1, n, d].
 """

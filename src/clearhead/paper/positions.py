@@ -1,4 +1,4 @@
-"""Positional encodings (paper section 3.5): heat map, wavelengths, and shifts as linear maps."""
+"""The part "positions": heat map, wavelengths, shifts as linear maps, other layouts (paper section 3.5)."""
 
 from __future__ import annotations
 

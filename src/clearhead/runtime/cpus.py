@@ -1,4 +1,4 @@
-"""Number of CPUs available to this process: CPU affinity and cgroup quotas."""
+"""Number of CPUs that this process may use (affinity, cgroup quotas); OpenMP's environment variables to match."""
 
 from __future__ import annotations
 

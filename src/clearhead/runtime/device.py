@@ -1,4 +1,4 @@
-"""The device of the model: name, precision support, memory, and CPU threads."""
+"""The device of the model: its choice and name, bfloat16 support, freed memory, CPU threads (also after a fork)."""
 
 from __future__ import annotations
 

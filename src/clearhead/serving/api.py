@@ -1,4 +1,4 @@
-"""Native HTTP API: translate, score and explain, with the fields of the command line's JSON output."""
+"""Native HTTP API: translate, score, explain, models, health; translations as in the command line's JSON."""
 
 from __future__ import annotations
 

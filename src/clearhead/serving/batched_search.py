@@ -1,4 +1,4 @@
-"""Shared batches: searches of many requests, each waiting in its own thread, that go through the same batches."""
+"""Decoder for requests that share batches: each has a token budget and a deadline, and waits in its own thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporary store of translated files, each available for a while under a random name."""
+"""Reading of uploaded documents, and a temporary store of translated files under random names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source and target languages of a model."""
+"""Source and target languages of a model, by its name, settings or training files; matching of language codes."""
 
 from __future__ import annotations
 

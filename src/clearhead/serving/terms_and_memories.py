@@ -1,4 +1,4 @@
-"""Served terms and translation memories, loaded at startup for a model, a language pair, or by name.
+"""Served terms and translation memories, for a model, a language pair or by name; reloaded when they change.
 
 The name of a file gives its scope: `de-en=terms.tsv` applies to requests from German to English, or to the model
 `de-en`. A file without a name applies to all requests, if there is only one language pair. A list of terms with any

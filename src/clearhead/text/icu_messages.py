@@ -1,8 +1,8 @@
-"""ICU messages with branches, such as `{n, plural, one {# file} other {# files}}`: extract their words.
+"""ICU messages with branches (`plural`, `select`): extract their words, and write translations in their place.
 
-The grammar is that of ICU's class MessageFormat ("Patterns and Their Interpretation"). Arguments are in braces. The
-branches of `plural`, `selectordinal` and `select` arguments are messages in turn. Within a plural, `#` is the number.
-An apostrophe quotes braces, and two apostrophes are one.
+An example is `{n, plural, one {# file} other {# files}}`. The grammar is that of ICU's class MessageFormat ("Patterns
+and Their Interpretation"). Arguments are in braces. The branches of `plural`, `selectordinal` and `select` arguments
+are messages in turn. Within a plural, `#` is the number. An apostrophe quotes braces, and two apostrophes are one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Line ends, and texts on one line."""
+"""Replace line ends by spaces: those of every kind, or only those that end a line of a file."""
 
 from __future__ import annotations
 

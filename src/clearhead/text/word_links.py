@@ -1,4 +1,4 @@
-"""Word alignment links, computed from the attention between tokens.
+"""Word spans, and word alignment links: from attention between tokens, joined over sentences, in Pharaoh format.
 
 A link is a pair of word numbers, source and target, both counted from 0. In files a link is `3-5`, and a line has the
 links of one sentence pair ("Pharaoh format").

@@ -1,4 +1,4 @@
-"""Adapters for the tokenizers of other libraries, with one interface.
+"""One interface to SentencePiece and Hugging Face tokenizers; `tokenizer.json` files made for GPT-2, BART, BERT.
 
 A subword encoder maps between text, pieces and ids; language and end tokens are added by `foreign`.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run that survive a crash at any moment.
+"""State of a training run, and its checkpoints: written whole or not at all, verified by checksum, pruned.
 
 A checkpoint is a directory made by `files.new_directory`; its manifest of checksums is written last. A checkpoint
 without a valid manifest is ignored with a notice, and the one before it is used.

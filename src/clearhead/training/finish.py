@@ -1,4 +1,4 @@
-"""End of a run: print the verdict and write the training report."""
+"""End of a run: sample translations, verdict and training report; also the counts of its data, as lines to print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guided alignment: train one decoder head to attend along given word alignment links.
+"""Guided alignment loss: one decoder head learns to attend along given word alignment links.
 
 Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models" (arXiv:1909.02074), section 4. In
 the paper the decoder runs a second time and sees the whole target. Here it runs once: the alignment of a target token

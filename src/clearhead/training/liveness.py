@@ -1,7 +1,8 @@
-"""Worker liveness: heartbeats in the shared store, one a second from each worker.
+"""Worker liveness: heartbeats in the shared store; a watch ends this process if a worker is lost or hangs.
 
-A heartbeat also carries what its worker is doing. A worker that hangs in a computation still sends heartbeats, from a
-separate thread. But the others wait for it, so no worker makes progress, and that is detected.
+Each worker sends one heartbeat a second, which also carries what it is doing. A worker that hangs in a computation
+still sends heartbeats, from a separate thread. But the others wait for it, so no worker makes progress, and that is
+detected.
 
 PyTorch 2.13 does part of this, and docs/scaling.md promises more:
 

@@ -1,4 +1,4 @@
-"""LoRA (Hu et al. 2021): low-rank updates of the matrices inside layers; all other weights are frozen."""
+"""LoRA (Hu et al. 2021) as an optimiser: Adam on low-rank factors whose product is added to the matrices."""
 
 from __future__ import annotations
 

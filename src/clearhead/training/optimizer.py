@@ -1,4 +1,7 @@
-"""Optimisers (Adam in paper section 5.3, and others), and their state as named tensors that need no pickle."""
+"""Optimisers (Adam in paper section 5.3, and others), the weights they train, and their state as named tensors.
+
+The tensors are saved without pickle.
+"""
 
 from __future__ import annotations
 

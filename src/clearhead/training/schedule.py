@@ -1,4 +1,4 @@
-"""Learning-rate schedules (paper section 5.3)."""
+"""Learning-rate schedules: the paper's (section 5.3, equation 3), linear, cosine and constant."""
 
 from __future__ import annotations
 

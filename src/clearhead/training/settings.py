@@ -1,4 +1,4 @@
-"""Settings of a run, merged from several layers and checked.
+"""Settings of a run: merged from several layers, checked, and compared with those of a run to resume.
 
 Each layer overrides those above it:
 

@@ -1,4 +1,4 @@
-"""Validation of a model: loss on the validation pairs, and BLEU and chrF of its greedy translations."""
+"""Validation of a model: loss on validation pairs, BLEU and chrF of greedy translations; which weights are better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warm start: train from an existing model instead of random weights (`clearhead train --from MODEL`).
+"""Warm start (`clearhead train --from MODEL`): merge settings with the model's, load it, and check language tags.
 
 The run uses that model's shape and tokenizer, so that its weights fit. Other settings may differ. A run needs the model
 only until its first checkpoint, which is written before the first step.

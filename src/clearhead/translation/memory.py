@@ -1,4 +1,4 @@
-"""Translation memory: exact and fuzzy matches in existing translations.
+"""Translation memory: exact and fuzzy matches in existing translations, and reuse of exact ones for lines.
 
 Similarity is counted in words, as in translators' tools: 1 minus the word edit distance (the fewest words replaced,
 added or removed) divided by the number of words of the longer text. A punctuation mark, a symbol or a placeholder is a

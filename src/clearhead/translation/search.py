@@ -1,4 +1,4 @@
-"""Decoder hypotheses as unique, canonically tokenized, rescored texts."""
+"""Run the search, and return its hypotheses as unique, canonically tokenized, rescored texts."""
 
 from __future__ import annotations
 

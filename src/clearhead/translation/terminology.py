@@ -1,4 +1,4 @@
-"""Terminology tables: the required translations of source terms.
+"""Terminology tables: the required translations of source terms; finding terms in sources and translations.
 
 A row is a source term, a tab, and its translation. Further columns, and the parts of a column between `|`, are other
 forms that are also accepted. Rows with the same term are merged. Blank lines, and lines that begin with `#`, are

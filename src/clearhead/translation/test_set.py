@@ -1,4 +1,4 @@
-"""Translate a test set and compare with its references."""
+"""Translate a test set, compare it with its references by metrics such as BLEU, and measure the speed."""
 
 from __future__ import annotations
 

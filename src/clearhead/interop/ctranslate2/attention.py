@@ -1,4 +1,4 @@
-"""Attention settings of CTranslate2: head widths, scaling and positions.
+"""Conversion of attention settings from and to CTranslate2's variables: head widths, scaling, positions.
 
 CTranslate2 stores them in every attention; our model has one setting for all attentions.
 """

@@ -1,4 +1,4 @@
-"""Parity check with CTranslate2: both libraries give a translation the same score."""
+"""Parity check with CTranslate2, of an export or an import: both libraries give a translation the same score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token lists of a CTranslate2 directory: reading them with their settings in `config.json`, and making them."""
+"""Token lists of CTranslate2 directories, read from their files or made from our vocabulary, and notes for users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parity check with transformers: both libraries give the same tokens, scores and texts."""
+"""Parity check with transformers, of an export or an import: same tokens, scores and texts, or hidden states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Conversion of settings and tensors between Hugging Face transformers and clearhead; it does not need transformers."""
+"""Conversion of settings and tensors from and to Hugging Face transformers, and which kinds can hold a model.
+
+The library transformers need not be installed.
+"""
 
 from __future__ import annotations
 

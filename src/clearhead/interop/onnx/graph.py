@@ -1,4 +1,4 @@
-"""One ONNX file: its nodes and weights, and the layers of a Transformer that do not depend on positions.
+"""Builder of one ONNX file: nodes, weights in float32 or int8, and layers that do not depend on positions.
 
 Shapes: N rows, I inputs, M outputs.
 """

@@ -1,1 +1,1 @@
-"""Readers of other libraries' files: settings, weights, pickles (without running their code) and YAML."""
+"""Readers of other libraries' files: settings, weights, vocabularies, YAML, and pickles without running code."""

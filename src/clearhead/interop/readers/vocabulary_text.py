@@ -1,4 +1,4 @@
-"""Text and JSON of vocabularies and other files that may be larger than settings."""
+"""Readers of text and JSON files that may be larger than settings, such as vocabularies."""
 
 from __future__ import annotations
 

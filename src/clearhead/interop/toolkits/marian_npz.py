@@ -1,4 +1,4 @@
-"""Marian's own models: an .npz file, its vocabularies, and decoder.yml, which names them all."""
+"""Marian's own models: an .npz file, its vocabularies, and decoder.yml with their names and search settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Transformer of OpenNMT-py and of its successor eole: pre-norm with final norms, and optional biases.
+"""Key table and setting names of OpenNMT-py's and eole's Transformer: pre-norm, final norms, optional biases.
 
 Tensor names follow their public sources (OpenNMT-py 2.3 and 3.5: encoders, decoders and modules; eole 0.6). The
 toolkits cannot be installed beside clearhead. A missing bias of the attention output means zeros; eole's encoders

@@ -1,4 +1,4 @@
-"""Vocabularies as tokenizer files of other programs.
+"""Export of vocabularies as tokenizer files of other programs, and the names of their tokens.
 
 A vocabulary trained by clearhead is one `tokenizer.json`. Another library's vocabulary is its original files, byte for
 byte, and a file of ours beside them. The original files do not contain everything, such as the tokens around a

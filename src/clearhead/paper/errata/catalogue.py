@@ -1,4 +1,4 @@
-"""List of all errata, in the order of their numbers."""
+"""List of all errata in the order of their numbers, and the headings under which they are grouped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in study notes about recurrence: cost, parallelism and gradient flow (section 4, Table 1).
+"""Mistakes in study notes about recurrent layers and residual connections (sections 1, 3.1 and 4, Table 1).
 
 Shapes: B batch, n length, d width.
 """

@@ -1,4 +1,4 @@
-"""Shared fields and tensor names of BART, Marian, M2M100 and Pegasus in Hugging Face transformers."""
+"""Fields and tensor names that BART, mBART, Marian, M2M100 and Pegasus share in Hugging Face transformers."""
 
 from __future__ import annotations
 
