@@ -6,8 +6,10 @@ The largest differences seen are recorded: `pytest -o junit_family=xunit1 --juni
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -306,7 +308,8 @@ def compiled_differences():
 @pytest.mark.slow
 def test_compiled_models_agree_with_plain_ones(record_property):
     # In a process of its own: the compiler cannot see through the checks of shapes that a test run installs.
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, __file__], env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     differences = json.loads(done.stdout)
     assert differences.keys() == ARCHITECTURES.keys()
