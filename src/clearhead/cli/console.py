@@ -1,4 +1,4 @@
-"""Notices and progress bars on stderr, and the handling of closed standard streams."""
+"""Notices and progress bars on stderr, and replacement of standard streams that were closed before the start."""
 
 from __future__ import annotations
 

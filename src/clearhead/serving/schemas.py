@@ -1,4 +1,4 @@
-"""Pydantic models of requests and responses, from which the OpenAPI document is generated."""
+"""Pydantic models of requests and responses, for the OpenAPI document and to validate the native API's requests."""
 
 from __future__ import annotations
 
