@@ -1,4 +1,4 @@
-"""Detection of repetition loops, in which a model writes the same tokens until the length limit.
+"""Repetition loops: whether a translation ends by repeating tokens far more often than its source repeats any.
 
 Neural models fall into loops if no continuation is likely, because each repetition makes the next one likelier
 (Holtzman et al. 2020, section 3; Xu et al. 2022, "Learning to Break the Loop"). Forbidding every repeated n-gram

@@ -1,4 +1,4 @@
-"""Packing of matrices for products of the compiled core, and allocation of uninitialized aligned arrays."""
+"""Packing of weights, rounded if asked, for products of the compiled core; uninitialized aligned arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 3: every row with its exact number of weights, by formula and by building the model."""
+"""Table 3: each row's exact number of weights beside the printed one, and the vocabulary size the latter implies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployment on several machines with Ray Serve: replicas that each run the same translation service.
+"""Deployment on several machines with Ray Serve: replicas of the translation service, without file translation.
 
     serve run clearhead.serving.ray_serve:application models=/srv/models/de-en replicas=2 cpus=4
 

@@ -1,4 +1,4 @@
-"""Checks of single pairs: each returns the affected pairs of a batch, and a description of a pair's defect."""
+"""Checks of single pairs, some against what is usual in their corpus: the affected pairs and their defects."""
 
 from __future__ import annotations
 
