@@ -10,7 +10,7 @@ import torch
 from searches import SLOTS, WIDTHS, assert_same, find, find_plainly, tokens
 from torch.nn import functional
 
-from clearhead.config import DecodeConfig
+from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding import SearchOptions
 from clearhead.decoding import beam_state as search_module
 from clearhead.decoding.helper_threads import HELPER_NAME, helpers
@@ -240,6 +240,17 @@ def test_weights_that_are_no_numbers_are_named(make_model, make_sources, form):
     for beam_size in (1, 3):
         with pytest.raises(ModelError, match="probabilities are not numbers"):
             list(search(form(model), make_sources((5, 3)), [7, 7], SearchOptions(DecodeConfig(beam_size=beam_size))))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"sampling": Sampling()}, {"diversity": 0.5}], ids=lambda settings: next(iter(settings))
+)
+def test_they_are_named_by_the_searches_that_need_all_probabilities_as_well(make_model, make_sources, form, settings):
+    model = make_model(**WIDTHS[form])
+    model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
+    options = SearchOptions(DecodeConfig(beam_size=3), num_best=2, **settings)
+    with pytest.raises(ModelError, match="probabilities are not numbers"):
+        list(search(form(model), make_sources((5, 3)), [7, 7], options))
 
 
 # Workers: with the compiled core, one in every thread

@@ -15,6 +15,7 @@ from clearhead.decoding import Ensemble, SearchOptions, decode, given_prefix, le
 from clearhead.decoding.constraints import Required, RequiredTerm, WordEdges
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.errors import ModelError
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -122,6 +123,14 @@ def test_every_engine_finds_the_terms_whatever_is_beside_a_sentence(make_ending_
         assert [one.log_prob for one in hypotheses] == near(scores)
         (alone,) = decode(form(model), [source], options, required=[required(*terms)])
         assert [one.tokens for one in alone] == [one.tokens for one in hypotheses]
+
+
+def test_weights_that_are_no_numbers_are_named_by_this_search_as_well(make_ending_model, form):
+    model = make_ending_model(vocab_size=8)
+    model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
+    options = SearchOptions(DecodeConfig(beam_size=3))
+    with pytest.raises(ModelError, match="probabilities are not numbers"):
+        decode(form(model), [[3, 4, 2]], options, required=[required(("aab",))])
 
 
 def test_given_tokens_prefixes_and_ensembles_have_terms_too(make_ending_model, form):
