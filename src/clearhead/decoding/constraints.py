@@ -1,4 +1,4 @@
-"""Required terms as a finite automaton over target tokens: terms found, tokens missing, and those that come next.
+"""Required terms as a finite automaton over target tokens: found terms, missing tokens, possible next tokens.
 
 For every term of its source, a translation must contain one of the term's token sequences. A term counts only at word
 boundaries: `Hund` is not in `Hundehütte`. Matches do not overlap. Of several that begin at the same position the

@@ -1,4 +1,4 @@
-"""Replace line ends by spaces: those of every kind, or only those that end a line of a file."""
+"""Replace line ends by spaces: line ends of every kind, or only the line ends of files."""
 
 from __future__ import annotations
 
