@@ -285,13 +285,12 @@ def model_directory(path: str | Path) -> Path:
     if not isinstance(path, str | Path):
         raise ModelError(f"a model is named by the path of its directory, not by {type(path).__name__}")
     path = Path(path)
-    try:
+    # An error is, for example, a name that is too long, or a directory without search permission.
+    with os_error_as(ModelError, f"no model at {path}"):
         for directory in map(standing, (path, path / "model")):
             if (directory / "config.json").is_file():
                 return directory
         is_there = path.exists()
-    except OSError as error:  # such as a name that is too long, or a directory without search permission
-        raise ModelError(f"no model at {path}: {error.strerror or error}") from None
     if not is_there:
         raise ModelError(f"no model at {path}: there is no such directory")
     if (path / "config.toml").is_file():

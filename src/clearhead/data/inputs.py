@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
 from clearhead.errors import ConfigError, DataError
-from clearhead.files import read_lines
+from clearhead.files import os_error_as, read_lines
 from clearhead.formats import (
     GivenLinks,
     PairFile,
@@ -310,8 +310,5 @@ def _identified(path: str) -> InputFile:
     # Hashing a pipe would consume its text.
     if not os.path.isfile(path):
         return InputFile(path, None, None)
-    try:
-        with open(path, "rb") as file:
-            return InputFile(path, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+    with os_error_as(DataError, f"cannot read {path}"), open(path, "rb") as file:
+        return InputFile(path, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())

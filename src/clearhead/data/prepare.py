@@ -27,7 +27,7 @@ from clearhead.data.sampling_weights import EpochWeights
 from clearhead.data.spool import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.files import display_name, file_sha256, json_sha256, new_directory, read_json, write_json
+from clearhead.files import display_name, file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
 from clearhead.formats import SentencePair
 from clearhead.text.language_tags import split_tag
 from clearhead.text.line_statistics import LineCounter
@@ -103,16 +103,16 @@ def prepare(
     """
     # Errors that can be found at once are reported before anything is created.
     inputs = open_inputs(config, notice=notice)
-    try:
-        with new_directory(directory) as temporary:
-            tokenizer, report = _build(config, inputs, temporary, tokenizer, on_progress or (lambda stage, count: None))
-            # The old data is removed first: if killed between these lines, a run finds none, never data of another
-            # tokenizer.
-            if directory.exists():
-                shutil.rmtree(directory)
-            tokenizer.save(directory.parent / "tokenizer.json")
-    except OSError as error:
-        raise DataError(f"cannot write the prepared data {directory}: {error.strerror or error}") from None
+    with (
+        os_error_as(DataError, f"cannot write the prepared data {directory}"),
+        new_directory(directory) as temporary,
+    ):
+        tokenizer, report = _build(config, inputs, temporary, tokenizer, on_progress or (lambda stage, count: None))
+        # The old data is removed first: if killed between these lines, a run finds none, never data of another
+        # tokenizer.
+        if directory.exists():
+            shutil.rmtree(directory)
+        tokenizer.save(directory.parent / "tokenizer.json")
     return _opened(directory, tokenizer, report)
 
 

@@ -27,6 +27,7 @@ from clearhead.decoding.cross_attention import AlignmentHead, cross_attention_we
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
+from clearhead.files import os_error_as
 from clearhead.files.tensors import read_weights, write_weights
 from clearhead.model.transformer import Transformer
 
@@ -107,10 +108,8 @@ class Shortlist:
             ModelError: If the file cannot be written.
         """
         tensors = {"common": self.common, "rows": self.rows}
-        try:
+        with os_error_as(ModelError, f"cannot write the shortlist {path}"):
             write_weights(path, tensors, {**model, "sha256": _sha256(tensors)})
-        except OSError as error:
-            raise ModelError(f"cannot write the shortlist {path}: {error.strerror or error}") from None
 
     @classmethod
     def load(cls, path: str | Path, model: Mapping[str, str]) -> Shortlist:

@@ -9,7 +9,7 @@ from clearhead.bundle import Bundle
 from clearhead.config import ModelConfig
 from clearhead.config.choices import ExportLibrary, ExportPrecision
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import is_utf8, new_directory
+from clearhead.files import is_utf8, new_directory, os_error_as
 from clearhead.interop import imported
 from clearhead.interop.ctranslate2.parity import prove_ctranslate2
 from clearhead.interop.ctranslate2.writer import write_ctranslate2
@@ -46,25 +46,22 @@ def export_directory(
         raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
     if directory.exists():
         raise ModelError(f"{directory} is there already; choose another name, or remove it first")
-    try:
-        with new_directory(directory) as temporary:
-            match to:
-                case "hf":
-                    kind, notes = write_huggingface(bundle, temporary)
-                    compared = _compared_with_transformers(bundle, temporary, kind, sources)
-                    # M2M100 computes more positions when a text is longer.
-                    ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
-                    return f"{_a(kind)} model", compared, [*notes, *ends, *_signs(bundle)]
-                case "ctranslate2":
-                    pieces, notes = write_ctranslate2(bundle, temporary, precision)
-                    compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces)
-                    notes += _ends(bundle.model.config)
-                case "onnx":
-                    notes = write_onnx(bundle, temporary, precision)
-                    compared = prove_onnx(temporary, bundle, sources, precision)
-            return f"a model in {precision}", compared, [*notes, *_signs(bundle)]
-    except OSError as error:
-        raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
+    with os_error_as(ModelError, f"cannot write {directory}"), new_directory(directory) as temporary:
+        match to:
+            case "hf":
+                kind, notes = write_huggingface(bundle, temporary)
+                compared = _compared_with_transformers(bundle, temporary, kind, sources)
+                # M2M100 computes more positions when a text is longer.
+                ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
+                return f"{_a(kind)} model", compared, [*notes, *ends, *_signs(bundle)]
+            case "ctranslate2":
+                pieces, notes = write_ctranslate2(bundle, temporary, precision)
+                compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces)
+                notes += _ends(bundle.model.config)
+            case "onnx":
+                notes = write_onnx(bundle, temporary, precision)
+                compared = prove_onnx(temporary, bundle, sources, precision)
+        return f"a model in {precision}", compared, [*notes, *_signs(bundle)]
 
 
 def _a(kind: str) -> str:

@@ -15,7 +15,7 @@ from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
 from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates, occluded
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import read_json, write_json
+from clearhead.files import os_error_as, read_json, write_json
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.placeholder_masking import Protected
@@ -198,10 +198,8 @@ def save_head(path: Path, head: AlignmentHead, agreement: float, model: Mapping[
     Raises:
         ModelError: If it cannot be written.
     """
-    try:
+    with os_error_as(ModelError, f"cannot write {path}"):
         write_json(path, {**head._asdict(), "agreement": round(agreement, 4), **model})
-    except OSError as error:
-        raise ModelError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def guided_head_of(bundle: Bundle) -> AlignmentHead | None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.files import require_regular
+from clearhead.files import os_error_as, require_regular
 
 VERSION = 6
 """Version of the format since CTranslate2 3.0; earlier models have no `config.json`."""
@@ -51,12 +51,10 @@ def read_model_bin(path: Path) -> ModelBin:
     Raises:
         ModelError: If the file cannot be read, has another format or version, or is too short or too long.
     """
-    try:
+    with os_error_as(ModelError, f"cannot read {path}"):
         require_regular(path)
         with open(path, "rb") as file:
             return _read(_Reader(file, path), path)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def _read(reader: _Reader, path: Path) -> ModelBin:

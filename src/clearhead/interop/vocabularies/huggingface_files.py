@@ -14,7 +14,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.files import parse_json, read_json, require_regular
+from clearhead.files import os_error_as, parse_json, read_json, require_regular
 from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.vocabulary_text import file_text
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
@@ -314,13 +314,11 @@ def file_base64(path: Path) -> str:
     Raises:
         ModelError: If the file cannot be read, or is larger than `MOST_BYTES`.
     """
-    try:
+    with os_error_as(ModelError, f"cannot read {path}"):
         require_regular(path)
         if path.stat().st_size > MOST_BYTES:
             raise ModelError(f"{path} is larger than {MOST_BYTES:,} bytes; no tokenizer is")
         return base64.b64encode(path.read_bytes()).decode()
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def checked_json(path: Path) -> str:
