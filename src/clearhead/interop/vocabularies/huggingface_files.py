@@ -100,14 +100,17 @@ def vocabulary_of(
         target_frame: Frame of a target, after the start token.
         languages: Ids of the language tokens.
     """
-    sizes = ("pad_id", "bos_id", "eos_id", "vocab_size", "source_vocab_size")
     return VocabularyFile(
         source=sides[0],
         target=sides[1],
         source_frame=source_frame,
         target_frame=target_frame,
         languages=dict(languages),
-        **{name: getattr(config, name) for name in sizes},
+        pad_id=config.pad_id,
+        bos_id=config.bos_id,
+        eos_id=config.eos_id,
+        vocab_size=config.vocab_size,
+        source_vocab_size=config.source_vocab_size,
     )
 
 
