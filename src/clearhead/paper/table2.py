@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -59,6 +60,7 @@ PAPER_RUNS = (
 """Section 5.2: 12 hours and 3.5 days, 0.4 and 1.0 seconds per step, 100,000 and 300,000 steps; the FLOPs of Table 2."""
 
 
+@cache
 def counted_forward_flops(config: ModelConfig, length: int) -> int:
     """Return the operations of one pair of equally long sentences as counted by PyTorch, without allocating weights."""
     with torch.device("meta"):

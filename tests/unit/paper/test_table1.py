@@ -32,8 +32,7 @@ STATED = {
 }
 
 
-@pytest.fixture
-def small(monkeypatch):
+def make_small(monkeypatch):
     """Measure at sizes that take no time."""
     monkeypatch.setattr(module, "_LENGTHS", (8, 16, 32, 64))
     monkeypatch.setattr(module, "_WIDTHS", (8, 16, 32))
@@ -43,9 +42,19 @@ def small(monkeypatch):
     monkeypatch.setattr(module, "_REPEATS", 1)
 
 
-@pytest.mark.usefixtures("small")
-def test_stated_counted_and_measured_stand_side_by_side():
-    part = table1()
+@pytest.fixture
+def small(monkeypatch):
+    make_small(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def part():
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        return table1()
+
+
+def test_stated_counted_and_measured_stand_side_by_side(part):
     assert part.failures == []
     assert PRINTED in part.text
     assert list(part.data["layers"]) == list(STATED)
@@ -56,9 +65,8 @@ def test_stated_counted_and_measured_stand_side_by_side():
     json.dumps(part.data)
 
 
-@pytest.mark.usefixtures("small")
-def test_exponents_of_operations_are_those_of_the_paper_where_there_is_one_term():
-    layers = table1().data["layers"]
+def test_exponents_of_operations_are_those_of_the_paper_where_there_is_one_term(part):
+    layers = part.data["layers"]
     for name, stated in STATED.items():
         if "layer" not in name:  # whole self-attention layers have two terms
             assert layers[name]["flops"]["exponents"] == stated
@@ -67,9 +75,8 @@ def test_exponents_of_operations_are_those_of_the_paper_where_there_is_one_term(
     assert 1 < whole[1] < 2
 
 
-@pytest.mark.usefixtures("small")
-def test_points_and_stated_slopes_are_drawn_in_pairs():
-    figure = table1().figures["table1"]
+def test_points_and_stated_slopes_are_drawn_in_pairs(part):
+    figure = part.figures["table1"]
     assert [panel.title for panel in figure.panels] == [
         *("time, d = 8", "operations, d = 8", "memory, d = 8"),
         *("time, n = 16", "operations, n = 16", "memory, n = 16"),
@@ -84,9 +91,7 @@ def test_points_and_stated_slopes_are_drawn_in_pairs():
             assert guide.y[-1] / guide.y[0] == pytest.approx((guide.x[-1] / guide.x[0]) ** power)
 
 
-@pytest.mark.usefixtures("small")
-def test_memory_is_drawn_with_the_square_for_equation_1_and_a_line_for_the_fused_kernel():
-    part = table1()
+def test_memory_is_drawn_with_the_square_for_equation_1_and_a_line_for_the_fused_kernel(part):
     drawn = {series.name: series for series in part.figures["table1"].panels[2].series if series.name}
     equation_1, fused = "self-attention, equation 1 alone", "self-attention layer, fused kernel"
     assert {name.rpartition(": slope ")[0]: name[-1] for name in drawn} == {
@@ -101,9 +106,9 @@ def test_memory_is_drawn_with_the_square_for_equation_1_and_a_line_for_the_fused
 
 
 @pytest.mark.usefixtures("small")
-def test_the_recurrent_path_is_measured(monkeypatch):
+def test_the_recurrent_path_is_measured(part, monkeypatch):
     name = "recurrent: steps within its one layer"
-    measured = [path for path in table1().data["layers_to_connect"] if path["layer"] == name]
+    measured = [path for path in part.data["layers_to_connect"] if path["layer"] == name]
     assert measured == [{"layer": name, "lengths": [27, 81], "layers": [27, 81]}]
     monkeypatch.setattr(path_length, "_recurrent_cell", lambda: lambda x, state: 2 * x)
     with pytest.raises(ValueError, match="do not connect"):

@@ -10,6 +10,7 @@ from clearhead.config.presets import TABLE3, table3_row
 from clearhead.paper import table3 as module
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.table3 import built_parameters, implied_rows, table3
+from every_run import slow
 
 PRINTED = {
     # Perplexity and BLEU on newstest2013, parameters in millions.
@@ -60,7 +61,7 @@ def test_every_row_of_the_paper_has_a_preset():
     assert list(BY_HAND) == [name for name, (*_, millions) in PRINTED.items() if millions]
 
 
-@pytest.mark.parametrize("vocab_size", [3, 1_009, 32_003, 37_000, 41_000])
+@pytest.mark.parametrize("vocab_size", [3, slow(1_009), slow(32_003), 37_000, slow(41_000)])
 @pytest.mark.parametrize("name", TABLE3)
 def test_the_formula_is_the_sum_over_the_weights(name, vocab_size):
     assert parameter_count(table3_row(name, vocab_size=vocab_size)) == built_parameters(name, vocab_size)
