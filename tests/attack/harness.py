@@ -217,7 +217,7 @@ class Children:
 
     def judge(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         """Run cases, one at a time in each process, and yield their verdicts in order."""
-        with ThreadPoolExecutor(len(self._processes)) as pool:
+        with ThreadPoolExecutor(len(self._processes) or 1) as pool:
             for case, ending in pool.map(lambda case: (case, self._ending(case)), cases):
                 yield from _verdicts(case, ending)
 
