@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import app
+from clearhead.serving import search_process, service
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
@@ -26,6 +27,10 @@ from clearhead.translation.translator import Translator
 SECONDS_TO_START = 120.0
 PATIENT = ("--set", f"request_seconds={SECONDS_TO_START:.0f}")
 """A busy machine may take long for an answer."""
+CHECK_OFTEN = (
+    "from clearhead.cli.main import run; from clearhead.serving import server; server.CHECK_SECONDS = 0.1; run()"
+)
+"""A server that notices replaced files sooner than others."""
 LANGUAGES = ("de", "en", "fr")
 TERMS = "Hund\tdog|hound\nMänner\tmen\nzwei Hunde\ttwo dogs\n"
 MEMORY = "Zwei Männer sitzen auf einer Bank.\tTwo men on a bench.\nÖffnen Sie %s.\tOpen it.\n"
@@ -65,6 +70,15 @@ class Server:
         return self.process.wait(SECONDS_TO_START)
 
 
+@pytest.fixture(autouse=True)
+def spared(monkeypatch) -> list[bool]:
+    """Note what would spare all objects of the tests the garbage collection: it looks at each first, for a second."""
+    spared: list[bool] = []
+    for module in (search_process, service):
+        monkeypatch.setattr(module, "spare_what_is_loaded", lambda: spared.append(True))
+    return spared
+
+
 @pytest.fixture(scope="session")
 def write_model(make_bundle) -> Callable[..., Path]:
     """Return a function that writes a small model with golden sentences; takes what `make_bundle` takes."""
@@ -85,7 +99,7 @@ def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
     def start(*arguments: str, wait: bool = True) -> Server:
         log = tmp_path_factory.mktemp("server") / "log"
         with log.open("wb") as file:
-            command = [sys.executable, "-m", "clearhead", "serve", "--port", "0", "--device", "cpu", *PATIENT]
+            command = [sys.executable, "-c", CHECK_OFTEN, "serve", "--port", "0", "--device", "cpu", *PATIENT]
             process = subprocess.Popen(
                 [*command, *arguments], stderr=file, stdout=file, env={**os.environ, "OMP_NUM_THREADS": "2"}
             )

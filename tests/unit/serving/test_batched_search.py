@@ -5,6 +5,7 @@ The other process is a thread here, at the other end of a pipe.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -306,9 +307,18 @@ def test_a_process_that_takes_nothing_keeps_nobody_beyond_the_deadline(counted, 
         assert pickle.loads(theirs.recv_bytes())[0] == "make"
         theirs.send_bytes(pickle.dumps([("made", None)]))
         # More than a pipe holds.
-        much = threads.submit(ask, search, engine, options, job(seconds=1.0, max_tokens=10**9), SOURCES * 4_000)
+        much = threads.submit(ask, search, engine, options, job(seconds=0.5, max_tokens=10**9), SOURCES * 4_000)
         assert [one.exception(60).status for one in (first, much)] == [504, 504]
         threads.submit(there.sweep).result(60)
+
+
+def test_what_is_loaded_is_spared_the_garbage_collection(counted, engine, bundle, spared):
+    with apart(counted) as there:
+        ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
+    assert spared == [True]
+    batches.spare_what_is_loaded()
+    assert gc.get_freeze_count() > 0
+    gc.unfreeze()
 
 
 def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle, monkeypatch):

@@ -400,7 +400,7 @@ def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
         load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
 
 
-def test_it_lives_before_it_is_ready_and_while_it_ends(models):
+def test_it_lives_before_it_is_ready_and_while_it_ends(models, spared):
     service = Service([ModelSource("de-en", models["de-en"])], ServeConfig(), Keys({}), device="cpu")
 
     async def statuses():
@@ -413,6 +413,7 @@ def test_it_lives_before_it_is_ready_and_while_it_ends(models):
 
     assert asyncio.run(statuses()) == [200, 503, 503, 503]
     service.load()
+    assert spared == [True]
     assert asyncio.run(statuses()) == [200, 200, 200, 200]
     service.work.is_ending = True
     assert asyncio.run(statuses()) == [200, 503, 503, 503]
