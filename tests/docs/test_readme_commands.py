@@ -23,12 +23,14 @@ from clearhead.data.prepare import open_prepared
 from clearhead.formats import SentencePair, write_pairs
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MORE_DATA = (ROOT / "docs" / "more-data.md").read_text(encoding="utf-8")
 SECTION = README.partition("## Your own text\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+MORE_DATA_BLOCKS = re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL)
 
 UNITS = ("null", "zero"), ("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four"), ("fünf", "five")
 NUMBERS = [(f"{a[0]}, {b[0]} {c[0]}", f"{a[1]}, {b[1]} {c[1]}") for a in UNITS for b in UNITS for c in UNITS]
@@ -135,7 +137,7 @@ def test_translators_files_lead_to_a_translated_document(files, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the commands are those of a POSIX shell")
-@pytest.mark.parametrize("block", re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL))
+@pytest.mark.parametrize("block", [slow(block) if at in (0, 3) else block for at, block in enumerate(MORE_DATA_BLOCKS)])
 def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
     torch.set_num_threads(1)
     (files / "mono.en").write_text("".join(f"{en}\n" for _, en in NUMBERS), encoding="utf-8")

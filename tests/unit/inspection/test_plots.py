@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clearhead.errors import ClearheadError
+from clearhead.inspection import canvas, plots
 from clearhead.inspection.canvas import require_plots
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series, draw, draw_heatmap, draw_lines
 
@@ -126,6 +127,17 @@ def test_drawing_leaves_matplotlib_as_it_was():
     before = dict(matplotlib.rcParams)
     draw(lines())
     assert dict(matplotlib.rcParams) == before
+
+
+def test_drawing_needs_no_pyplot_which_keeps_figures_and_looks_for_a_display(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    draw(lines())
+    places = [getattr(value, "__module__", "") or "" for module in (plots, canvas) for value in vars(module).values()]
+    assert [place for place in places if place.startswith("matplotlib")] == []  # it is imported when it draws
+
+
+@pytest.mark.slow
+def test_matplotlib_is_imported_when_it_draws_and_pyplot_never():
     code = (
         "import sys; from clearhead.inspection import plots\n"
         "assert 'matplotlib' not in sys.modules\n"
