@@ -6,11 +6,10 @@ import json
 import os
 import signal
 import string
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import httpx
@@ -23,14 +22,12 @@ from clearhead.serving import search_process, service
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
+from processes import check_often, finish
+from processes import start as start_process
 
 SECONDS_TO_START = 120.0
 PATIENT = ("--set", f"request_seconds={SECONDS_TO_START:.0f}")
 """A busy machine may take long for an answer."""
-CHECK_OFTEN = (
-    "from clearhead.cli.main import run; from clearhead.serving import server; server.CHECK_SECONDS = 0.1; run()"
-)
-"""A server that notices replaced files sooner than others."""
 LANGUAGES = ("de", "en", "fr")
 TERMS = "Hund\tdog|hound\nMänner\tmen\nzwei Hunde\ttwo dogs\n"
 MEMORY = "Zwei Männer sitzen auf einer Bank.\tTwo men on a bench.\nÖffnen Sie %s.\tOpen it.\n"
@@ -40,7 +37,7 @@ MEMORY = "Zwei Männer sitzen auf einer Bank.\tTwo men on a bench.\nÖffnen Sie 
 class Server:
     """A server in a process of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkServerProcess
     log: Path
     url: str
 
@@ -64,10 +61,14 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"no {event} in {self.log.read_text(encoding='utf-8')}")
 
-    def end(self) -> int:
+    def end(self) -> int | None:
         """End it as a system does; return its status."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(SECONDS_TO_START)
+        self.send(signal.SIGTERM)
+        return finish(self.process)
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.process.pid, number)
 
 
 @pytest.fixture(autouse=True)
@@ -98,11 +99,9 @@ def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
 
     def start(*arguments: str, wait: bool = True) -> Server:
         log = tmp_path_factory.mktemp("server") / "log"
-        with log.open("wb") as file:
-            command = [sys.executable, "-c", CHECK_OFTEN, "serve", "--port", "0", "--device", "cpu", *PATIENT]
-            process = subprocess.Popen(
-                [*command, *arguments], stderr=file, stdout=file, env={**os.environ, "OMP_NUM_THREADS": "2"}
-            )
+        log.touch()
+        command = ["serve", "--port", "0", "--device", "cpu", "--threads", "2", *PATIENT, *arguments]
+        process = start_process(command, log, check_often)
         server = Server(process, log, "")
         started.append(server)
         if wait:
@@ -113,7 +112,7 @@ def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
     yield start
     for server in started:
         server.process.kill()
-        server.process.wait()
+        server.process.join()
 
 
 @pytest.fixture(scope="session")

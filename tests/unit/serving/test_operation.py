@@ -31,6 +31,7 @@ from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, connection_class
 from clearhead.serving.service import Service
+from processes import finish
 
 LIMITS = {
     "max_requests": 4,
@@ -171,13 +172,13 @@ def test_the_connections_that_may_be_open_may_be_files(caplog, monkeypatch):
 def test_a_crowd_that_comes_at_once_is_answered_to_the_last(hasty):
     ask = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
     with contextlib.ExitStack() as held:
-        hasty.process.send_signal(signal.SIGSTOP)
+        hasty.send(signal.SIGSTOP)
         try:
             crowd = [held.enter_context(connect(hasty)) for _ in range(MOST_CONNECTIONS + 20)]
             for one in crowd:
                 one.sendall(ask)
         finally:
-            hasty.process.send_signal(signal.SIGCONT)
+            hasty.send(signal.SIGCONT)
         answers = [b"".join(iter(lambda one=one: one.recv(10_000), b"")) for one in crowd]
     statuses = Counter(answer[9:12] for answer in answers)
     assert statuses.keys() == {b"200", b"503"}
@@ -306,7 +307,7 @@ def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(str
     after = ask(strict, key).json()
     assert after != before
     (model / "tokenizer.json").write_text("{}")
-    strict.process.send_signal(signal.SIGHUP)
+    strict.send(signal.SIGHUP)
     strict.wait_for("reload", model="de-en", result="refused")
     assert ask(strict, key).json() == after
     is_over.set()
@@ -361,7 +362,7 @@ def test_without_its_search_it_refuses_and_ends(hasty):
     os.kill(search, signal.SIGKILL)
     answer = ask(hasty, "")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert hasty.process.wait(60) == 1
+    assert finish(hasty.process) == 1
     assert "the process that searches has ended" in hasty.log.read_text(encoding="utf-8")
 
 

@@ -422,12 +422,12 @@ def test_who_does_not_wait_is_no_refusal_of_the_server(server):
     host, port = server.url.removeprefix("http://").split(":")
     body = json.dumps({"text": "犬 " * 9_000, "model": "de-en"}).encode()
     head = ["POST /v1/translate HTTP/1.1", "host: a", "content-type: application/json", f"content-length: {len(body)}"]
-    server.process.send_signal(signal.SIGSTOP)  # so it reads the request and its client's leave together
+    server.send(signal.SIGSTOP)  # so it reads the request and its client's leave together
     try:
         with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall("\r\n".join([*head, "\r\n"]).encode() + body)
     finally:
-        server.process.send_signal(signal.SIGCONT)
+        server.send(signal.SIGCONT)
     server.wait_for("request", status=499)
 
 

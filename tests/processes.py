@@ -17,7 +17,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 _CONTEXT = multiprocessing.get_context("forkserver")
 # The last two are what a first run would import on its way.
-_CONTEXT.set_forkserver_preload(["clearhead.cli.main", "clearhead.training.run", "tensorboardX", "torch._dynamo"])
+_CONTEXT.set_forkserver_preload(
+    ["clearhead.cli.main", "clearhead.serving.server", "clearhead.training.run", "tensorboardX", "torch._dynamo"]
+)
 
 SECONDS = 600.0
 """How long anything here may take on a machine that is busy with something else."""
@@ -62,6 +64,13 @@ def signal_after_first_record(number: int) -> None:
         signal.raise_signal(number)
 
     MetricsLog.write = write_then_signal
+
+
+def check_often() -> None:
+    """Let a server look for replaced files, and for an end of its search, every tenth of a second."""
+    from clearhead.serving import server
+
+    server.CHECK_SECONDS = 0.1
 
 
 def start(arguments: Sequence[str], log: Path, first: Callable[[], None] | None = None) -> ForkServerProcess:
