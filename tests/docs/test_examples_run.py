@@ -137,6 +137,11 @@ def test_a_picture_that_cannot_be_made_is_told_before_anything_is_learned(tmp_pa
     assert "error: argument --png: " in printed.err
 
 
+def test_an_example_draws_the_same_numbers_every_time(run):
+    assert run("logits_to_text") == run("logits_to_text")
+
+
+@pytest.mark.slow
 def test_examples_draw_the_same_numbers_every_time_in_a_process_of_their_own_too(run):
     assert run_as_a_reader("logits_to_text") == run("logits_to_text")
 
