@@ -76,6 +76,7 @@ class TranslatorTeam(Translator):
             for member, connection in team._members:
                 connection.close()  # makes the process end
                 member.kill()
+            for member, _ in team._members:
                 member.join()
 
     def translate(
