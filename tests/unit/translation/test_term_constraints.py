@@ -17,12 +17,14 @@ TERMS = Terms(
 LINES = ["Ein kleiner Hund rennt über die Wiese.", "", "Zwei Männer sitzen auf einer Bank.", "Am 3. Mai 2018."]
 
 
+COMPILED = {"d_model": 64, "num_heads": 2, "d_ff": 64}
+"""A shape that the compiled core supports."""
 DECODE = {"extra_length": 20, "split": "always"}
 
 
 @pytest.fixture(scope="module", params=["bpe", "wordpiece"])
 def translator(request, make_bundle):
-    return Translator(make_bundle(kind=request.param, placeholders=True, decode=DECODE))
+    return Translator(make_bundle(kind=request.param, placeholders=True, decode=DECODE, **COMPILED))
 
 
 def met(translations):
@@ -43,7 +45,7 @@ def test_every_term_has_a_form(translator, settings):
 
 
 def test_unigram_vocabularies_have_terms_as_well(make_bundle):
-    found = Translator(make_bundle(kind="unigram", decode=DECODE)).translate(LINES, terms=TERMS)
+    found = Translator(make_bundle(kind="unigram", decode=DECODE, **COMPILED)).translate(LINES, terms=TERMS)
     assert list(map(len, met(found))) == [2, 0, 2, 0]
     assert all(form for forms in met(found) for form in forms)
 

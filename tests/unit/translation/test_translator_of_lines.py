@@ -12,6 +12,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.normalization import Normalizer
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 LINES = [
     "Ein kleiner Hund rennt. Zwei Männer sitzen.\tAm 3. Mai kostete es 12 €!",
@@ -39,12 +40,16 @@ def knowing(make_bundle, sentences):
                 counter.add(" ".join([sentence] * number), target * number, 90, 40)
         counter.add_characters(string.printable, string.printable)
         statistics = counter.statistics().model_dump(mode="json")
-        return Translator(make_bundle(info={"data": {"line_statistics": statistics}}, **settings))
+        return Translator(make_bundle(info={"data": {"line_statistics": statistics}}, **{**COMPILED, **settings}))
 
     return make
 
 
-@pytest.fixture(params=[{"d_model": 64, "num_heads": 2, "d_ff": 64}, {}], ids=["compiled", "in PyTorch"])
+COMPILED = {"d_model": 64, "num_heads": 2, "d_ff": 64}
+"""A shape that the compiled core supports."""
+
+
+@pytest.fixture(scope="module", params=[COMPILED, slow({})], ids=["compiled", "in PyTorch"])
 def translator(request, make_bundle):
     """Return a translator that the compiled core runs, where there is one, and one that it does not."""
     return Translator(make_bundle(**request.param))
@@ -92,7 +97,7 @@ def test_lines_are_split_where_the_model_was_trained_on_fewer_sentences(knowing,
 
 
 def test_a_whole_line_is_translated_as_ever(knowing, make_bundle):
-    plain = Translator(make_bundle())
+    plain = Translator(make_bundle(**COMPILED))
     texts = [translation.text for translation in plain.translate(LINES)]
     for translator, settings in ((knowing(3), {"source_lang": "de"}), (knowing(), {"split": "never"})):
         assert [one.text for one in translator.translate(LINES, familiar=False, **settings)] == texts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from multiprocessing import Pipe
+
 import pytest
 
 from clearhead.bundle import save_bundle
@@ -16,7 +18,8 @@ from every_run import slow
 @pytest.fixture(scope="module")
 def model(make_bundle, tmp_path_factory):
     path = tmp_path_factory.mktemp("team") / "model"
-    bundle = make_bundle(language_tags=["de", "fr"], decode={"target_lang": "de"})
+    shape = {"d_model": 64, "num_heads": 2, "d_ff": 64}  # that the compiled core supports
+    bundle = make_bundle(language_tags=["de", "fr"], decode={"target_lang": "de"}, **shape)
     save_bundle(path, bundle, golden=[], card="# A small model\n")
     return path
 
@@ -95,6 +98,14 @@ def test_a_bad_line_is_named_by_its_number(team):
             team.translate(lines, name="notes.txt", first=101)
 
 
+def test_a_process_that_has_ended_is_told(model):
+    here, (ours, theirs) = Translator.load(model), Pipe()
+    theirs.close()
+    with ours, pytest.raises(ClearheadError, match="process 0 of 1 that translate was ended"):
+        TranslatorTeam(here.bundle, here.path, here.shortlist, here.ensemble, _members=[(None, ours)]).translate(["a"])
+
+
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_told(model):
     with TranslatorTeam.of(model, 2, device="cpu") as team:
         assert isinstance(team, TranslatorTeam)
