@@ -305,7 +305,7 @@ def test_half_a_character_cannot_be_written(tmp_path):
 def test_any_lines_come_back(tmp_path_factory, lines):
     lines = [line.rstrip("\r") for line in lines]
     lines[:1] = [line.lstrip("\ufeff") for line in lines[:1]]
-    path = tmp_path_factory.mktemp("lines") / "t.txt"
+    path = tmp_path_factory.getbasetemp() / "t.txt"
     with open_output(str(path)) as file:
         file.writelines(f"{line}\n" for line in lines)
     assert list(read_lines(str(path))) == lines

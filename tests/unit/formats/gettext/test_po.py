@@ -350,7 +350,7 @@ signs = st.text(st.sampled_from('a"\\nt\t\x07\x0b\u2028 #~'), max_size=7)
     st.sampled_from(["po", "po.gz", "po.xz", "po.zst"]),
 )
 def test_pairs_come_back_as_they_were(tmp_path_factory, pairs, extension):
-    path = str(tmp_path_factory.mktemp("po") / f"p.{extension}")
+    path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     assert write_po(path, (SentencePair(*both, "x:1") for both in pairs), ("en", "de")) == len(pairs)
     back = list(read_pairs([path], Wanted(None, "en", "de")))
     assert texts(back) == pairs

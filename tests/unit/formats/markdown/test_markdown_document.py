@@ -17,6 +17,7 @@ from clearhead.formats.document import Filling
 from clearhead.formats.file_text import FileText
 from clearhead.formats.markdown.document import LONGEST_BLOCK, MarkdownDocument, read_markdown
 from clearhead.formats.markdown.inline import scanned
+from every_run import one_in, slow
 
 ROOT = Path(__file__).parents[4]
 
@@ -254,7 +255,7 @@ def test_inline_markup_is_read_as_markdown_it_reads_it(text):
 
 
 @pytest.mark.parametrize(
-    "path", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name
+    "path", one_in(4, sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])), ids=lambda path: path.name
 )
 def test_our_own_pages_keep_their_form(path, read_text, translated, in_capitals):
     document = read_text(read_markdown, path.read_bytes())
@@ -310,8 +311,9 @@ def test_damaged_pages_never_end_in_a_traceback(translated, read_text):
 @pytest.mark.parametrize(
     "piece", ["[", "*a ", "<a ", "`a", "[a](", "![a", "<!--a", "> a", "- a", "_a", "a\\\n", "[a]: <"]
 )
-def test_long_nonsense_is_read_in_one_pass(piece, read_text, translated):
-    translated(read_text(read_markdown, piece * 3_000 + "x"))
+@pytest.mark.parametrize("times", [900, slow(3_000)])
+def test_long_nonsense_is_read_in_one_pass(piece, times, read_text, translated):
+    translated(read_text(read_markdown, piece * times + "x"))
 
 
 def test_what_nobody_wrote_by_hand_is_left_alone(read_text):

@@ -234,7 +234,7 @@ def test_a_memory_is_a_file_of_pairs(tmp_path):
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
     peaks = []
-    for rows in (800, 4_000):  # more characters than are looked at to choose the languages
+    for rows in (800, 2_000):  # more characters than are looked at to choose the languages
         path = memory(tmp_path / "m.tmx", *[{"en": "x" * 800, "de": "y" * 800}] * rows)
         tracemalloc.start()
         assert sum(1 for _ in read_pairs([path])) == rows
@@ -292,6 +292,6 @@ sides = st.one_of(
 @settings(max_examples=50)
 @given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["tmx", "tmx.gz", "tmx.xz", "tmx.zst"]))
 def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
-    path = str(tmp_path_factory.mktemp("tmx") / f"p.{extension}")
+    path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     assert write_tmx(path, [SentencePair(*both, "x:1") for both in texts], ("en", "de")) == len(texts)
     assert [(pair.source, pair.target) for pair in read_pairs([path])] == texts

@@ -270,13 +270,13 @@ def test_many_short_comments_and_long_texts_are_no_long_tags(tmp_path):
 
 @pytest.mark.parametrize("element", ["<b{}/>", "<b c{}='1'/>", "<b xmlns:p{}='urn:x'/>", "<b xmlns:p='urn:{}'/>"])
 def test_the_number_of_different_names_is_bounded(tmp_path, element):
-    path = written(tmp_path / "a.xml", "<a>" + "".join(element.format(n) for n in range(20_000)) + "</a>")
+    path = written(tmp_path / "a.xml", "<a>" + "".join(element.format(n) for n in range(11_000)) + "</a>")
     assert "it has more than 10,000 different names of elements and attributes" in refused(path)
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
     peaks = []
-    for rows in (3_000, 30_000):
+    for rows in (3_000, 15_000):
         path = written(tmp_path / "a.xml", "<a>" + "<b c='1'>text, and more text\n</b>\n" * rows + "</a>")
         tracemalloc.start()
         assert sum(isinstance(event, StartTag) for event in read_events(path)) == rows + 1
