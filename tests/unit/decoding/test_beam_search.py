@@ -8,6 +8,7 @@ import torch
 from clearhead.decoding import length_penalty
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.scoring import token_log_probs
+from every_run import slow
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -25,7 +26,7 @@ def every_translation(model, source, max_length, alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [1, slow(5)])
 @pytest.mark.parametrize(("vocab_size", "max_lengths"), [(6, (4, 2)), (5, (3, 5)), (4, (7, 1))])
 def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(
     make_sharp_model, make_sources, alpha, seed, vocab_size, max_lengths

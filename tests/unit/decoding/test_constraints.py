@@ -16,6 +16,7 @@ from clearhead.decoding.constraints import Required, RequiredTerm, WordEdges
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
+from every_run import slow
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -93,7 +94,7 @@ def test_the_end_waits_for_the_forms_and_before_the_limit_they_alone_may_come():
 
 
 @pytest.mark.parametrize("terms", TERMS)
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize("alpha", [slow(0.0), 0.6])
 def test_a_wide_search_finds_the_best_of_all_texts_that_have_the_terms(make_ending_model, form, terms, alpha):
     model, source = make_ending_model(vocab_size=8), [3, 5, 7, 2]
     texts = [ids for ids in all_texts(4) if has_all(ids, terms)]

@@ -10,6 +10,7 @@ from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding import NativeEngine, PyTorchEngine, SearchOptions, cut_sources, decode, make_engine, score
 from clearhead.decoding.rules import length_limits
 from clearhead.decoding.sentence import Prefix
+from every_run import slow
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -19,7 +20,7 @@ NEW = 9
 LIMITS = [NEW] * len(PROMPTS)
 
 
-@pytest.fixture(params=["learned", "rotary", "sinusoidal", "relative"])
+@pytest.fixture(params=["learned", "rotary", slow("sinusoidal"), slow("relative")])
 def model(request, make_sharp_model):
     """Return a decoder alone that starts and ends texts with one token, as GPT-2."""
     return make_sharp_model(num_encoder_layers=0, positions=request.param, bos_id=2, eos_id=2, norm="pre")

@@ -13,6 +13,7 @@ from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.errors import DeviceError
 from clearhead.model import Transformer
+from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 17, 2, 11)
 EXTRA_LENGTH = 6
@@ -72,7 +73,7 @@ def test_greedy_search_takes_the_most_probable_tokens(device, model, sources, fo
 
 
 @pytest.mark.parametrize("form", ["plain form", "engine"])
-@pytest.mark.parametrize(("beam_size", "num_best", "alpha"), [(2, 1, 0.0), (4, 3, 0.6)])
+@pytest.mark.parametrize(("beam_size", "num_best", "alpha"), [slow(2, 1, 0.0), (4, 3, 0.6)])
 def test_beam_search_finds_what_the_plain_one_finds(
     device, model, sources, plain_beam_search, form, beam_size, num_best, alpha
 ):

@@ -11,9 +11,10 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import Ensemble, NativeEngine, PyTorchEngine, Sampling, SearchOptions, Shortlist, decode, score
 from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.errors import ConfigError
+from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5)
-LIMITS = [17, 11, 1, 13, 7]
+LIMITS = [9, 7, 1, 8, 5]
 
 
 pytestmark = pytest.mark.usefixtures("inference")
@@ -83,7 +84,7 @@ def test_it_is_the_best_of_all_translations_there_are(make_model):
     assert [text for _, text in alone[:9]] != [text for _, text in expected[:9]]  # the others have a say
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("beam_size", [slow(1), 4])
 def test_beams_are_those_of_the_mean_probabilities(models, make_engine, make_sources, plain_beam_search, beam_size):
     class Mean(torch.nn.Module):
         config = models[0].config

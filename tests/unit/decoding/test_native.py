@@ -117,7 +117,7 @@ def own_scores(model, sources, found):
 # Against the plain form
 
 
-@pytest.mark.parametrize("settings", one_in(2, CASES), ids=described)
+@pytest.mark.parametrize("settings", one_in(5, CASES), ids=described)
 def test_it_finds_what_the_plain_form_finds_with_the_models_own_scores(make_sharp_model, settings):
     model = make_sharp_model(**{**WIDTHS, **settings})
     sources = draw(model.config, LENGTHS)
@@ -193,7 +193,7 @@ def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
     assert [token for score, _, token in last if score > float("-inf")] == [END]
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned", "relative"])
+@pytest.mark.parametrize("positions", [slow("sinusoidal"), slow("rotary"), "learned", "relative"])
 def test_long_translations_find_room_whatever_their_length(make_sharp_model, positions):
     model = make_sharp_model(**WIDTHS, positions=positions, output_bias=True)
     model.output_proj.bias[END] = -60.0  # an end that is never likely
@@ -256,8 +256,8 @@ def test_a_bias_may_forbid_most_of_the_vocabulary(make_sharp_model):
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"norm": "pre", "positions": "rotary", "attention_bias": True},
+        slow({}),
+        slow({"norm": "pre", "positions": "rotary", "attention_bias": True}),
         {"source_vocab_size": 29, "tying": "none"},
         {"positions": "relative", "attention_scale": False},
     ],
@@ -328,7 +328,7 @@ def test_threads_do_not_shorten_each_others_table_of_positions(make_model, monke
 # To the last bit
 
 
-@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (5, 3)])
+@pytest.mark.parametrize(("beam_size", "num_best"), [slow(1, 1), (5, 3)])
 @pytest.mark.parametrize("precision", ["fp32", *ROUNDED])
 def test_neither_order_nor_neighbours_change_a_bit(make_sharp_model, precision, beam_size, num_best):
     packed = NativeEngine(make_sharp_model(**WIDTHS_IN_8_BITS, vocab_size=613, output_bias=True), precision)
@@ -360,8 +360,8 @@ def test_memory_is_the_same_to_the_last_bit_whatever_its_neighbours(make_model, 
 # Scoring
 
 
-# The half that the search above leaves to the slow run.
-@pytest.mark.parametrize("settings", one_in(2, CASES, first=1), ids=described)
+# Others than the search above.
+@pytest.mark.parametrize("settings", one_in(5, CASES, first=1), ids=described)
 def test_a_score_is_to_the_last_bit_what_the_search_added_up(make_sharp_model, settings):
     model = make_sharp_model(**{**WIDTHS, **settings})
     compiled = NativeEngine(model)
@@ -512,7 +512,8 @@ def sparse(vocab_size, num_common, width):
 
 @pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (4, 3)])
 @pytest.mark.parametrize(
-    ("vocab_size", "num_common"), [(37, 1), (37, 13), (37, 35), (1025, 1), (1025, 509), (1025, 510), (1025, 1000)]
+    ("vocab_size", "num_common"),
+    [(37, 1), slow(37, 13), slow(37, 35), (1025, 1), slow(1025, 509), (1025, 510), slow(1025, 1000)],
 )
 def test_a_shortlist_that_allows_everything_changes_nothing(
     make_sharp_model, beam_size, num_best, vocab_size, num_common
@@ -527,12 +528,12 @@ def test_a_shortlist_that_allows_everything_changes_nothing(
 @pytest.mark.parametrize(
     ("vocab_size", "num_common", "width", "settings"),
     [
-        (37, 1, 1, {"output_bias": True}),
-        (37, 2, 4, {}),
+        slow(37, 1, 1, {"output_bias": True}),
+        slow(37, 2, 4, {}),
         (37, 30, 9, {"bos_id": 2, "output_bias": True}),
         (37, 5, 3, {"pad_id": 5}),
-        (613, 2, 200, {"output_bias": True}),
-        (613, 33, 31, {}),
+        slow(613, 2, 200, {"output_bias": True}),
+        slow(613, 33, 31, {}),
         (1025, 600, 17, {"output_bias": True}),
         (1025, 513, 300, {}),
     ],

@@ -13,6 +13,7 @@ from clearhead.decoding.repetition import is_loop as is_loop_of_times
 from clearhead.decoding.repetition import most_times
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
+from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [61, 47, 53, 29, 67]
@@ -107,7 +108,7 @@ def make_looping_model(make_ending_model):
     return make
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("beam_size", [slow(1), 4])
 def test_loops_end_and_nothing_else_changes(make_looping_model, make_sources, form, beam_size):
     model, sources = make_looping_model(), make_sources(LENGTHS, 5)
     ended, free = (DecodeConfig(beam_size=beam_size, end_loops=flag) for flag in (True, False))
@@ -130,9 +131,9 @@ def test_loops_end_and_nothing_else_changes(make_looping_model, make_sources, fo
 def test_a_search_that_ends_loops_finds_what_a_plain_one_does(
     make_looping_model, make_sources, form, plain_beam_search
 ):
-    model, sources = make_looping_model(), make_sources(LENGTHS, 5)
-    found = find(form(model), sources, LIMITS, DecodeConfig(beam_size=3), 2)
-    for source, limit, hypotheses in zip(sources, LIMITS, found, strict=True):
+    model, sources = make_looping_model(), make_sources(LENGTHS[1:4], 5)
+    found = find(form(model), sources, LIMITS[1:4], DecodeConfig(beam_size=3), 2)
+    for source, limit, hypotheses in zip(sources, LIMITS[1:4], found, strict=True):
         plain = plain_beam_search(
             model,
             source,
@@ -151,7 +152,7 @@ def test_samples_end_in_loops_too_and_only_if_asked(make_looping_model, make_sou
     settings = {"max_lengths": LIMITS, "sampling": Sampling(temperature=0.1)}
     ended, free = (sample(model, sources, **settings, end_loops=flag) for flag in (True, False))
     lengths = [len(drawn.tokens) for (drawn,) in ended]
-    assert [drawn.was_ended for (drawn,) in ended] == [True] * 5
+    assert [drawn.was_ended for (drawn,) in ended] == [True] * len(LENGTHS)
     assert lengths != [len(drawn.tokens) for (drawn,) in free] == LIMITS
     for source, length, (drawn,) in zip(sources, lengths, free, strict=True):
         assert length in LIMITS or is_loop_by_hand(drawn.tokens[: length - 1], source)

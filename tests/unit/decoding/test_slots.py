@@ -100,7 +100,7 @@ def assert_each_sees_its_own(cache, active, rows):
         assert rows.memory(cache.memory[layer]).isfinite().all()
 
 
-@pytest.mark.parametrize(("beam_size", "seed"), [slow(1, 1), (2, 2), slow(5, 1), (5, 3)])
+@pytest.mark.parametrize(("beam_size", "seed"), [slow(1, 1), (2, 2), slow(5, 1), slow(5, 3)])
 def test_a_beam_sees_its_own_past_and_memory_and_nothing_else_whoever_comes_goes_and_was_there(beam_size, seed):
     draw = random.Random(seed)
     max_slots = 5
