@@ -11,7 +11,6 @@ from clearhead.decoding import NO_PREFIX, Prefix, Sampling, SearchOptions, Short
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
-from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [17, 11, 9, 13, 23]
@@ -66,7 +65,7 @@ def test_at_the_length_limit_comes_the_end():
     assert allowed_after([], NO_PREFIX, max_length=1) == {2}
 
 
-@pytest.mark.parametrize("beam_size", [2, slow(4)])
+@pytest.mark.parametrize("beam_size", [2, 4])
 def test_a_search_finds_the_best_that_fits(make_ending_model, make_sources, form, plain_beam_search, beam_size):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     settings = {"beam_size": beam_size, "alpha": 0.6, "num_best": 2}
@@ -148,9 +147,7 @@ GIVEN = [
 """What the model is told, in the last but one with a prefix behind it; in the last it is the start token."""
 
 
-@pytest.mark.parametrize(
-    "settings", [slow({"beam_size": 1}), {"beam_size": 3}, {"beam_size": 3, "length_penalty": 0.0}]
-)
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3}, {"beam_size": 3, "length_penalty": 0.0}])
 def test_what_is_given_costs_nothing_in_any_form(make_ending_model, make_sources, form, settings):
     model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(**settings)
     expected = find_plainly(model, sources, LIMITS, config, prefixes=GIVEN)
