@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -16,6 +17,29 @@ def settings(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Write the corpus and return a function from changes, section by section, to nested settings of a run on it."""
     write_numbers(tmp_path / "numbers.tsv")
     return lambda **changes: tiny_settings(tmp_path, changes)
+
+
+class Settled(Exception):
+    """In the place of the first step of a run."""
+
+
+@pytest.fixture
+def settle(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that starts a run as `train_from_values` does, and returns it before its first step.
+
+    Its text is prepared and its settings are saved.
+    """
+    from clearhead.training.loop import Loop
+    from clearhead.training.run import train_from_values
+
+    def start(values: dict[str, Any], *, fresh: bool = False) -> Path:
+        with monkeypatch.context() as patch:
+            patch.setattr(Loop, "begin", Mock(side_effect=Settled))
+            with pytest.raises(Settled):
+                train_from_values(values, fresh=fresh)
+        return Path(values["out"])
+
+    return start
 
 
 @pytest.fixture(scope="session")

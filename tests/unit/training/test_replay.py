@@ -22,11 +22,12 @@ from clearhead.files import file_sha256
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
+from every_run import slow
 
 QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2, "seed": 3}
 
 
-def fine_tuning(directory, finished_run):
+def fine_tuning(directory, finished_run, start=lambda values: train_from_values(values).run):
     """Return a function from changes to the directory of a run from the finished one, with its text as the general."""
     write_numbers(directory / "general.tsv")
     lines = [f"new {number} word\tneu {number} Wort" for number in range(40)]
@@ -37,7 +38,7 @@ def fine_tuning(directory, finished_run):
         del values["tokenizer"], values["preset"], values["decode"]
         files = {"pairs": [str(directory / "new.tsv")], "general_pairs": [str(directory / "general.tsv")]}
         values = merge(values, {"model": {}, "data": {**files, "valid_size": 4, "augment": False}}, changes)
-        return train_from_values({**values, "model": changes.get("model", {})}).run
+        return start({**values, "model": changes.get("model", {})})
 
     return run
 
@@ -46,6 +47,12 @@ def fine_tuning(directory, finished_run):
 def fine_tuned(tmp_path, finished_run):
     """Return a function as of `fine_tuning`, in the directory of the test."""
     return fine_tuning(tmp_path, finished_run)
+
+
+@pytest.fixture
+def settled(tmp_path, finished_run, settle):
+    """Return a function as `fine_tuned`, to a run before its first step."""
+    return fine_tuning(tmp_path, finished_run, settle)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +79,8 @@ def test_general_text_is_held_out_and_mixed_in(usual):
 
 
 @pytest.mark.parametrize(("share", "an_epoch", "epochs"), [(0.0, 0, 1), (0.2, 9, 21), (0.8, 144, 1), (0.95, 196, 1)])
-def test_the_share_says_how_much_is_mixed_in(fine_tuned, share, an_epoch, epochs):
-    once = {"max_steps": 1, "validate_every": 1, "checkpoint_every": 1}
-    data = open_prepared(fine_tuned(data={"general_share": share}, train=once) / "data")
+def test_the_share_says_how_much_is_mixed_in(settled, share, an_epoch, epochs):
+    data = open_prepared(settled(data={"general_share": share}) / "data")
     new = sum(data.train.source(row).startswith("new ") for row in range(len(data.train)))
     assert (new, len(data.train) - new) == (36, an_epoch * epochs)
     assert data.report["rounds"]["epochs"] == epochs
@@ -83,7 +89,7 @@ def test_the_share_says_how_much_is_mixed_in(fine_tuned, share, an_epoch, epochs
     assert (seen >= new).mean() == pytest.approx(an_epoch / (36 + an_epoch), abs=0.05)
 
 
-def test_pairs_that_cannot_be_mixed_in_are_counted_and_others_take_their_place(fine_tuned, tmp_path):
+def test_pairs_that_cannot_be_mixed_in_are_counted_and_others_take_their_place(settled, tmp_path):
     """Half of what is learned from stays general, though some pairs are in the new text or in what is watched."""
     lines = (tmp_path / "general.tsv").read_text(encoding="utf-8").splitlines()
     both = lines[:36]  # of the new text as well
@@ -91,7 +97,7 @@ def test_pairs_that_cannot_be_mixed_in_are_counted_and_others_take_their_place(f
     (tmp_path / "general.tsv").write_text("\n".join([*lines, *like_another]) + "\n", encoding="utf-8")
     with (tmp_path / "new.tsv").open("a", encoding="utf-8") as file:
         file.write("\n".join(both) + "\n")
-    data = open_prepared(fine_tuned() / "data")
+    data = open_prepared(settled() / "data")
     report = data.report["general"]
     assert report["dropped"]["duplicate"] > 0
     assert report["dropped"]["leakage"] > 0
@@ -199,7 +205,7 @@ def test_what_has_no_meaning_is_refused_before_anything_is_written(fine_tuned, c
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("rank", "freeze"), [(0, ["encoder"]), (2, ["encoder"])])
+@pytest.mark.parametrize(("rank", "freeze"), [slow(0, ["encoder"]), (2, ["encoder"])])
 def test_a_run_that_moves_less_than_all_goes_on_exactly(fine_tuned, finished_run, tmp_path, rank, freeze):
     moved = {"lora_rank": rank, "freeze": freeze, "learning_rate": 0.05 if rank else 0.01, "schedule": "constant"}
     whole = fine_tuned(out=str(tmp_path / "whole"), train=moved)

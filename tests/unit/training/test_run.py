@@ -276,13 +276,12 @@ def test_a_run_that_goes_on_in_another_precision_says_so(settings, monkeypatch, 
     assert "products were in fp32 and now are in bf16: it continues, but not bit for bit" in capsys.readouterr().err
 
 
-def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(settings, monkeypatch, capsys):
-    train_from_values(settings(train=QUICK))
+def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(quick, monkeypatch, capsys):
     read = TrainingState.from_dict.__func__
     monkeypatch.setattr(
         TrainingState, "from_dict", classmethod(lambda cls, values: replace(read(cls, values), precision=""))
     )
-    train_from_values(settings(train={**QUICK, "max_steps": 6}))
+    train_from_values(merge(quick, {"train": {"max_steps": 6}}))
     said = capsys.readouterr().err
     assert "an older clearhead wrote step-00000004 and did not say what its matrix products were in" in said
 
@@ -412,16 +411,15 @@ def test_fresh_moves_the_earlier_run_aside(quick, capsys):
 
 
 @pytest.mark.parametrize(("given", "afterwards"), [(None, (32 * 5) ** -0.5), (0.01, 0.01)])
-def test_fresh_chooses_the_peak_rate_anew_unless_it_was_given(settings, given, afterwards):
-    values = settings(train={**QUICK, "learning_rate": given})
-    run = train_from_values(values).run
+def test_fresh_chooses_the_peak_rate_anew_unless_it_was_given(settings, settle, given, afterwards):
+    run = settle(settings(train={**QUICK, "learning_rate": given}))
     assert Config.load(run / "config.toml").train.learning_rate == (given or pytest.approx((16 * 5) ** -0.5))
-    train_from_values({"out": str(run), "model": {"d_model": 32}}, fresh=True)
+    settle({"out": str(run), "model": {"d_model": 32}}, fresh=True)
     assert Config.load(run / "config.toml").train.learning_rate == pytest.approx(afterwards)
 
 
-def test_fresh_without_files_takes_no_other_preset(settings):
-    run = train_from_values(settings(train=QUICK)).run
+def test_fresh_without_files_takes_no_other_preset(quick):
+    run = Path(quick["out"])
     before = contents(run)
     with pytest.raises(ConfigError, match=r"--preset small would change nothing.* of preset tiny .*name the input"):
         train_from_values({"out": str(run), "preset": "small"}, fresh=True)
@@ -614,13 +612,13 @@ def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_pa
     assert load_bundle(again.run).decode.target_lang == "en"
 
 
-def test_the_python_interface_trains_as_the_command_does(settings, finished_run):
-    config = Config.from_dict(settings())
+def test_the_python_interface_trains_as_the_command_does(settings, quick_once):
+    config = Config.from_dict(settings(train=QUICK))
     result = ch.train(config)
-    assert (result.step, result.ended_by, result.was_finished) == (40, "max_steps", False)
+    assert (result.step, result.ended_by, result.was_finished) == (4, "max_steps", False)
     torch.testing.assert_close(
         read_weights(result.run / "model" / "model.safetensors")[0],
-        read_weights(finished_run / "model" / "model.safetensors")[0],
+        read_weights(quick_once / "model" / "model.safetensors")[0],
         rtol=0,
         atol=0,
     )

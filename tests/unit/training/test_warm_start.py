@@ -106,9 +106,9 @@ def test_what_contradicts_the_model_is_refused_and_both_values_are_named(from_fi
     assert not Path(values["out"]).exists()
 
 
-def test_what_is_no_matter_of_weights_may_differ(from_finished):
+def test_what_is_no_matter_of_weights_may_differ(from_finished, settle):
     model = {"dropout": 0.25, "attention_dropout": 0.125, "d_model": 16}
-    run = train_from_values(from_finished(model=model, decode={"beam_size": 3}, tokenizer={"vocab_size": None})).run
+    run = settle(from_finished(model=model, decode={"beam_size": 3}, tokenizer={"vocab_size": None}))
     config = Config.load(run / "config.toml")
     assert (config.model.dropout, config.model.attention_dropout) == (0.25, 0.125)
     assert (config.decode.beam_size, config.decode.extra_length) == (3, 3)
@@ -152,12 +152,12 @@ def test_a_model_is_called_by_its_directory_or_its_run(path, name):
 
 def test_a_run_goes_on_when_the_model_is_gone(from_finished, finished_run, tmp_path):
     source = shutil.copytree(finished_run, tmp_path / "source")
-    values = from_finished(from_model=str(source), train={"schedule": "constant", "max_steps": 8})
-    whole = weights(train_from_values(values | {"out": str(tmp_path / "whole")}).run / "checkpoints/step-00000008")
-    run = train_from_values(merge(values, {"train": {"max_steps": 4}})).run
+    values = from_finished(from_model=str(source), train={"schedule": "constant", "validate_every": 4})
+    whole = weights(train_from_values(values | {"out": str(tmp_path / "whole")}).run / "checkpoints/step-00000004")
+    run = train_from_values(merge(values, {"train": {"max_steps": 2}})).run
     shutil.rmtree(source)
-    assert train_from_values(values).step == 8
-    assert_equal(weights(run / "checkpoints" / "step-00000008"), whole)
+    assert train_from_values(values).step == 4
+    assert_equal(weights(run / "checkpoints" / "step-00000004"), whole)
 
 
 def test_where_an_imported_model_came_from_is_kept(from_finished, make_model_dir):
@@ -209,9 +209,9 @@ def test_without_a_checkpoint_the_model_is_needed_and_that_is_said(
     assert_equal(*(weights(path / "checkpoints" / "step-00000004") for path in (run, again)))
 
 
-def test_a_run_that_goes_on_takes_no_other_model(from_finished, tmp_path, make_model_dir):
+def test_a_run_that_goes_on_takes_no_other_model(from_finished, settle, tmp_path, make_model_dir):
     values = from_finished()
-    train_from_values(values)
+    settle(values)
     other = make_model_dir("other")
     with pytest.raises(CheckpointError, match=f"started from another model than --from {other}: .*--fresh"):
         train_from_values(values | {"from_model": str(other)})
@@ -219,9 +219,9 @@ def test_a_run_that_goes_on_takes_no_other_model(from_finished, tmp_path, make_m
         train_from_values({name: value for name, value in values.items() if name != "from_model"})
 
 
-def test_a_run_from_random_weights_does_not_go_on_from_a_model(settings, finished_run):
+def test_a_run_from_random_weights_does_not_go_on_from_a_model(settings, settle, finished_run):
     values = settings(train=QUICK)
-    train_from_values(values)
+    settle(values)
     with pytest.raises(CheckpointError, match=r"from_model: None -> '.*'"):
         train_from_values(values | {"from_model": str(finished_run)})
 
@@ -241,17 +241,17 @@ def test_another_model_on_the_command_line_is_not_held_against_the_files(finishe
     assert over_file(file, {"out": "x"}) == file | {"out": "x"}
 
 
-def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, finished_run, tmp_path):
+def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, settle, finished_run, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(finished_run, source)
     run = train_from_values(from_finished(from_model=str(source))).run
     train_from_values(from_finished(from_model=str(finished_run), out=str(source), train={"max_steps": 6}), fresh=True)
     assert train_from_values({"out": str(run)}).was_finished  # it does not matter which model is there now
-    train_from_values({"out": str(run)}, fresh=True)
+    settle({"out": str(run)}, fresh=True)
     assert Config.load(run / "config.toml").from_sha256 == file_sha256(source / "model" / "model.safetensors")
 
 
-def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys):
+def test_the_models_tags_are_the_runs(settings, settle, make_model_dir, tmp_path, capsys):
     source = make_model_dir(language_tags=["de", "fr"])
     lines = write_numbers(tmp_path / "numbers.tsv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "tagged.tsv").write_text("".join(f"<2{'xx' if n == 7 else 'fr'}> {a}\n" for n, a in enumerate(lines)))
@@ -261,25 +261,25 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
     for section in ("tokenizer", "model", "preset"):
         del values[section]
     for name, asked in (("run", {}), ("asked", {"tokenizer": {"language_tags": ["fr", "de"]}})):
-        run = train_from_values(merge(values, {"out": str(tmp_path / name), **asked})).run
+        run = settle(merge(values, {"out": str(tmp_path / name), **asked}))
         data = open_prepared(run / "data")
         assert list(data.tokenizer.language_tags) == ["de", "fr"]
         assert data.report["train"]["dropped"]["unknown_tag"] == 1
     assert "none: what is learned" not in capsys.readouterr().err
     untagged = [str(tmp_path / "numbers.tsv")]
-    train_from_values(merge(values, {"out": str(tmp_path / "plain"), "data": {"pairs": untagged}}))
+    settle(merge(values, {"out": str(tmp_path / "plain"), "data": {"pairs": untagged}}))
     assert "(<2de>, <2fr>) which language to write, and the first 189 source lines have none" in capsys.readouterr().err
-    train_from_values(merge(values, {"out": str(tmp_path / "both"), "data": {"general_pairs": untagged}}))
+    settle(merge(values, {"out": str(tmp_path / "both"), "data": {"general_pairs": untagged}}))
     said = capsys.readouterr().err
     assert "and the first 11 general source lines have none" in said
     assert said.count("none: what is learned") == 1
 
 
-def test_tags_that_nobody_asks_for_are_named(settings, tmp_path, capsys):
+def test_tags_that_nobody_asks_for_are_named(settings, settle, tmp_path, capsys):
     path = write_numbers(tmp_path / "numbers.tsv")
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("".join(f"<2{('fr', 'de')[n % 2]}> {a}\n" for n, a in enumerate(lines)), encoding="utf-8")
-    train_from_values(settings(train={"max_steps": 1}))
+    settle(settings(train={"max_steps": 1}))
     said = capsys.readouterr().err
     assert "each of the first 189 source lines begins with a language tag, such as <2de>" in said
     assert """--fresh --set 'tokenizer.language_tags=["de", "fr"]'""" in said
