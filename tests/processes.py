@@ -118,7 +118,7 @@ def wait_until(condition: Callable[[], object], process: ForkServerProcess) -> N
 def train_arguments(values: Mapping[str, Any]) -> list[str]:
     """Write nested settings as the command line has them."""
     arguments = ["train", "--out", values["out"], "--preset", values["preset"], "--device", values["device"]]
-    arguments += ["--pairs", *values["data"]["pairs"]]
+    arguments += ["--golden", values["golden"], "--pairs", *values["data"]["pairs"]]
     arguments += ["--from", values["from_model"]] if "from_model" in values else []
     settings = [
         f"{section}.{key}={value!r}"

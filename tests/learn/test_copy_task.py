@@ -57,6 +57,7 @@ def test_copying_is_learned_for_sequences_never_seen(task, tmp_path):
             "out": str(tmp_path / "run"),
             "preset": "tiny",
             "device": "cpu",
+            "golden": "none",
             "data": {
                 "pairs": [write_copies(tmp_path / "train.tsv", train)],
                 "valid_pairs": [write_copies(tmp_path / "valid.tsv", valid)],

@@ -44,10 +44,10 @@ def settle(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a finished run, for reading; its settings are those of `settings()`."""
+    """Return the directory of a finished run, for reading: of `settings()`, and with golden sentences."""
     from clearhead.training.run import train_from_values
 
     torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("finished")
     write_numbers(directory / "numbers.tsv")
-    return train_from_values(tiny_settings(directory)).run
+    return train_from_values(tiny_settings(directory, {"golden": None})).run

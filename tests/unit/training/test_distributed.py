@@ -39,6 +39,7 @@ from clearhead.training.liveness import Deed, Signs, Watch
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
+from every_run import slow
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 TRAIN = {
@@ -166,6 +167,7 @@ def alone(tmp_path_factory) -> Path:
     return train_from_values(tiny_settings(directory, {"train": TRAIN})).run
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_steps_of_one_bit_for_bit_with_dropout(crew, alone, tmp_path):
     both = crew("run")
     assert both.codes() == [0, 0], both.lines(0)
@@ -176,19 +178,22 @@ def test_two_workers_make_the_steps_of_one_bit_for_bit_with_dropout(crew, alone,
         assert (tmp_path / "run" / name).is_file()
 
 
-def test_the_number_of_workers_may_change_at_every_resume(crew, alone, settings, tmp_path):
-    for steps, count in ((5, 1), (10, 2), (15, 1)):
+@pytest.mark.parametrize("ends", [((5, 1), (10, 2)), slow(((5, 1), (10, 2), (15, 1)))])
+def test_the_number_of_workers_may_change_at_every_resume(crew, settings, tmp_path, ends):
+    for steps, count in ends:
         train = {**TRAIN, "max_steps": steps, "schedule": "constant"}
         if count == 1:
             train_from_values(settings(train=train))
         else:
-            assert crew("run", train=train).codes() == [0, 0]
-    train = {**TRAIN, "schedule": "constant", "max_steps": 15}
-    constant = train_from_values(settings(out=str(tmp_path / "constant"), train=train)).run
-    assert_same_weights(tmp_path / "run", constant, 15)
+            both = crew("run", train=train)
+            assert both.codes() == [0, 0], both.lines(0)
+            assert both.lines(1) == []
+            assert sum("finished by max_steps" in line for line in both.lines(0)) == 1
+    constant = train_from_values(settings(out=str(tmp_path / "constant"), train={**train, "max_steps": steps})).run
+    assert_same_weights(tmp_path / "run", constant, steps)
 
 
-@pytest.mark.parametrize("optimizer", ["muon", pytest.param("adam", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("optimizer", ["muon", slow("adam")])
 def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, settings, tmp_path, optimizer):
     train = {**TRAIN, "optimizer": optimizer, "learning_rate": 1e-3}
     # Of shares that fill whole vectors: the odd end of one is rounded otherwise by Adam's fused update.
@@ -215,7 +220,7 @@ def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(cre
 
 
 @posix
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("victim", [slow(0), 1])
 def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
@@ -276,6 +281,7 @@ def test_a_signal_to_one_worker_saves_once_and_ends_all(settings, tmp_path, alon
     assert_same_weights(tmp_path / "run", alone)
 
 
+@pytest.mark.slow
 def test_what_one_worker_cannot_do_is_one_line_of_one_worker(crew, tmp_path):
     both = crew("run", second={"preset": "small"})
     assert both.codes() == [1, 1]
@@ -368,9 +374,9 @@ def together(*steps: Callable[[Workers], object]) -> list[object]:
     return found
 
 
-def connect_and_disconnect() -> None:
+def connect_and_disconnect(times: int) -> None:
     sys.setswitchinterval(10)  # Python is not given to another thread unasked
-    for _ in range(100):
+    for _ in range(times):
         torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
         workers = Workers(0, 2)
         module = workers.parallel(nn.Linear(1, 1))
@@ -379,8 +385,9 @@ def connect_and_disconnect() -> None:
         del workers, module
 
 
-def test_no_worker_waits_for_ever_for_a_thread_that_waits_for_python():
-    assert call(connect_and_disconnect) == 0
+@pytest.mark.parametrize("times", [10, slow(100)])
+def test_no_worker_waits_for_ever_for_a_thread_that_waits_for_python(times):
+    assert call(partial(connect_and_disconnect, times)) == 0
 
 
 def test_every_worker_learns_what_the_first_one_says():

@@ -22,6 +22,7 @@ from processes import FileOperations, finish, signal_after_first_record, start, 
 from clearhead.bundle import load_bundle
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
+from every_run import slow
 
 PARTS = ("model", "optimizer")
 
@@ -98,7 +99,7 @@ def kill_and_finish(runs: Runs, kills: int, kill_once: Callable[[], int | None])
         shutil.rmtree(runs.directory / "run")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, slow(20)])
 def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(tmp_path, settings, kills):
     # From the preparation of the data to the report. Between two of them it writes into files that are open, and
     # trains; the slow test below kills it there too.
@@ -142,16 +143,16 @@ def test_forty_kills_at_any_moment_change_nothing_either(tmp_path, settings, see
     kill_and_finish(runs, 20, kill_once)
 
 
-def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path, settings):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), slow(signal.SIGINT, 130)])
+def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path, settings, number, code):
     # No regular checkpoint is due: what is there afterwards was written because of the signal.
     runs = Runs(tmp_path, settings, train={"max_steps": 30, "validate_every": 30, "checkpoint_every": 30})
-    for name, number, code in (("ended", signal.SIGTERM, 143), ("interrupted", signal.SIGINT, 130)):
-        runs.log.unlink()
-        assert finish(runs.start(name, partial(signal_after_first_record, number))) == code
-        assert newest(tmp_path / name).name == "step-00000025"
-        assert "stopped after step 25; the same command continues from there" in runs.log.read_text()
-        runs.finish(name)
-        assert "resuming after step 25" in runs.log.read_text()
+    runs.log.unlink()
+    assert finish(runs.start("run", partial(signal_after_first_record, number))) == code
+    assert newest(tmp_path / "run").name == "step-00000025"
+    assert "stopped after step 25; the same command continues from there" in runs.log.read_text()
+    runs.finish("run")
+    assert "resuming after step 25" in runs.log.read_text()
 
 
 def test_a_run_stopped_during_preparation_leaves_nothing_half_made(tmp_path, settings):

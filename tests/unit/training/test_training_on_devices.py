@@ -20,6 +20,7 @@ from clearhead.training.optimizer import build_optimizer
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB_SIZE = 37
@@ -114,7 +115,7 @@ def test_training_steps_follow_plain_training_on_the_cpu(device, precision, loss
     assert {weight.dtype for weight in ours.model.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", [slow("fp32"), "bf16"])
 def test_the_loss_of_a_batch_that_is_seen_again_and_again_falls(device, precision):
     ours, batch = stepper_on(device, new_model(), precision), random_batch()
     losses = [ours.step([batch], number=number, rate=RATE).loss for number in range(1, 18)]

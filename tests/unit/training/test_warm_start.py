@@ -312,13 +312,12 @@ def test_decoding_settings_are_those_of_the_model_unless_set(make_model_dir, tmp
     assert request.values["decode"]["length_penalty"] == 0.3  # above the plan, which has 1
 
 
-def test_a_run_from_a_model_of_few_positions_goes_on_by_the_same_command(settings, make_model_dir):
+def test_a_run_from_a_model_of_few_positions_goes_on_by_the_same_command(settings, settle, make_model_dir):
     source = make_model_dir(positions="learned", max_positions=50)
     values = settings(from_model=str(source), train=QUICK)
     for section in ("tokenizer", "model", "preset"):
         del values[section]
-    run = train_from_values(values).run
-    assert Config.load(run / "config.toml").data.max_length == 50
+    assert Config.load(settle(values) / "config.toml").data.max_length == 50
     longer = merge(values, {"train": {"max_steps": 6}})
     assert train_from_values(longer).step == 6
 

@@ -32,6 +32,7 @@ def tiny_settings(directory: Path, *changes: Mapping[str, Any]) -> dict[str, Any
             "out": str(directory / "run"),
             "preset": "tiny",
             "device": "cpu",
+            "golden": "none",
             "data": {"pairs": [str(directory / "numbers.tsv")], "valid_size": 11},
             "tokenizer": {"vocab_size": 300},
             "model": {**TINY, "dropout": 0.1},
