@@ -96,16 +96,6 @@ def run(script: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_forked_process_translates_and_scores_also_if_its_parent_was_amid_a_translation():
-    run(BEGIN % COMPILED_CORE + AFTER_USE + AMID_A_TRANSLATION.format(times=1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [COMPILED_CORE, PYTORCH], ids=["compiled core", "PyTorch"])
-def test_several_processes_forked_amid_a_translation_translate_and_score(width):
-    run(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=3))
-
-
 THREADS = """
 import os
 import torch
@@ -129,5 +119,11 @@ else:
 """
 
 
-def test_it_has_as_many_threads_for_translations_and_one_for_pytorch():
-    run(THREADS)
+def test_a_forked_process_has_one_thread_for_pytorch_and_translates_also_if_its_parent_was_amid_a_translation():
+    run(THREADS + BEGIN % COMPILED_CORE + AFTER_USE + AMID_A_TRANSLATION.format(times=1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [COMPILED_CORE, PYTORCH], ids=["compiled core", "PyTorch"])
+def test_several_processes_forked_amid_a_translation_translate_and_score(width):
+    run(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=3))

@@ -4,8 +4,13 @@ import subprocess
 import sys
 import warnings
 
+import pytest
+import torch
+
 from clearhead.cli.console import show_warnings_as_notices
+from clearhead.cli.main import run
 from clearhead.errors import CompiledCoreWarning
+from clearhead.kernels import library as core
 
 
 def test_warnings_of_our_own_are_a_line_on_stderr_and_others_are_left_alone(capsys):
@@ -30,6 +35,33 @@ run(["translate", *sys.argv[2:]])
 """
 
 
+@pytest.fixture
+def damaged_core(tmp_path, monkeypatch):
+    path, kept = tmp_path / "_core.so", (core._load, core.library, core.has_amx)
+    path.write_bytes(b"\x7fELF")
+    for function in kept:
+        function.cache_clear()
+    monkeypatch.setattr(core, "_path", lambda: path)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    yield path
+    for function in kept:
+        function.cache_clear()
+
+
+def test_a_damaged_core_is_one_line_and_pytorch_translates(damaged_core, make_model_dir, write_lines, capsys):
+    lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with pytest.raises(SystemExit) as ended:
+            run(["translate", str(make_model_dir()), str(lines)])
+    out, err = capsys.readouterr()
+    assert not ended.value.code
+    assert len(out.splitlines()) == 2
+    (said,) = (line for line in err.splitlines() if line.startswith("clearhead: the compiled core"))
+    assert f"is not in use: {damaged_core} is damaged" in said
+
+
+@pytest.mark.slow
 def test_with_a_damaged_core_pytorch_translates_and_one_line_says_why(make_model_dir, write_lines, tmp_path):
     core = tmp_path / "_core.so"
     core.write_bytes(b"\x7fELF")

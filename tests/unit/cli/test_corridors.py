@@ -68,8 +68,10 @@ def test_from_train_to_equation_1_there_are_eleven_calls(tmp_path):
         preset = "tiny"
         out = '{tmp_path / "run"}'
         data.pairs = ['{tmp_path / "numbers.tsv"}']
+        golden = "none"
         model = {{ d_model = 20, num_heads = 2, d_ff = 23, attention_dropout = 0.1 }}
         train.max_steps = 1
+        decode = {{ beam_size = 1, extra_length = 2 }}
         """,  # with dropout of the attention the CPU takes equation 1 itself
         encoding="utf-8",
     )

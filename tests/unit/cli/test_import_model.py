@@ -31,6 +31,7 @@ from clearhead.interop import export_state, imported
 from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.model import Transformer
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
 
@@ -147,7 +148,7 @@ def test_a_model_that_stands_there_is_replaced_only_when_forced(directory, tmp_p
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("is_there", [slow(False), True])
 @pytest.mark.usefixtures("without_their_library")
 def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run_command, monkeypatch, is_there):
     output, flush = tmp_path / "ours", writing._flush

@@ -12,6 +12,7 @@ import pytest
 
 import clearhead
 from clearhead.cli.main import run
+from every_run import slow
 
 CLOSED = """
 import os, sys
@@ -92,7 +93,7 @@ def test_closed_streams_are_one_line_of_a_translation_as_well(make_model_dir, te
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+@pytest.mark.parametrize("arguments", [slow(["--version"]), ["--help"]])
 def test_a_full_standard_output_is_one_line(arguments):
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "clearhead", *arguments]
@@ -106,10 +107,10 @@ def test_a_full_standard_output_is_one_line(arguments):
 @pytest.mark.parametrize(
     ("gone", "arguments", "code"),
     [
-        ("stdout", [], 0),
-        ("stdout", ["--version"], 0),
+        slow("stdout", [], 0),
+        slow("stdout", ["--version"], 0),
         ("stdout", ["--help"], 0),
-        ("stdout", ["nonsense"], 2),
+        slow("stdout", ["nonsense"], 2),
         ("stderr", ["nonsense"], 1),  # a mistake is one, read or not
     ],
 )
@@ -125,9 +126,11 @@ def test_a_help_page_that_nobody_reads_to_its_end_is_no_error(gone, arguments, c
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
-def test_a_full_standard_error_stops_no_work(pairs, tmp_path):
+def test_a_full_standard_error_stops_no_work(pairs, tmp_path, capsys):
     command = [sys.executable, "-m", "clearhead", "corpus", "convert", str(pairs), str(tmp_path / "out.jsonl")]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stderr
+    with pytest.raises(SystemExit):
+        run(command[3:])
+    said = capsys.readouterr().err
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=120, check=False)
     assert "1 pairs written" in said

@@ -19,6 +19,7 @@ from clearhead.data.demo_corpus import COUNTRIES, KINDS, LANGUAGES, PRACTICE, Cl
 from clearhead.errors import ConfigError
 from clearhead.formats.languages import LOCALES
 from clearhead.text.language_tags import language_tag
+from every_run import slow
 
 NBSP, NARROW, THIN = "\u00a0", "\u202f", "\u2009"
 THURSDAY = date(2018, 5, 3)
@@ -180,18 +181,20 @@ def test_every_rendering_of_a_held_out_meaning_is_held_out():
             assert write("month", value, code) not in trained
 
 
-def test_translation_is_a_function_of_the_source_line(corpus):
+@pytest.mark.parametrize("more", [2_003, slow(8_009)])
+def test_translation_is_a_function_of_the_source_line(corpus, more):
     targets: dict[str, str] = {}
-    for pair in corpus.train + corpus.test + generate(8_009, seed=6).train:
+    for pair in corpus.train + corpus.test + generate(more, seed=6).train:
         assert targets.setdefault(pair.source, pair.target) == pair.target, pair
 
 
+@pytest.mark.parametrize("count", [101, slow(701)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_no_text_has_two_meanings_even_across_locales(kind):
+def test_no_text_has_two_meanings_even_across_locales(kind, count):
     # A meaning is all its renderings; a text shared by two of them could not be translated.
     rng = Random(13)
     meanings: dict[str, tuple[str, ...]] = {}
-    for _ in range(701):
+    for _ in range(count):
         value = kind.sample(rng)
         meaning = tuple(kind.render(value, Locale.parse(code)) for code in LOCALES)
         for text in meaning:
