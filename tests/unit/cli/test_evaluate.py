@@ -8,6 +8,7 @@ import pytest
 import sacrebleu
 from small_corpus import clearhead
 
+from clearhead.bundle import save_bundle
 from clearhead.cli.evaluate import evaluate
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.translation.translator import Translator
@@ -24,11 +25,18 @@ KEYS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def judged(make_bundle, sentences, tmp_path_factory):
+    """Return a model, for reading, and its translations."""
+    model = tmp_path_factory.mktemp("judged") / "model"
+    save_bundle(model, make_bundle(), card="# A small model\n")
+    return model, [translation.text for translation in Translator.load(model).translate(sentences)]
+
+
 @pytest.fixture
-def test_set(make_model_dir, write_lines, sentences):
+def test_set(judged, write_lines, sentences):
     """Return a model and a test set on which it is right in half of all sentences without a tab."""
-    model = make_model_dir()
-    texts = [translation.text for translation in Translator.load(model).translate(sentences)]
+    model, texts = judged
     references = [text if index % 2 and "\t" not in text else "nothing like it" for index, text in enumerate(texts)]
     assert not any("\n" in text or "\r" in text or "\0" in text for text in references)
     files = ["--source", write_lines("source", *sentences), "--reference", write_lines("reference", *references)]

@@ -222,6 +222,7 @@ def test_the_n_best_come_in_the_form_of_moses(run_command, make_model_dir, write
 
 
 def test_search_settings_reach_the_search(run_command, make_model_dir, write_lines, sentences):
+    sentences = sentences[:4]
     model, source = make_model_dir(), write_lines("in.txt", *sentences)
     translator = Translator.load(model)
     for arguments, settings in [
@@ -237,6 +238,7 @@ def test_search_settings_reach_the_search(run_command, make_model_dir, write_lin
 
 
 def test_samples_follow_their_seed(run_command, make_model_dir, write_lines, sentences):
+    sentences = sentences[:4]
     model, source = make_model_dir(), write_lines("in.txt", *sentences)
     sampled = ["--sample", "--temperature", 3]
 

@@ -20,6 +20,7 @@ import torch
 from processes import FileOperations, finish, signal_after_first_record, start, train_arguments, wait_until
 
 from clearhead.bundle import load_bundle
+from clearhead.cli.main import run as run_command
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from every_run import slow
@@ -143,10 +144,30 @@ def test_forty_kills_at_any_moment_change_nothing_either(tmp_path, settings, see
     kill_and_finish(runs, 20, kill_once)
 
 
+# No regular checkpoint is due: what is there afterwards was written because of the signal.
+STOPPED = {"max_steps": 30, "validate_every": 30, "checkpoint_every": 30}
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), slow(signal.SIGINT, 130)])
+def test_a_run_that_is_stopped_in_this_process_goes_on_exactly(tmp_path, settings, number, code, capsys):
+    def end_of(name: str) -> object:
+        with pytest.raises(SystemExit) as ended:
+            run_command(train_arguments(settings(train=STOPPED, out=str(tmp_path / name))))
+        return ended.value.code
+
+    assert not end_of("expected")
+    signal_after_first_record(number)
+    assert end_of("run") == code
+    assert newest(tmp_path / "run").name == "step-00000025"
+    assert not end_of("run")
+    assert "resuming after step 25" in capsys.readouterr().err
+    assert_same_run(tmp_path / "run", tmp_path / "expected")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path, settings, number, code):
-    # No regular checkpoint is due: what is there afterwards was written because of the signal.
-    runs = Runs(tmp_path, settings, train={"max_steps": 30, "validate_every": 30, "checkpoint_every": 30})
+    runs = Runs(tmp_path, settings, train=STOPPED)
     runs.log.unlink()
     assert finish(runs.start("run", partial(signal_after_first_record, number))) == code
     assert newest(tmp_path / "run").name == "step-00000025"

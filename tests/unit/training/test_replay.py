@@ -164,7 +164,7 @@ def test_damaged_general_text_is_found(usual, tmp_path):
     ("parts", "still"),
     [
         (["encoder", "embeddings"], ["source_embedding.", "encoder."]),
-        (["decoder.layers.0"], ["decoder.layers.0."]),
+        slow(["decoder.layers.0"], ["decoder.layers.0."]),
     ],
 )
 def test_frozen_parts_stay_bit_for_bit_and_the_rest_moves(fine_tuned, finished_run, parts, still):
