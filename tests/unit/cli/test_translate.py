@@ -172,7 +172,7 @@ def test_json_lines_hold_exactly_the_promised_keys(run_command, make_model_dir, 
         assert found["warning_details"] == {flag.kind: flag.detail for flag in translation.warnings}
 
 
-@pytest.mark.parametrize("arguments", [[], slow(["--precision", "bf16"]), ["--sample"], slow(["--beam", 1])])
+@pytest.mark.parametrize("arguments", [slow([]), ["--precision", "bf16"], ["--sample"], slow(["--beam", 1])])
 @pytest.mark.parametrize("shape", [{}, {"d_model": 64, "num_heads": 2, "d_ff": 64}], ids=["in PyTorch", "compiled"])
 def test_score_prints_the_digits_that_translate_reported(
     run_command, make_model_dir, write_lines, sentences, arguments, shape
