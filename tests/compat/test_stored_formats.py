@@ -20,6 +20,7 @@ from clearhead.training.publish import average_run
 from clearhead.training.run import train_from_values
 from clearhead.translation.golden import check_golden
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 STORED = sorted(path.parent for path in Path(__file__).parent.glob("*/SHA256SUMS"))
 STORED_STEP, LAST_STEP = 400, 425
@@ -118,6 +119,12 @@ def test_a_run_goes_on_as_it_would_have_then(stored, copied_run):
     assert Translator.load(copied_run).translate(["drei null"])[0].text == "three zero"
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [path if path.name == "format-1" else slow(path) for path in STORED],
+    indirect=True,
+    ids=lambda path: path.name,
+)
 def test_checkpoints_of_older_formats_are_averaged_with_new_ones(copied_run, tmp_path):
     train_from_values({"out": str(copied_run), "train": {"max_steps": LAST_STEP}})
     paths = average_run(copied_run, tmp_path / "mean", last=2, device="cpu", force=False, notice=print)

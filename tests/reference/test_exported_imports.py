@@ -47,14 +47,12 @@ NOISE = 0.003
 NAMES = [*PUBLISHED, *FORMS]
 NOT_IN_CTRANSLATE2 = {"bert2bert": "num_segments is 2"}
 """Name of a case to what CTranslate2 is said not to have."""
-IN_EVERY_RUN = {"marian", "m2m100"}
-"""Cases that differ most, for what every case does alike; the others are for the slow run."""
 CODES_BEHIND = {"mbart"}
 """Cases whose source ends with the token of its language."""
 KINDS = {"m2m100": "m2m_100", "nllb": "m2m_100", "bert2bert": "encoder-decoder", "bert-generation": "encoder-decoder"}
 
 
-def cases(found: Iterable[str | tuple[str, str]], in_every_run: Container[str] = IN_EVERY_RUN) -> list[Any]:
+def cases(found: Iterable[str | tuple[str, str]], in_every_run: Container[str] = ()) -> list[Any]:
     """Return names of cases, or tuples that begin with one; all except the named ones are marked slow."""
     rows = [(case,) if isinstance(case, str) else case for case in found]
     return [pytest.param(*row, marks=() if row[0] in in_every_run else pytest.mark.slow) for row in rows]
@@ -136,7 +134,7 @@ def require_same_from_everywhere(
         assert found.line_statistics == expected.line_statistics
 
 
-@pytest.mark.parametrize("name", cases(NAMES))
+@pytest.mark.parametrize("name", cases(NAMES, {"m2m100"}))
 def test_transformers_writes_the_same(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "hf")
     assert "8 sentences have the same tokens, scores and texts in transformers" in said
@@ -241,7 +239,7 @@ def test_ctranslate2_writes_the_same(tuned, exported, name):
         assert num_ended
 
 
-@pytest.mark.parametrize("name", cases(NAMES))
+@pytest.mark.parametrize("name", cases(NAMES, {"marian"}))
 def test_onnx_files_write_the_same(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "onnx")
     assert "8 sentences: with the cache and without, scores differ by" in said
@@ -276,7 +274,7 @@ def exports() -> list[tuple[str, str]]:
     return [(name, to) for name in NAMES for to in libraries if to != "ctranslate2" or name not in NOT_IN_CTRANSLATE2]
 
 
-@pytest.mark.parametrize(("name", "to"), cases(exports()))
+@pytest.mark.parametrize(("name", "to"), cases(exports(), {"marian"}))
 def test_it_comes_back_bit_for_bit(tuned, exported, tmp_path, name, to):
     said = run("import", exported(name, to)[0], "-o", tmp_path / "back")
     assert "8 sentences" in said
@@ -305,7 +303,7 @@ def without_our_words(directory: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize(("name", "to"), cases(SAID_BY_FILES))
+@pytest.mark.parametrize(("name", "to"), cases(SAID_BY_FILES, {"m2m100"}))
 def test_what_their_files_say_alone_is_the_same_vocabulary(tuned, exported, tmp_path, name, to):
     model = tuned(name)
     languages = {"source_lang": model.published.source_lang, "target_lang": model.published.target_langs[0]}
@@ -342,9 +340,9 @@ def test_what_came_from_ctranslate2_goes_everywhere(tuned, tmp_path, name):
 
 
 @pytest.mark.parametrize(("name", "reason"), NOT_IN_CTRANSLATE2.items())
-def test_what_ctranslate2_cannot_hold_is_named(tuned, tmp_path, name, reason):
+def test_what_ctranslate2_cannot_hold_is_named(imports, tmp_path, name, reason):
     with pytest.raises(ConfigError, match=f"CTranslate2 cannot hold this model: .*{reason}.*; --to onnx writes it"):
-        run("export", tuned(name).path, "-o", tmp_path / "theirs", "--to", "ctranslate2")
+        run("export", imports(name)[0], "-o", tmp_path / "theirs", "--to", "ctranslate2")
     assert not list(tmp_path.iterdir())
 
 
@@ -416,6 +414,7 @@ def test_lists_of_another_model_are_refused(exported, tmp_path):
         import_path(directory)
 
 
+@pytest.mark.slow
 def test_what_transformers_writes_again_is_the_same_model(tuned, exported, tmp_path):
     directory, _ = exported("marian into several languages", "hf")
     transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).save_pretrained(tmp_path / "again")

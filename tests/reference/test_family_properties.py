@@ -83,9 +83,25 @@ POSITIONS = {"sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "ro
 OTHERWISE = {"first_position": 0, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
 """Required settings of a model whose positions are neither sinusoids nor relative."""
 
-every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
-every_encoder = pytest.mark.parametrize("name", WITH_ENCODER)
-every_decoder = pytest.mark.parametrize("name", WITH_DECODER)
+IN_EVERY_RUN = {
+    "paper",
+    "BERT to BERT",
+    "GPT-2",
+    "rotary encoder and decoder",
+    "T5 1.1",
+    "relative, encoder alone",
+    "no positions",
+}
+"""Those that differ most; of the others, whose logits test_numpy_twin compares, the slow run takes the properties."""
+
+
+def of(names):
+    return [name if name in IN_EVERY_RUN else slow(name) for name in names]
+
+
+every_architecture = pytest.mark.parametrize("name", of(ARCHITECTURES))
+every_encoder = pytest.mark.parametrize("name", of(WITH_ENCODER))
+every_decoder = pytest.mark.parametrize("name", of(WITH_DECODER))
 
 
 @pytest.fixture
@@ -158,11 +174,11 @@ def test_tokens_after_a_position_change_no_bit_up_to_it(make, draw, name, run):
     assert_causal(lambda *inputs: run(model, *inputs), source, target, range(12))
 
 
-@pytest.mark.parametrize("name", ["paper", "rotary encoder and decoder", slow("Llama"), slow("T5"), slow("odd widths")])
+@pytest.mark.parametrize("name", ["paper", *map(slow, ("rotary encoder and decoder", "Llama", "T5", "odd widths"))])
 @torch.no_grad()
 def test_tokens_after_a_position_change_no_bit_up_to_it_in_long_targets(make, draw, name):
     # Past 512 positions tables grow, and kernels cut the keys into blocks.
-    model = make(name)
+    model = make(name, num_decoder_layers=1)
     source, target = draw(model.config, target=(607, 3, 601))
     assert_causal(lambda *inputs: output_of(model, *inputs), source, target, (0, 31, 32, 63, 255, 256, 511, 512, 605))
 
@@ -174,7 +190,7 @@ def test_tokens_after_a_position_change_no_bit_up_to_it_in_training(make, draw, 
     assert_causal(lambda *inputs: output_of(model, *inputs), source, target, range(12))
 
 
-@pytest.mark.parametrize("name", ["paper", "Llama", "rotary encoder and decoder", "T5"])
+@pytest.mark.parametrize("name", ["paper", "rotary encoder and decoder", slow("Llama"), slow("T5")])
 @torch.no_grad()
 def test_tokens_after_a_position_change_no_bit_up_to_it_in_bfloat16(make, draw, name):
     model = make(name)
@@ -363,7 +379,9 @@ def test_reordered_beams_continue_the_chosen_pasts(make, draw, record_property, 
     assert_close(stepped, expected[:, 5:], record_property)
 
 
-@pytest.mark.parametrize("name", ["paper", "M2M100", "Llama", "rotary encoder and decoder", "T5", "T5 1.1"])
+@pytest.mark.parametrize(
+    "name", ["paper", slow("M2M100"), slow("Llama"), "rotary encoder and decoder", slow("T5"), "T5 1.1"]
+)
 @torch.no_grad()
 def test_cached_decoding_equals_uncached_where_tables_grow(make, draw, record_property, name):
     model = make(name)
@@ -402,7 +420,7 @@ def test_every_other_encoder_does_see_order(make, draw, name):
     assert difference < 1e-5 if model.config.positions == "none" else difference > 1e-3
 
 
-@pytest.mark.parametrize("name", sorted(set(WITH_ENCODER) & set(WITH_DECODER)))
+@pytest.mark.parametrize("name", of(sorted(set(WITH_ENCODER) & set(WITH_DECODER))))
 @torch.no_grad()
 def test_cross_attention_does_not_see_the_order_of_the_memory(make, draw, name):
     # Memory vectors contain their positions; cross-attention has no rotation and no relative bias.
@@ -414,7 +432,7 @@ def test_cross_attention_does_not_see_the_order_of_the_memory(make, draw, name):
     assert_close(shuffled, model.decode(target, memory, mask)[0], tolerance=1e-10)
 
 
-@pytest.mark.parametrize("shift", [1, 7, 64, 501])
+@pytest.mark.parametrize("shift", [slow(1), 7, slow(64), slow(501)])
 @every_encoder
 @torch.no_grad()
 def test_distances_alone_count_in_rotary_and_relative_encoders(make, draw, record_property, name, shift):

@@ -22,7 +22,29 @@ from clearhead.model import feed_forward
 
 SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)
 
-every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+IN_EVERY_RUN = {
+    "marian",
+    "marian with two vocabularies",
+    "marian with nothing tied",
+    "pegasus",
+    "bart",
+    "mbart",
+    "m2m100",
+    "bert",
+    "bert-generation",
+    "bert2bert",
+    "gpt2",
+    "t5",
+    "t5 1.1",
+}
+"""Every kind of model, and every tying of one; the slow run takes other special ids and libraries' twins of kinds."""
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow)
+        for name, kind in KINDS.items()
+    ],
+)
 
 
 @pytest.fixture

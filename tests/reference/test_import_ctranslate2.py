@@ -31,11 +31,12 @@ from clearhead.cli.main import app
 from clearhead.inspection.explain import explain
 from clearhead.interop.import_model import import_path
 from clearhead.translation.translator import Translator
+from every_run import slow
 
 LIMIT = 40
 TOKENIZERS = ("tokenizer.json", "source.spm", "target.spm", "sentencepiece.bpe.model", "spiece.model")
-CONVERTED = ("marian", "marian into several languages", "bart with tokenizer.json", "pegasus", "nllb", "m2m100", "t5")
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("t5 1.1", "t5 1.1 with tokenizer.json")]
+CONVERTED = ("marian into several languages", "bart with tokenizer.json", "pegasus", "nllb", "t5")
+SLOW = list(map(slow, ("marian", "m2m100", "t5 1.1", "t5 1.1 with tokenizer.json")))
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def test_t5_writes_what_transformers_writes(find_case, name, beam_size):
     assert case.ours.bundle.tokenizer.decode(sentinels) == case.tokenizer.decode(sentinels, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("is_gated", [False, True])
+@pytest.mark.parametrize("is_gated", [slow(False), True])
 def test_a_t5_of_an_own_shape_scores_as_in_both_libraries(directories, tmp_path, is_gated):
     """Its heads together are wider than the model, and texts reach farther than its relative positions."""
     published = directories("t5")
@@ -241,7 +242,7 @@ def test_a_t5_of_an_own_shape_scores_as_in_both_libraries(directories, tmp_path,
         assert score == pytest.approx(-mean * labels.numel(), abs=1e-2)
 
 
-@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "int8_float16"])
+@pytest.mark.parametrize("quantization", ["int8", "int16", slow("float16"), slow("int8_float16")])
 def test_rounded_weights_score_as_ctranslate2_reads_them(directories, tmp_path, quantization):
     published = directories("marian")
     directory = convert(published, tmp_path / "ct2", quantization)
@@ -301,8 +302,19 @@ def model_file() -> bytes:
     return sentencepiece_model(texts(), 300)
 
 
-@pytest.mark.parametrize("positions", ["computed there", "learned", "fairseq", "opennmt"])
-@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize(
+    ("pre_norm", "positions"),
+    [
+        (True, "computed there"),
+        (True, "learned"),
+        (True, "fairseq"),
+        (False, "opennmt"),
+        slow(False, "computed there"),
+        slow(False, "learned"),
+        slow(False, "fairseq"),
+        slow(True, "opennmt"),
+    ],
+)
 def test_models_of_opennmt_and_fairseq_score_as_there(tmp_path, model_file, positions, pre_norm):
     import sentencepiece
 

@@ -123,17 +123,7 @@ CASES = {
 
 
 # One of each toolkit and each of its layouts of a file; the others differ in settings of the model.
-IN_EVERY_RUN = (
-    "fairseq",
-    "fairseq shared",
-    "fairseq 0.12",
-    "OpenNMT-py gated",
-    "OpenNMT-py 2",
-    "eole",
-    "eole learned",
-    "JoeyNMT",
-    "JoeyNMT 1",
-)
+IN_EVERY_RUN = ("fairseq shared", "fairseq 0.12", "OpenNMT-py gated", "OpenNMT-py 2", "eole learned", "JoeyNMT 1")
 
 
 @pytest.fixture(scope="module", params=[name if name in IN_EVERY_RUN else slow(name) for name in CASES])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -247,6 +247,7 @@ some = st.integers(1, 10**9)
 rates = st.floats(0, 1, exclude_max=True)
 
 
+@settings(max_examples=40)
 @given(
     data=st.fixed_dictionaries({}, optional={"source": names, "exclude": names, "max_ratio": st.floats(1e-300, 1e9)}),
     train=st.fixed_dictionaries(

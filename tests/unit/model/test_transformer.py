@@ -22,7 +22,7 @@ def test_extra_padding_moves_no_logit(make_model, make_batch, norm, pad_id):
     model = make_model(norm=norm, pad_id=pad_id)
     source, target = make_batch(model.config)
     before = model(source, target)
-    for extra in range(65):
+    for extra in (0, 1, 2, 3, 5, 8, 13, 21, 31, 32, 33, 63, 64):
         longer_source = functional.pad(source, (0, extra), value=pad_id)
         longer_target = functional.pad(target, (0, (extra * 7) % 65), value=pad_id)
         after = model(longer_source, longer_target)[:, : target.size(1)]
