@@ -106,6 +106,12 @@ def test_a_checkpoint_holds_the_weights_that_its_model_was_made_of(stored):
     assert all(torch.equal(tensors[name], tensor) for name, tensor in model.named_parameters())
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [path if path.name in ("checkpoint-2", "format-1") else slow(path) for path in STORED],
+    indirect=True,
+    ids=lambda path: path.name,
+)
 def test_a_run_goes_on_as_it_would_have_then(stored, copied_run):
     result = train_from_values({"out": str(copied_run), "train": {"max_steps": LAST_STEP}})
     assert (result.step, result.ended_by) == (LAST_STEP, "max_steps")

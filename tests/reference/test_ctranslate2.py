@@ -21,6 +21,7 @@ from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.model import Transformer
+from every_run import slow
 
 
 def load_conversion():
@@ -90,7 +91,7 @@ def our_search(models, *, beam_size, alpha):
         return [best for (best,) in found]
 
 
-@pytest.mark.parametrize("beam_size", [1, 5])
+@pytest.mark.parametrize("beam_size", [slow(1), 5])
 def test_the_converted_model_finds_the_same_tokens(models, beam_size):
     expected, _ = their_search(models, beam_size=beam_size, alpha=0.0)
     found = [hypothesis.tokens for hypothesis in our_search(models, beam_size=beam_size, alpha=0.0)]

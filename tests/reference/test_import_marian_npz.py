@@ -321,7 +321,7 @@ def test_texts_are_encoded_and_decoded_as_by_transformers(case):
 
 def test_greedy_translations_are_those_of_transformers(case):
     config, ours = case.ours.bundle.model.config, case.ours
-    sources = [source for source, _ in pairs("en", "de")[:6]]
+    sources = [source for source, _ in pairs("en", "de")[:3]]
     for source, row in zip(sources, ours.bundle.tokenizer.encode_sources(sources), strict=True):
         settings: dict[str, Any] = {"num_beams": 1, "do_sample": False, "max_length": None, "max_new_tokens": LIMIT}
         found = case.theirs.generate(torch.tensor([row]), bad_words_ids=[[config.pad_id]], **settings)[0].tolist()[1:]

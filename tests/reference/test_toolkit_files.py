@@ -361,7 +361,7 @@ JOEYNMT = {
         ModelError,
         r"config\.yaml is damaged: could not determine a constructor",
     ),
-    "deep settings": (lambda d: (d / "config.yaml").write_text("[" * 9_999), ModelError, r"config\.yaml is damaged"),
+    "deep settings": (lambda d: (d / "config.yaml").write_text("[" * 1_999), ModelError, r"config\.yaml is damaged"),
     "no vocabulary": (lambda d: (d / "src_vocab.txt").unlink(), ModelError, r"cannot read .*src_vocab\.txt"),
     "too few words": (
         lines("trg_vocab.txt", lambda words: words.pop()),

@@ -46,7 +46,7 @@ def special_ids(tokenizer):
     return {*range(4), *tokenizer.language_tags.values()}
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.one_of(text, tricky))
 @example("")
 @example(" ")
