@@ -30,7 +30,7 @@ def model_and_sources(make_model):
             model.source_embedding.weight.mul_(2.0)
             # An end that is likely early on, so that short and long hypotheses compete.
             model.source_embedding.weight[model.config.eos_id].mul_(-2.0)
-        lengths = torch.randint(1, 11, (23,)).tolist()
+        lengths = torch.randint(1, 11, (47,)).tolist()
         return model, [[*torch.randint(3, 37, (length,)).tolist(), model.config.eos_id] for length in lengths]
 
     return make
