@@ -217,7 +217,7 @@ CASES = {
     "post, nothing tied, two vocabularies": ("none", False, "swish", "spm"),
     "pre, all tied, one vocabulary": ("all", True, "relu", "spm"),
 }
-IN_EVERY_RUN = {"post, the output tied, two vocabularies", "pre, all tied, one vocabulary"}
+IN_EVERY_RUN = {"post, nothing tied, two vocabularies", "pre, all tied, one vocabulary"}
 
 
 @pytest.fixture(scope="module", params=[name if name in IN_EVERY_RUN else slow(name) for name in CASES])
