@@ -415,7 +415,6 @@ def test_lists_of_another_model_are_refused(exported, tmp_path):
         import_path(directory)
 
 
-@pytest.mark.slow
 def test_what_transformers_writes_again_is_the_same_model(tuned, exported, tmp_path):
     directory, _ = exported("marian into several languages", "hf")
     transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).save_pretrained(tmp_path / "again")

@@ -131,7 +131,7 @@ class Case:
 
 
 # Others are theirs with other settings, or in every run of test_import_ctranslate2 or test_exported_imports.
-KINDS = ("marian", "bart", "t5", "mbart", "bert2bert")
+KINDS = ("marian", "bart", "pegasus", "t5", "mbart", "bert2bert")
 
 
 @pytest.fixture(scope="module", params=[name if name in KINDS else slow(name) for name in (*PUBLISHED, *FORMS)])

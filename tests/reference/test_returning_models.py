@@ -229,7 +229,7 @@ def break_setting(values):
     ("change", "note"),
     [
         (break_version, "'clearhead' cannot be read .*its format is 99"),
-        slow(break_setting, "'clearhead' cannot be read .*unknown setting 'd_modle'"),
+        (break_setting, "'clearhead' cannot be read .*unknown setting 'd_modle'"),
         (lambda values: values.update(clearhead=[1]), "'clearhead' cannot be read"),
     ],
 )
