@@ -213,8 +213,8 @@ def write_yml(path: Path, pieces: list[str]) -> None:
 
 CASES = {
     "post, all tied, one vocabulary": ("all", False, "swish", "yml"),
-    "post, the output tied, two vocabularies": ("output", False, "relu", "yml"),
-    "post, nothing tied, two vocabularies": ("none", False, "swish", "spm"),
+    "post, the output tied, two vocabularies": ("output", False, "relu", "spm"),
+    "post, nothing tied, two vocabularies": ("none", False, "swish", "yml"),
     "pre, all tied, one vocabulary": ("all", True, "relu", "spm"),
 }
 IN_EVERY_RUN = {"post, nothing tied, two vocabularies", "pre, all tied, one vocabulary"}
