@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from processes import finish, start, train_arguments
 
 from clearhead.training.log import read_metrics
 from clearhead.translation.translator import Translator
+from processes import finish, start, train_arguments
 
 
 @pytest.mark.slow

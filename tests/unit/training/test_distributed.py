@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 import torch
-from processes import SECONDS, call, finish, signal_after_first_record, start, train_arguments, wait_until
 from torch import nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed import HashStore
@@ -40,6 +39,7 @@ from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
 from every_run import slow
+from processes import SECONDS, call, finish, signal_after_first_record, start, train_arguments, wait_until
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 TRAIN = {

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 import torch
-from processes import FileOperations, finish, signal_after_first_record, start, train_arguments, wait_until
 
 from clearhead.bundle import load_bundle
 from clearhead.cli.main import run as run_command
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from every_run import slow
+from processes import FileOperations, finish, signal_after_first_record, start, train_arguments, wait_until
 
 PARTS = ("model", "optimizer")
 
