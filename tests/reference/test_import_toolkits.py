@@ -172,7 +172,7 @@ def greedy(toolkit: Toolkit, text: str) -> tuple[str, bool]:
         scores[[toolkit.pad] + [toolkit.start] * (toolkit.start != toolkit.end)] = -math.inf
         best = int(scores.argmax())
         if best == toolkit.end or len(target) == LIMIT:
-            return toolkit.target_text(target[1:]), best == toolkit.end
+            return toolkit.target_text(target[1:]), len(target) < LIMIT  # a translation of that length was ended there
         target.append(best)
 
 
