@@ -5,6 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 CSRC = Path("src/clearhead/kernels/csrc")
 
@@ -33,4 +34,18 @@ core = Extension(
     optional=True,  # where it cannot be compiled (no compiler, another processor) PyTorch does its work
 )
 
-setup(ext_modules=[core])
+
+class BuildWithExamples(build_py):
+    """Puts the examples, which `clearhead paper concepts` runs, into the package."""
+
+    def run(self):
+        """Copy the package, then the examples into it."""
+        super().run()
+        if not self.editable_mode:
+            directory = f"{self.build_lib}/clearhead/paper/examples"
+            self.mkpath(directory)
+            for path in Path("examples").glob("*.py"):
+                self.copy_file(str(path), directory)
+
+
+setup(ext_modules=[core], cmdclass={"build_py": BuildWithExamples})

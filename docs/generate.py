@@ -6,17 +6,24 @@ A test fails when they are stale.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+import textwrap
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import typer
 from pydantic import BaseModel
 
+import clearhead
 from clearhead.cli.main import app
 from clearhead.config import Config, ServeConfig
+from clearhead.inspection.plots import draw
 from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.import_model import LIBRARIES
-from clearhead.paper.errata import errata_page
+from clearhead.paper.concepts import CONCEPTS, Concept, concept_part
+from clearhead.paper.errata import ERRATA, errata_page
+from clearhead.paper.errata.page import heading
+from clearhead.paper.parts import ModelPart
 
 PRECEDENCE = """
 ## Which value is used
@@ -365,6 +372,61 @@ def _about(function: Callable[..., object]) -> str:
     return module.__doc__.split("\n\n")[0]
 
 
+CONCEPTS_PAGE = """# Concepts
+
+Generated from `src/clearhead/paper/concepts.py` by `docs/generate.py`.
+
+What notes on *Attention Is All You Need* explain, each with a picture, a short program, and what it prints in a few
+seconds. Find a concept by the words that you know:
+
+{index}
+
+`clearhead paper concepts NAME` shows the program and runs it; `-o DIR` also draws the picture (it needs
+`pip install 'clearhead[plots]'`), and `--json` prints everything as one object. NAME may be any of the words above. The
+programs are in [examples/](../examples/README.md); run or change them there.
+"""
+
+
+def concepts_page(parts: Mapping[Concept, ModelPart]) -> str:
+    """Return the page of the concepts, with what their programs printed."""
+    index = ["| words | concept |", "| --- | --- |"]
+    index += [f"| {_cell(', '.join(one.words))} | [{one.title}](#{_anchor(one.title)}) |" for one in CONCEPTS]
+    sections = [concept_section(concept, part) for concept, part in parts.items()]
+    return "\n".join([CONCEPTS_PAGE.format(index="\n".join(index)), *sections])
+
+
+def concept_section(concept: Concept, part: ModelPart) -> str:
+    """Return the section of a concept, with what its program printed."""
+    source = (Path(clearhead.__file__).parent / concept.file).read_text(encoding="utf-8").splitlines()
+    [number] = [number for number, line in enumerate(source, start=1) if line.strip() == concept.line]
+    errata = {one.number: _anchor(heading(one)) for one in ERRATA if one.number in concept.errata}
+    listed = ", ".join(f"[{number}](errata.md#{anchor})" for number, anchor in sorted(errata.items()))
+    mistakes = f"- Mistakes in notes: errata {listed}\n" if errata else ""
+    return f"""## {concept.title}
+
+{textwrap.fill(concept.about, 120)}
+
+![{concept.title}](concepts/{concept.name}.svg)
+
+```
+clearhead paper concepts {concept.name}
+```
+
+prints the program, [{concept.program.name}](../examples/{concept.program.name}), and
+
+```
+{part.data["printed"]}```
+
+- In the code: [`{concept.line.split("  #")[0]}`](../src/clearhead/{concept.file}#L{number})
+{mistakes}- Test: `tests/unit/paper/test_concepts.py`, `test_{concept.program.stem}`
+"""
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
 PAGES = {
     "commands.md": commands_page,
     "errata.md": errata_page,
@@ -392,3 +454,8 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
+    parts = {concept: concept_part(concept) for concept in CONCEPTS}
+    (Path(__file__).parent / "concepts.md").write_text(concepts_page(parts), encoding="utf-8")
+    for concept, part in parts.items():
+        picture = Path(__file__).parent / "concepts" / f"{concept.name}.svg"
+        picture.write_bytes(draw(part.figures[concept.name], "svg"))

@@ -1,73 +1,58 @@
-"""An encoder and a decoder that are two models of Hugging Face transformers, as one Transformer of ours.
+"""BertGeneration: an encoder and a decoder of Hugging Face transformers, as two models and as one of ours.
 
-Twice: of BertGeneration, and of BERT itself (BERT2BERT). They are made here with random weights, so nothing is
-downloaded; weights of a published BERT would be read alike. Both sides give the same logits, and the same tokens. Run
-it: python examples/bert_generation.py
-It needs `transformers` (pip install 'clearhead[interop]').
+Made here with random weights and a vocabulary of words; published weights are read alike. It needs `transformers`
+(pip install 'clearhead[interop]'). Run it: python examples/bert_generation.py
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from transformers import (
-    BertConfig,
-    BertGenerationConfig,
-    BertGenerationDecoder,
-    BertGenerationEncoder,
-    BertLMHeadModel,
-    BertModel,
-)
+from transformers import BertGenerationConfig, BertGenerationDecoder, BertGenerationEncoder
 
 import clearhead as ch
+from clearhead.inspection.plots import HeatMap
 from clearhead.interop import import_parts
 
-SIZES = {"vocab_size": 30_522, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-SIZES |= {"intermediate_size": 256, "bos_token_id": 101, "eos_token_id": 102, "pad_token_id": 0}
-DECODER = {**SIZES, "is_decoder": True, "add_cross_attention": True}
-SOURCE = [101, 7592, 1010, 2026, 3899, 2003, 102]  # 7 tokens
-WORDS = {0: "[PAD]", 101: "[CLS]", 102: "[SEP]"}
-"""In a real vocab.txt every line is a token."""
+SOURCE, TARGET = "[CLS] hello , my dog is cute [SEP]", "bonjour , mon chien est mignon [SEP]"
+WORDS = ["[PAD]", "[CLS]", "[SEP]", *SOURCE.split()[1:-1], *TARGET.split()[:1], *TARGET.split()[2:-1]]
+VOCAB = WORDS + [f"[unused{i}]" for i in range(30_522 - len(WORDS))]  # as many as BERT has
 
 
-def main() -> None:
-    """Build two parts of either kind, bring them together on both sides, and compare."""
+def main() -> HeatMap:
+    """Run the two parts of theirs by hand, then ours in one call, and compare."""
     torch.manual_seed(1)
-    print("BertGeneration")
-    compare(
-        BertGenerationEncoder(BertGenerationConfig(**SIZES)), BertGenerationDecoder(BertGenerationConfig(**DECODER))
-    )
-    print("BERT2BERT")
-    compare(BertModel(BertConfig(**SIZES)), BertLMHeadModel(BertConfig(**DECODER)))
-
-
-def compare(encoder: Any, decoder: Any) -> None:
-    """Make one model of ours of two of theirs, and compare logits, hidden states and tokens."""
-    encoder, decoder = encoder.eval(), decoder.eval()
-    config, tensors = import_parts(
-        (encoder.config.to_dict(), encoder.state_dict()), (decoder.config.to_dict(), decoder.state_dict())
-    )
-    ours = ch.Transformer(config).eval()
-    ch.load_tensors(ours, tensors, origin="two BERTs")
-
-    source = target = torch.tensor([SOURCE])
+    sizes = {"vocab_size": 30_522, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    encoder = BertGenerationEncoder(BertGenerationConfig(**sizes, attn_implementation="eager")).eval()
+    decoder = BertGenerationDecoder(BertGenerationConfig(**sizes, is_decoder=True, add_cross_attention=True)).eval()
+    source = torch.tensor([[WORDS.index(word) for word in SOURCE.split()]])
+    target = torch.tensor([[WORDS.index(word) for word in TARGET.split()]])
+    shifted = torch.cat([torch.tensor([[1]]), target[:, :-1]], dim=1)  # right by one: [CLS] bonjour , mon ..
+    print("the decoder reads", *(WORDS[i] for i in shifted[0]), "and must write", TARGET)
     with torch.inference_mode():
-        memory = encoder(source).last_hidden_state
-        theirs = decoder(target, encoder_hidden_states=memory).logits
-        logits = ours(source, target)
-        hidden = ours.hidden_states(source, target)
-    difference = (logits - theirs).abs().max().item()
-    print(f"logits {list(logits.shape)}, at most {difference:.1e} from theirs")
-    assert logits.shape == (1, 7, 30_522)
-    assert difference < 1e-5
-    torch.testing.assert_close(hidden.encoder[-1], memory, atol=1e-5, rtol=1e-5)
-    print(f"hidden states of {len(hidden.encoder) - 1} + {len(hidden.decoder) - 1} layers, each {list(memory.shape)}")
-
-    best, their_best = logits.argmax(dim=-1)[0].tolist(), theirs.argmax(dim=-1)[0].tolist()
-    assert best == their_best
-    print("the likeliest token at every place:", " ".join(WORDS.get(token, f"#{token}") for token in best))
+        # As two models: the states of the encoder are the keys and values of the decoder's cross-attention.
+        read = encoder(source, output_hidden_states=True, output_attentions=True)
+        theirs = decoder(shifted, encoder_hidden_states=read.last_hidden_state).logits
+        # As one of ours.
+        config, tensors = import_parts(*((part.config.to_dict(), part.state_dict()) for part in (encoder, decoder)))
+        model = ch.Transformer(config).eval()
+        ch.load_tensors(model, tensors, origin="two BertGenerations")
+        logits = model(source, shifted)
+        weights = model.attention_weights(source, shifted)
+        states = model.hidden_states(source, shifted)
+    print("logits", list(logits.shape), "hidden states", [list(state.shape) for state in states.encoder])
+    torch.testing.assert_close(logits, theirs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(list(states.encoder), list(read.hidden_states), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(list(weights.encoder), list(read.attentions), atol=1e-5, rtol=1e-5)
+    probs = logits.softmax(dim=-1)  # the logits are scores; argmax needs no softmax
+    assert torch.equal(probs.argmax(dim=-1), logits.argmax(dim=-1))
+    for word, row in zip(shifted[0], probs[0], strict=True):
+        best = int(row.argmax())
+        print(f"after {WORDS[word]:<8} logits -> softmax -> argmax {best:>5} -> {VOCAB[best]}  ({row[best]:.5f})")
+    named = {"x_names": SOURCE.split(), "y_names": [WORDS[i] for i in shifted[0]]}
+    return HeatMap("Cross-attention", weights.cross[0][0, 0].tolist(), "key", "query", "", are_shares=True, **named)
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

@@ -1,7 +1,6 @@
-"""Padding and causal masks (paper sections 3.1 and 3.2.3), and what a wrong mask lets through.
+"""Masks (sections 3.1, 3.2.3): padding, "up to and including that position", zeroed inputs, a target offset by one.
 
-A mask is boolean here: True means "may attend". Hidden scores become minus infinity *before* the softmax.
-
+A mask is boolean here: True means "may attend". Hidden scores become minus infinity before the softmax.
 Run it: python examples/masks.py
 """
 
@@ -11,68 +10,50 @@ import torch
 from torch import Tensor
 
 import clearhead as ch
+from clearhead.inspection.plots import HeatMap, HeatMaps
 from clearhead.model.masks import causal_mask, padding_mask
 
-TOKENS = ["<s>", "the", "cat", "sat"]
-D_MODEL = 8
+WORDS = ["le", "chat", "dort", "<pad>", "<pad>"]
 
 
-def influence(mask: Tensor | None, *, zero_the_hidden: bool = False) -> Tensor:
-    """Return whether output t (row) moves when input s (column) does: [T, T], by gradients."""
-    torch.manual_seed(0)
-    layer = ch.MultiHeadAttention(d_model=D_MODEL, num_heads=2)
-    x = torch.randn(1, len(TOKENS), D_MODEL, requires_grad=True)
-    rows = []
-    for t in range(len(TOKENS)):
-        seen = x * mask[t][None, :, None] if zero_the_hidden and mask is not None else x
-        output = layer(x, seen, None if zero_the_hidden else mask)[0, t].sum()
-        (grad,) = torch.autograd.grad(output, x)
-        rows.append(grad[0].abs().sum(dim=-1) > 0)
-    return torch.stack(rows)
+def draw(title: str, weights: Tensor, columns: list[str], rows: list[str], row: str = "query") -> HeatMap:
+    """Print weights [T, S] and return their picture."""
+    print(f"{title}\n" + " " * 7 + "".join(f"{name:>7}" for name in columns))
+    for name, values in zip(rows, weights.tolist(), strict=True):
+        print(f"{name:>7}" + "".join(f"{value:7.2f}" for value in values))
+    names = {"x_names": columns, "y_names": rows}
+    return HeatMap(title, weights.tolist(), "key", row, "weight", are_shares=True, **names)
 
 
-def draw(title: str, moves: Tensor) -> None:
-    """Print which inputs each position depends on; the answer to position t is the token at t + 1."""
-    print(title)
-    for t, row in enumerate(moves.tolist()):
-        answer = f"  must predict {TOKENS[t + 1]!r}" if t + 1 < len(TOKENS) else ""
-        leaks = "  LEAK: it can read it" if t + 1 < len(TOKENS) and row[t + 1] else ""
-        print(f"   {TOKENS[t]:>4}  {' '.join('#' if moved else '.' for moved in row)}{answer}{leaks}")
-
-
-def main() -> None:
-    """Show the causal mask and two wrong ones, then the padding mask and its absence."""
-    causal = causal_mask(len(TOKENS))
-    draw("causal mask: each position sees itself and the past", influence(causal))
-    assert torch.equal(influence(causal), causal)
-    draw("no mask", influence(None))
-    assert influence(None).all()
-    draw("the past hidden instead of the future", influence(causal.T))
-    assert torch.equal(influence(causal.T), causal.T)
-
-    # Zeroing the inputs of the future, instead of its scores, hides their content; but a zero key has the score 0, not
-    # minus infinity, and still takes its share of the weight.
-    query, keys = torch.full((1, 2), 0.5), torch.tensor([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
-    _, zeroed = ch.scaled_dot_product_attention(query, keys, keys)
-    _, hidden = ch.scaled_dot_product_attention(query, keys, keys, torch.tensor([[True, False, False]]))
-    future, none = zeroed[0, 1:].sum().item(), hidden[0, 1:].sum().item()
-    print(f"weight on two future tokens: {future:.2f} with their inputs zeroed, {none:.2f} with their scores at -inf")
-    assert future > 0.3
-    assert none == 0
-
-    # Padding: a short sentence must mean the same beside a long one.
-    torch.manual_seed(0)
-    layer, table = ch.MultiHeadAttention(d_model=D_MODEL, num_heads=2), torch.randn(10, D_MODEL)
-    ids = torch.tensor([[4, 5, 0, 0, 0], [6, 7, 8, 9, 4]])  # 0 is <pad>
-    mask = padding_mask(ids, pad_id=0)[:, None, None, :]  # (B, 1, 1, S): hidden from every head and every query
-    alone = layer(table[ids[:1, :2]], table[ids[:1, :2]])
-    masked = layer(table[ids], table[ids], mask)[:1, :2]
-    unmasked = layer(table[ids], table[ids])[:1, :2]
-    print(f"padded beside a longer sentence: with mask it moves by {(masked - alone).abs().max():.1e}", end=", ")
-    print(f"without by {(unmasked - alone).abs().max():.1e}")
-    torch.testing.assert_close(masked, alone)
-    assert (unmasked - alone).abs().max() > 1e-2
+def main() -> HeatMaps:
+    """Show the weights of one layer under each mask."""
+    torch.manual_seed(1)
+    x = torch.randn(5, 8)
+    _, padded = ch.scaled_dot_product_attention(x, x, x, padding_mask(torch.tensor([[4, 5, 6, 0, 0]]), pad_id=0))
+    assert not padded[:, 3:].any()
+    x, future = torch.randn(4, 8), ~causal_mask(4)
+    _, causal = ch.scaled_dot_product_attention(x, x, x, causal_mask(4))
+    assert not causal[future].any()
+    assert causal.diagonal().all()  # "up to and including that position"
+    # Zeroed inputs have the score 0, and e^0 = 1 is a share like another.
+    zeroed = torch.stack([(x[t] @ (x * causal_mask(4)[t, :, None]).T / 8**0.5).softmax(dim=-1) for t in range(4)])
+    total = causal[future].sum(), zeroed[future].sum()
+    print(f"weights on later positions sum to {total[0]:.2f}, by zeroed inputs to {total[1]:.2f}")
+    # Offset by one: the answer of position t is what is read at t + 1. Without the offset it would read its own answer.
+    target, shifted = WORDS[:3], ["<s>", *WORDS[:2]]
+    for t, answer in enumerate(target):
+        print(f"position {t + 1} reads {' '.join(shifted[: t + 1]):<12} and must write {answer}")
+    _, offset = ch.scaled_dot_product_attention(x[:3], x[:3], x[:3], causal_mask(3))
+    places = list("1234")
+    maps = [
+        draw("Padding: no weight on <pad>", padded, WORDS, WORDS),
+        draw("Causal: up to and including that position", causal, places, places),
+        draw("Wrong: later inputs set to zero", zeroed, places, places),
+        draw("Offset by one: reads (columns), writes (rows)", offset, shifted, target, "to write"),
+    ]
+    return HeatMaps("Masks", maps)
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

@@ -1,63 +1,57 @@
-"""Attention as a soft dictionary (paper section 3.2): an exact look-up is its limit at temperature 0.
-
-A dictionary returns the value of the one key that equals the query. Attention returns a mixture of all values, each
-with a weight that tells how well its key matches the query.
+"""Attention as a soft dictionary (section 3.2): the value of every key, each as much as its key is like the query.
 
 Run it: python examples/soft_dictionary.py
 """
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor
-from torch.nn.functional import normalize
 
 import clearhead as ch
+from clearhead.inspection.plots import HeatMap
 
-# Each word is a key of three features: how much it is an animal, how well it flies, how much metal is in it.
-FEATURES = {"cat": [1.0, 0.0, 0.0], "bird": [1.0, 1.0, 0.0], "plane": [0.0, 1.0, 1.0], "car": [0.0, 0.0, 1.0]}
-LEGS = {"cat": 4.0, "bird": 2.0, "plane": 0.0, "car": 0.0}
-WORDS = list(FEATURES)
-# Of equal length, no key can win by being long: each matches itself best.
-KEYS = normalize(torch.tensor([FEATURES[word] for word in WORDS]), dim=-1)  # (S, K)
-VALUES = torch.tensor([[LEGS[word]] for word in WORDS])  # (S, 1)
+DICTIONARY = {"apple": 10.0, "banana": 5.0, "chair": 2.0}
+SIMILARITIES = {"apple": [1.0, 0.0, 0.0], "fruit": [0.6, 0.4, 0.0]}  # of a query to each key
 
 
-def look_up(query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Return the attended value [1] and the weights [S] of softmax(q K^T / temperature)."""
-    # Equation 1 divides by sqrt(d_k); any other temperature is a matter of the query's length.
-    scaled = query * math.sqrt(KEYS.size(-1)) / temperature
-    output, weights = ch.scaled_dot_product_attention(scaled[None], KEYS, VALUES)
-    return output[0], weights[0]
+def main() -> HeatMap:
+    """Look up a key, then a word that is none, first by hand and then by equation 1."""
+    print("a dictionary:", DICTIONARY, "-> apple is", DICTIONARY["apple"], "and fruit is an error")
+    for word, weights in SIMILARITIES.items():
+        terms = [f"{weight} x {value:g}" for weight, value in zip(weights, DICTIONARY.values(), strict=True)]
+        answer = sum(weight * value for weight, value in zip(weights, DICTIONARY.values(), strict=True))
+        print(f"a soft dictionary: {word} is {' + '.join(terms)} = {answer:g}")
 
+    # Equation 1 gets its weights by a softmax of scores: a score that is the logarithm of a weight gives that weight.
+    keys, values = torch.eye(3), torch.tensor([[value] for value in DICTIONARY.values()])
+    for word, shares in SIMILARITIES.items():
+        query = torch.tensor([shares]).clamp(min=1e-9).log() * 3**0.5  # equation 1 divides by sqrt(d_k), d_k = 3
+        output, weights = ch.scaled_dot_product_attention(query, keys, values)
+        scores = (query @ keys.T / 3**0.5)[0].tolist()
+        print(f"equation 1: {word} has scores {[round(score, 3) for score in scores]}", end=", ")
+        print(f"weights {[round(weight, 3) for weight in weights[0].tolist()]}: {output.item():.3f}")
+        torch.testing.assert_close(weights[0], torch.tensor(shares))
+    assert round(output.item(), 4) == 8.0
 
-def main() -> None:
-    """Ask for a word in the dictionary, then for one that is not, at falling temperatures."""
-    questions = {"bird": KEYS[1], "bat": normalize(torch.tensor([1.0, 0.4, 0.0]), dim=-1)}
-    for word, query in questions.items():
-        print(f"how many legs has a {word}?")
-        print(f"  temperature  {'  '.join(f'{key:>6}' for key in WORDS)}   answer")
-        for temperature in (100.0, 1.0, 0.3, 0.1, 0.01, 0.001):
-            output, weights = look_up(query, temperature)
-            print(f"  {temperature:>11}  {'  '.join(f'{weight:6.3f}' for weight in weights)}   {output.item():.3f}")
-            assert math.isclose(weights.sum().item(), 1.0, rel_tol=1e-6)  # shares of one whole, whatever the scores
+    # Were the similarities themselves the scores: the larger they are, the nearer it is to the dictionary.
+    scores = torch.tensor([0.6, 0.4, 0.0])
+    for factor in (0, 1, 10, 100):
+        shares = (factor * scores).softmax(dim=-1)
+        print(f"scores x {factor:>3}: weights {[round(share, 3) for share in shares.tolist()]}", end=", ")
+        print(f"answer {(shares @ values).item():.3f}")
+    assert (shares @ values).item() == 10.0  # to the last bit
+    # A sigmoid brings each score between 0 and 1 as well, but the weights are no shares: they sum to more than 1.
+    sigmoid = scores.sigmoid()
+    print(
+        f"a sigmoid: weights {[round(share, 3) for share in sigmoid.tolist()]}, their sum {sigmoid.sum():.3f}", end=", "
+    )
+    print(f"answer {(sigmoid @ values).item():.3f}, more than any value")
+    assert (sigmoid @ values).item() > 10.0
 
-    # Temperature to 0: the dictionary, to the last bit.
-    for key, word in zip(KEYS, WORDS, strict=True):
-        assert look_up(key, 1e-4)[0].item() == LEGS[word]
-    # Temperature to infinity: the mean of all values, whatever is asked.
-    assert math.isclose(look_up(KEYS[0], 1e6)[0].item(), sum(LEGS.values()) / len(LEGS), rel_tol=1e-4)
-
-    # A dictionary knows no bat and has no slope; attention answers near the nearest keys, and learns by gradient.
-    query = questions["bat"].clone().requires_grad_()
-    output, _ = look_up(query, 0.3)
-    output.backward()
-    assert query.grad is not None
-    assert query.grad.norm() > 0.1
-    print(f"slope of the bat's answer by its features: {[round(slope, 2) for slope in query.grad.tolist()]}")
+    names = {"x_names": list(DICTIONARY), "y_names": list(SIMILARITIES)}
+    return HeatMap("A soft dictionary", list(SIMILARITIES.values()), "key", "query", "weight", **names)
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

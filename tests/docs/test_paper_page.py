@@ -166,7 +166,7 @@ def wrong_commands(page: str) -> Iterator[str]:
         words = command.split()
         if words[0] not in known:
             yield f"no command {words[0]}"
-        if words[0] == "paper" and len(words) > 1 and words[1] not in PARTS:
+        if words[0] == "paper" and len(words) > 1 and words[1] not in {*PARTS, "concepts"}:
             yield f"no part {words[1]} of the paper"
         if "--preset" in words and words[words.index("--preset") + 1] not in PRESETS:
             yield f"no preset {words[words.index('--preset') + 1]}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,3 +132,11 @@ def test_a_wrong_page_is_caught(there, instead, complaint):
     assert there in page
     doctored = page.replace(there, instead)
     assert complaint in [*wrong_paths(doctored), *wrong_commands(doctored)]
+
+
+@pytest.mark.slow
+def test_a_package_has_the_examples_that_its_command_runs(tmp_path):
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    built = {path.name for path in (tmp_path / "clearhead" / "paper" / "examples").iterdir()}
+    assert built == {path.name for path in (ROOT / "examples").glob("*.py")}

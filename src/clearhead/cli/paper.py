@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Threads
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError
 
 if TYPE_CHECKING:
     from clearhead.paper.parts import ModelPart
@@ -28,10 +30,15 @@ class PartName(StrEnum):
     SCHEDULE = "schedule"
     POSITIONS = "positions"
     ERRATA = "errata"
+    CONCEPTS = "concepts"
 
 
 def paper(
     part: Annotated[PartName | None, typer.Argument(help="Part to compute; all parts if not given.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="With `concepts`: the concept whose program to show and run; all are listed if not given."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -41,28 +48,54 @@ def paper(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails."""
+    """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails.
+
+    `concepts` lists what notes on the paper explain; with a name it shows a short program for it, runs it, and with -o
+    draws its picture.
+    """
+    parts = _parts(part, name)
+    if part is PartName.CONCEPTS and name is None and output is None and not as_json:
+        from clearhead.paper.concepts import concept_list
+
+        typer.echo(concept_list(), nl=False)
+        return
     if output is not None:
         _prepare(output)
-    from clearhead.paper.contents import PARTS
-
     computed: dict[str, Any] = {}
     failures: list[str] = []
-    for name in [part] if part else list(PartName):
-        with progress(f"computing {name}"):
-            result = PARTS[name]()
-        failures += [f"{name}: {failure}" for failure in result.failures]
+    for title, compute in parts.items():
+        try:
+            with progress(f"computing {title}"):
+                result = compute()
+        except ClearheadError as error:
+            if len(parts) == 1:
+                raise
+            failures.append(str(error))
+            continue
+        failures += [f"{title}: {failure}" for failure in result.failures]
         if as_json:
             checks = [asdict(check) for check in result.checks]
-            computed[name] = {"title": result.title, "checks": checks, "data": result.data}
+            computed[title] = {"title": result.title, "checks": checks, "data": result.data}
         else:
             typer.echo(f"{result.title}\n{'=' * len(result.title)}\n{result.text}")
         if output is not None:
-            _write(output, name, result)
+            _write(output, title, result)
     if as_json:
         typer.echo(json.dumps(computed, ensure_ascii=False, indent=2))
     if failures:
         raise ClearheadError(f"{len(failures)} of the paper's checks failed:\n  " + "\n  ".join(failures))
+
+
+def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[], ModelPart]]:
+    """Return the functions that compute a part or concept, or all of them, by name."""
+    from clearhead.paper.concepts import CONCEPTS, concept_part, find
+    from clearhead.paper.contents import PARTS
+
+    if part is PartName.CONCEPTS:
+        return {one.name: partial(concept_part, one) for one in (CONCEPTS if name is None else (find(name),))}
+    if name is not None:
+        raise ConfigError(f"{name!r}: only the part `concepts` has names; run clearhead paper concepts {name}")
+    return PARTS if part is None else {part: PARTS[part]}
 
 
 def _prepare(directory: Path) -> None:

@@ -89,7 +89,16 @@ class HeatMap:
     """Values from 0 to 1 on a square-root colour scale, so that small values can be distinguished."""
 
 
-Figure = LinePlot | HeatMap | HeadGrid | HeadValues | Tree
+@dataclass(frozen=True)
+class HeatMaps:
+    """Matrices side by side, at most two in a row, each with its own colour scale."""
+
+    title: str
+    maps: Sequence[HeatMap]
+    caption: str = ""
+
+
+Figure = LinePlot | HeatMap | HeatMaps | HeadGrid | HeadValues | Tree
 
 
 def draw(figure: Figure, form: PictureFormat = "png") -> bytes:
@@ -103,6 +112,8 @@ def draw(figure: Figure, form: PictureFormat = "png") -> bytes:
             return draw_lines(figure, form)
         case HeatMap():
             return draw_heatmap(figure, form)
+        case HeatMaps():
+            return draw_heatmaps(figure, form)
         case HeadGrid():
             return draw_head_grid(figure, form)
         case HeadValues():
@@ -124,40 +135,69 @@ def draw_lines(plot: LinePlot, form: PictureFormat = "png") -> bytes:
 
 def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
     """Draw a matrix of colours; see `draw`."""
-    rows, columns = len(heat.values), len(heat.values[0])
-    has_names = heat.x_names is not None and heat.y_names is not None
-    is_small = rows * columns <= _MOST_VALUES_SHOWN
-    if is_small:
-        size = (2.6 + 0.9 * columns, 1.6 + 0.6 * rows)
-    else:
-        size = (2.9 + 0.22 * columns, 2.2 + 0.22 * rows) if has_names else (7.6, 5.2)
-    with canvas((max(5.4, size[0]), max(3.2, size[1])), heat.title, heat.caption, form) as (figure, written):
-        axes = figure.add_subplot()
-        axes.grid(visible=False)
-        limit = max(abs(value) for row in heat.values for value in row)
-        image = axes.imshow(
-            [list(row) for row in heat.values],
-            aspect="auto",
-            interpolation="nearest",
-            cmap="RdBu_r" if heat.diverging else "viridis",
-            **_scale_of(heat, limit),
-        )
-        if is_small:
-            for row, column in product(range(rows), range(columns)):
-                value = heat.values[row][column]
-                ink = ink_on(image, value)
-                axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
-        ticks = SHARE_TICKS if heat.are_shares else None
-        legend = legend_of(size[1]) if has_names else {"pad": 0.02}
-        bar = figure.colorbar(image, ax=axes, label=heat.value_label, ticks=ticks, **legend)
-        bar.outline.set_visible(False)
-        axes.set_xlabel(heat.x_label)
-        axes.set_ylabel(heat.y_label)
-        if heat.x_names is not None:
-            axes.set_xticks(range(columns), heat.x_names, rotation=_rotation(heat.x_names))
-        if heat.y_names is not None:
-            axes.set_yticks(range(rows), heat.y_names)
+    width, height = _size_of(heat)
+    with canvas((max(5.4, width), max(3.2, height)), heat.title, heat.caption, form) as (figure, written):
+        _fill_map(figure.add_subplot(), heat, height)
     return written.getvalue()
+
+
+def draw_heatmaps(grid: HeatMaps, form: PictureFormat = "png") -> bytes:
+    """Draw several matrices of colours; see `draw`."""
+    columns = min(2, len(grid.maps))
+    rows = math.ceil(len(grid.maps) / columns)
+    width, height = (max(sizes) for sizes in zip(*map(_size_of, grid.maps), strict=True))
+    size = (columns * max(4.8, width), rows * (height + 0.3) + 0.4)
+    with canvas(size, grid.title, grid.caption, form) as (figure, written):
+        for number, heat in enumerate(grid.maps, start=1):
+            axes = figure.add_subplot(rows, columns, number)
+            axes.set_title(heat.title)
+            _fill_map(axes, heat, height)
+    return written.getvalue()
+
+
+def _size_of(heat: HeatMap) -> tuple[float, float]:
+    """Return the width and height of a matrix in inches."""
+    rows, columns = len(heat.values), len(heat.values[0])
+    if _is_small(heat):
+        return 2.6 + 0.9 * columns, 1.6 + 0.6 * rows
+    return (2.9 + 0.22 * columns, 2.2 + 0.22 * rows) if _has_names(heat) else (7.6, 5.2)
+
+
+def _is_small(heat: HeatMap) -> bool:
+    return len(heat.values) * len(heat.values[0]) <= _MOST_VALUES_SHOWN
+
+
+def _has_names(heat: HeatMap) -> bool:
+    return heat.x_names is not None and heat.y_names is not None
+
+
+def _fill_map(axes: Axes, heat: HeatMap, height: float) -> None:
+    """Draw a matrix and its colour bar into axes of a height in inches."""
+    rows, columns = len(heat.values), len(heat.values[0])
+    axes.grid(visible=False)
+    limit = max(abs(value) for row in heat.values for value in row)
+    image = axes.imshow(
+        [list(row) for row in heat.values],
+        aspect="auto",
+        interpolation="nearest",
+        cmap="RdBu_r" if heat.diverging else "viridis",
+        **_scale_of(heat, limit),
+    )
+    if _is_small(heat):
+        for row, column in product(range(rows), range(columns)):
+            value = heat.values[row][column]
+            ink = ink_on(image, value)
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
+    ticks = SHARE_TICKS if heat.are_shares else None
+    legend = legend_of(height) if _has_names(heat) else {"pad": 0.02}
+    bar = axes.figure.colorbar(image, ax=axes, label=heat.value_label, ticks=ticks, **legend)
+    bar.outline.set_visible(False)
+    axes.set_xlabel(heat.x_label)
+    axes.set_ylabel(heat.y_label)
+    if heat.x_names is not None:
+        axes.set_xticks(range(columns), heat.x_names, rotation=_rotation(heat.x_names))
+    if heat.y_names is not None:
+        axes.set_yticks(range(rows), heat.y_names)
 
 
 def _scale_of(heat: HeatMap, limit: float) -> dict[str, Any]:

@@ -135,3 +135,40 @@ def test_figures_without_matplotlib_are_refused_before_anything_is_computed(
         run_command(paper, "errata", "-o", tmp_path / "out")
     assert fake_parts == []
     assert run_command(paper, "errata").exit_code == 0  # text needs none
+
+
+def test_concepts_are_listed_with_the_words_for_them(run_command):
+    printed = run_command(paper, "concepts").stdout
+    assert "soft-dictionary         soft dictionary; " in printed
+    assert "WordPiece" in printed
+
+
+@pytest.mark.parametrize("name", ["soft-dictionary", "Soft Dictionary", "apple, banana, chair"])
+def test_a_concept_is_found_by_its_words_and_shown_with_its_program(run_command, name):
+    printed = run_command(paper, "concepts", name).stdout
+    assert printed.startswith("Attention as a soft dictionary\n==============================\n")
+    assert 'DICTIONARY = {"apple": 10.0, "banana": 5.0, "chair": 2.0}' in printed
+    assert "fruit is 0.6 x 10 + 0.4 x 5 + 0.0 x 2 = 8" in printed
+
+
+def test_a_concept_is_one_object_of_json_and_a_picture(run_command, tmp_path):
+    found = json.loads(run_command(paper, "concepts", "masks", "--json", "-o", str(tmp_path)).stdout)
+    assert found["masks"]["data"]["words"][0] == "PAD"
+    assert found["masks"]["checks"] == [
+        {"name": "what the program asserts", "holds": True, "evidence": "all of it holds"}
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["masks.png", "masks.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["concepts", "soft dictonary"], "there is no concept 'soft dictonary'; did you mean soft-dictionary"),
+        (["masks"], "is not one of"),
+        (["table1", "masks"], "only the part `concepts` has names; run clearhead paper concepts masks"),
+    ],
+)
+def test_an_unknown_concept_is_told_with_what_there_is(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        run(["paper", *arguments])
+    assert message in " ".join(capsys.readouterr().err.split())

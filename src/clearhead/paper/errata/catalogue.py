@@ -30,4 +30,6 @@ THEMES: dict[str, tuple[Erratum[Any], ...]] = {
 }
 """Section heading -> the errata under it."""
 
-ERRATA: tuple[Erratum[Any], ...] = tuple(erratum for errata in THEMES.values() for erratum in errata)
+ERRATA: tuple[Erratum[Any], ...] = tuple(
+    sorted((erratum for errata in THEMES.values() for erratum in errata), key=lambda erratum: erratum.number)
+)

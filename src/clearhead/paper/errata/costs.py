@@ -151,6 +151,27 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     )
 
 
+def _names_the_change_of_cost(claimed: str) -> CheckResult:
+    """The claim names how truncation changes the cost of an update, in steps that the gradient passes.
+
+    The gradient goes back from the last of 32 words; truncated, it ends after 8 steps.
+    """
+
+    def steps_back(window: int) -> int:
+        cell, state, passed = build(lambda: nn.RNNCell(5, 3)), torch.zeros(1, 3), list[Tensor]()
+        for t, word in enumerate(standard_normal(32, 1, 5, seed=87)):
+            if t % window == 0:
+                state = start = state.detach().requires_grad_()
+            state = cell(word, state)
+            state.register_hook(passed.append)
+        torch.autograd.grad(state.sum(), start)
+        return len(passed)
+
+    whole, truncated = steps_back(32), steps_back(8)
+    change = "faster" if truncated < whole else "slower" if truncated > whole else "neither"
+    return CheckResult(claimed == change, f"claimed: {claimed}; {truncated} steps truncated, {whole} not truncated")
+
+
 COSTS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=40,
@@ -208,5 +229,16 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda residual, x, update: residual.norm(update),
         right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),
         test=_lets_gradients_pass,
+    ),
+    Erratum(
+        number=52,
+        title="Truncated back-propagation makes the model slower",
+        wrong="Truncated back-propagation through time makes a recurrent model slower.",
+        right="It makes an update cheaper: the gradient passes a fixed number of steps back instead of all. What it "
+        "costs is the rest of the text: no gradient reaches words farther away, though the state still carries them.",
+        source="Williams and Peng 1990; `Tensor.detach`",
+        wrong_version="slower",
+        right_version="faster",
+        test=_names_the_change_of_cost,
     ),
 )

@@ -104,8 +104,8 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=22,
         title="Queries, keys and values of cross-attention exchanged",
-        wrong="The encoder's outputs serve as query and key of the decoder's second attention, the decoder's input as "
-        "the value.",
+        wrong="The encoder's outputs serve as query and key of the decoder's second attention, and the value is "
+        "the decoder's input.",
         right="The decoder provides the queries; the encoder's output provides keys and values. If source and target "
         "are equally long, both versions return the same shape.",
         source=_SECTION,

@@ -104,9 +104,9 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=37,
         title="The argmax needs the softmax",
         wrong="The token must be chosen after the softmax, as the largest logit need not be the most probable token.",
-        right="argmax(softmax(z)) = argmax(z), since e^z increases with z. Where the choice does change, the softmax "
-        "was taken over the wrong axis (in the wrong version, over positions). Sampling, and adding the "
-        "log-probabilities of a sentence, do need it.",
+        right="argmax(softmax(z)) = argmax(z), since e^z increases with z. A softmax over the only axis of a vector of "
+        "logits (`dim=0`) is over the vocabulary and changes no choice either; over the first axis of a matrix of all "
+        "positions it does (the wrong version). Sampling, and adding the log-probabilities of a sentence, do need it.",
         source="Follows from softmax(z)_i = e^(z_i) / sum_j e^(z_j)",
         wrong_version=lambda logits: logits.softmax(dim=0),
         right_version=lambda logits: logits.softmax(dim=-1),

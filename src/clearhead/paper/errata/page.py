@@ -81,7 +81,7 @@ def errata_page() -> str:
     for theme, errata in THEMES.items():
         lines += [f"## {theme}", ""]
         for erratum in errata:
-            lines += [f"### {_heading(erratum)}", ""]
+            lines += [f"### {heading(erratum)}", ""]
             statements = _statements(erratum, erratum.check())
             lines += [f"- **{label.capitalize()}.** {_markdown(text)}" for label, text in statements.items()]
             lines.append("")
@@ -89,13 +89,14 @@ def errata_page() -> str:
 
 
 def _entry(erratum: Erratum[Any], result: ErratumResult) -> list[str]:
-    lines = [" " * (erratum.number < 10) + _heading(erratum)]
+    lines = [" " * (erratum.number < 10) + heading(erratum)]
     for label, text in (_statements(erratum, result) | {"verdict": _verdict(result)}).items():
         lines += wrapped(text, first=f"    {label:<8}", others=" " * 12)
     return lines
 
 
-def _heading(erratum: Erratum[Any]) -> str:
+def heading(erratum: Erratum[Any]) -> str:
+    """Return the heading of an erratum on the page."""
     return f"{erratum.number}. {erratum.title}" + (" (quotation)" if erratum.kind == "quotation" else "")
 
 

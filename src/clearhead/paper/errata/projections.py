@@ -143,6 +143,15 @@ def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckRes
     return CheckResult(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
 
 
+def _reads_the_whole_word(queries: Callable[[MultiHeadAttention, Tensor], Tensor]) -> CheckResult:
+    """Every number of the first head's queries depends on all 32 numbers of its word."""
+    layer = build(lambda: MultiHeadAttention(d_model=32, num_heads=4))
+    x = standard_normal(1, 5, 32, seed=33).requires_grad_()
+    felt = [torch.autograd.grad(number, x, retain_graph=True)[0][0, 0] != 0 for number in queries(layer, x)[0]]
+    fewest = int(torch.stack(felt).sum(dim=-1).min())
+    return CheckResult(fewest == 32, f"a number of a query depends on {fewest} of 32 numbers of its word")
+
+
 PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=13,
@@ -208,5 +217,16 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda heads: MultiHeadAttention(d_model=_D_MODEL, num_heads=heads, d_k=_D_MODEL, d_v=_D_MODEL),
         right_version=_heads_that_share,
         test=_eight_heads_cost_one,
+    ),
+    Erratum(
+        number=51,
+        title="A head sees a part of the embedding",
+        wrong="The embedding is split among the heads: a head sees a part of it.",
+        right="W_i^Q, W_i^K and W_i^V have d_model rows: every head reads the whole vector of every word, through d_k "
+        "numbers of its own. What is split is the width of the queries, keys and values.",
+        source=_MULTI_HEAD + ", the shapes of the projections",
+        wrong_version=lambda layer, x: x[0, :, :8] @ layer.q_proj.weight[:8, :8].T,
+        right_version=lambda layer, x: layer.queries(x)[0, 0],
+        test=_reads_the_whole_word,
     ),
 )

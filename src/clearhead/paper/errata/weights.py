@@ -131,7 +131,7 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
     Erratum(
         number=6,
         title="A sigmoid in place of the softmax",
-        wrong="The scores are scaled to [0, 1] with a sigmoid.",
+        wrong="A sigmoid scales the weights to [0, 1].",
         right="The weights are a softmax of the scores over the keys: for each query they are not negative and sum to "
         "1.",
         source=_EQUATION_1,

@@ -1,0 +1,56 @@
+"""Widths (sections 3.2.2 and 3.3): how wide a head is, what it sees, and the shapes of W_1 and W_2.
+
+Run it: python examples/widths.py
+"""
+
+from __future__ import annotations
+
+import torch
+
+import clearhead as ch
+from clearhead.inspection.plots import LinePlot, Panel, Series
+from clearhead.model.feed_forward import FeedForward
+
+MODELS = {"Transformer base": (512, 64, 2048), "BERT base": (768, 64, 3072), "BERT large": (1024, 64, 4096)}
+WORDS = ["every", "head", "sees", "all"]
+
+
+def main() -> LinePlot:
+    """Do the arithmetic, then look at the matrices of BERT base."""
+    for name, (d_model, d_k, d_ff) in MODELS.items():
+        heads = d_model // d_k
+        print(f"{name:<17} h = d_model / d_k = {d_model} / {d_k} = {heads:>2}, d_ff = {d_ff} = 4 x {d_model}")
+        assert (heads * d_k, d_ff) == (d_model, 4 * d_model)
+
+    torch.manual_seed(1)
+    d_model, heads, d_ff = 768, 12, 3072
+    layer = ch.MultiHeadAttention(d_model=d_model, num_heads=heads)
+    w_q = layer.q_proj.weight.detach().T  # PyTorch stores the transpose
+    print(f"W^Q of all heads {list(w_q.shape)}, of head 1 {list(w_q[:, :64].shape)}")
+
+    # "A head sees a part of the embedding": no. Its 64 numbers are made of all 768 of every word.
+    x = torch.randn(1, len(WORDS), d_model, requires_grad=True)
+    keys, values = layer.keys_and_values(x)
+    head_1 = ch.scaled_dot_product_attention(layer.queries(x)[:, 0], keys[:, 0], values[:, 0])[0]  # (1, 4, 64)
+    felt = torch.stack([torch.autograd.grad(row.sum(), x, retain_graph=True)[0][0] != 0 for row in head_1[0]])
+    used = felt.sum(dim=-1)  # (4, 4): numbers of each word (column) that the head's output for a word (row) depends on
+    print(f"head 1 has {head_1.size(-1)} numbers a word, which depend on all {used.min()} numbers of each word")
+    assert (used == d_model).all()
+
+    # FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
+    ffn = FeedForward(d_model=d_model, d_ff=d_ff)
+    w_1, w_2 = ffn.up_proj.weight.detach().T, ffn.down_proj.weight.detach().T
+    print(f"x {list(x.shape)} W_1 {list(w_1.shape)} W_2 {list(w_2.shape)}")
+    hidden = x @ w_1 + ffn.up_proj.bias
+    torch.testing.assert_close(ffn(x), torch.relu(hidden) @ w_2 + ffn.down_proj.bias, atol=1e-5, rtol=1e-5)
+    activations = {"ReLU (the paper)": torch.relu, "GELU (BERT)": torch.nn.functional.gelu}
+    for name, function in activations.items():
+        print(f"{name}: {(function(hidden) == 0).float().mean():.0%} of the hidden numbers are 0")
+    at = torch.linspace(-3, 3, 61)
+    lines = [Series(name, at.tolist(), function(at).tolist()) for name, function in activations.items()]
+    return LinePlot("Between W_1 and W_2", [Panel("", "x W_1 + b_1", "", lines)])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
