@@ -390,7 +390,7 @@ programs are in [examples/](../examples/README.md); run or change them there.
 def concepts_page(parts: Mapping[Concept, ModelPart]) -> str:
     """Return the page of the concepts, with what their programs printed."""
     index = ["| words | concept |", "| --- | --- |"]
-    index += [f"| {_cell(', '.join(one.words))} | [{one.title}](#{_anchor(one.title)}) |" for one in CONCEPTS]
+    index += [f"| {_cell(one.words)} | [{one.title}](#{_anchor(one.title)}) |" for one in CONCEPTS]
     sections = [concept_section(concept, part) for concept, part in parts.items()]
     return "\n".join([CONCEPTS_PAGE.format(index="\n".join(index)), *sections])
 

@@ -63,23 +63,23 @@ def paper(
         _prepare(output)
     computed: dict[str, Any] = {}
     failures: list[str] = []
-    for title, compute in parts.items():
+    for key, compute in parts.items():
         try:
-            with progress(f"computing {title}"):
+            with progress(f"computing {key}"):
                 result = compute()
         except ClearheadError as error:
             if len(parts) == 1:
                 raise
             failures.append(str(error))
             continue
-        failures += [f"{title}: {failure}" for failure in result.failures]
+        failures += [f"{key}: {failure}" for failure in result.failures]
         if as_json:
             checks = [asdict(check) for check in result.checks]
-            computed[title] = {"title": result.title, "checks": checks, "data": result.data}
+            computed[key] = {"title": result.title, "checks": checks, "data": result.data}
         else:
             typer.echo(f"{result.title}\n{'=' * len(result.title)}\n{result.text}")
         if output is not None:
-            _write(output, title, result)
+            _write(output, key, result)
     if as_json:
         typer.echo(json.dumps(computed, ensure_ascii=False, indent=2))
     if failures:

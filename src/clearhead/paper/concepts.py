@@ -30,8 +30,8 @@ class Concept:
     name: str
     """Its name in `clearhead paper concepts NAME`, and with underscores that of its program."""
     title: str
-    words: tuple[str, ...]
-    """What people call it, and what belongs to it."""
+    words: str
+    """What people call it, and what belongs to it, separated by semicolons."""
     about: str
     """What it is, and what to see in the picture."""
     file: str
@@ -40,6 +40,11 @@ class Concept:
     """The line of that module that computes it."""
     errata: tuple[int, ...] = ()
     """Numbers of the errata about it."""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The words for it, one by one."""
+        return tuple(self.words.split("; "))
 
     @property
     def program(self) -> Path:
@@ -53,16 +58,7 @@ CONCEPTS = (
     Concept(
         name="one-attention-layer",
         title="One attention layer",
-        words=(
-            "16x32",
-            "Q = K = V = X",
-            "QKV = X",
-            "SDPA",
-            "SDPA picture",
-            "scaled dot-product attention",
-            "equation 1",
-            "softmax",
-        ),
+        words="16x32; Q = K = V = X; SDPA; SDPA picture; scaled dot-product attention; equation 1; softmax",
         about="Sixteen words attend to each other. A function with three mistakes has the right shape and rows that "
         "sum to 1, but each word looks at one word alone, whatever is asked (left); the right one spreads its weights "
         "(right). The steps of figure 2 with small numbers: `clearhead paper formulas`.",
@@ -73,16 +69,9 @@ CONCEPTS = (
     Concept(
         name="soft-dictionary",
         title="Attention as a soft dictionary",
-        words=(
-            "soft dictionary",
-            "key-value look-up",
-            "similarity",
-            "apple, banana, chair",
-            "sigmoid or softmax",
-            "sigmoid",
-        ),
-        about="A dictionary needs the exact key. Attention takes the values of all keys, each by its share, and a "
-        "softmax makes shares of the scores. Row: what is asked; column: whose value is taken.",
+        words="soft dictionary; key-value look-up; similarity; apple, banana, chair; sigmoid or softmax; sigmoid",
+        about="A dictionary needs the exact key. Attention multiplies the value of every key by a weight, and the "
+        "softmax makes the weights of a query sum to 1. Row: the query; column: the key.",
         file=_ATTENTION,
         line="weights = scores.softmax(dim=-1)  # (*heads, T, S)",
         errata=(6, 7, 9, 10, 11),
@@ -90,19 +79,8 @@ CONCEPTS = (
     Concept(
         name="self-attention",
         title="Self-attention of a sentence",
-        words=(
-            "A<1>..A<6>",
-            "A<1>",
-            "A<2>",
-            "W_q, W_k, W_v",
-            "Wq Wk Wv",
-            "Wq",
-            "Wk",
-            "Wv",
-            "query, key, value",
-            "multi-head attention",
-            "the cat jumped over the fence",
-        ),
+        words="A<1>..A<6>; A<1>; A<2>; Wq Wk Wv; Wq; Wk; Wv; query, key, value; multi-head attention; the cat "
+        "jumped over the fence",
         about="Every word attends to all, at once. With Q = K = V = X nothing is learned and two words always fit each "
         'other alike; W^Q, W^K and W^V are what a layer learns. Without positions both "the" get the same row '
         "(left); with them they differ (right). The weights are random: the layer has not learned anything.",
@@ -113,15 +91,7 @@ CONCEPTS = (
     Concept(
         name="text-to-numbers",
         title="A text becomes numbers",
-        words=(
-            "WordPiece",
-            "word piece",
-            "tokens and ids",
-            "10x512",
-            "512x10",
-            "10x10",
-            "embedding times sqrt(512)",
-        ),
+        words="WordPiece; tokens and ids; 10x512; 512x10; 10x10; embedding times sqrt(512)",
         about="Ten pieces of a text become a 10 x 512 matrix and go through attention. Without W^Q and W^K each piece "
         "fits itself best by far, so attention copies its own vector; the picture has the scores before the "
         "softmax. The embedding is random: nothing has been learned.",
@@ -132,13 +102,7 @@ CONCEPTS = (
     Concept(
         name="positions",
         title="Positional encodings",
-        words=(
-            "positional encoding",
-            "positional encodings",
-            "sine and cosine",
-            "sinusoids",
-            "order of words",
-        ),
+        words="positional encoding; sine and cosine; sinusoids; order of words",
         about="Each row of the picture is one of 16 numbers, a sine or cosine of the position with its own wavelength. "
         "Added to the words, they tell attention where each word is.",
         file="model/embeddings.py",
@@ -148,18 +112,8 @@ CONCEPTS = (
     Concept(
         name="masks",
         title="Masks",
-        words=(
-            "PAD",
-            "<pad>",
-            "masking",
-            "mask",
-            "padding mask",
-            "causal mask",
-            "look-ahead mask",
-            "offset by one",
-            "shifted right",
-            "up to and including that position",
-        ),
+        words="PAD; <pad>; masking; mask; padding mask; causal mask; look-ahead mask; offset by one; shifted right; "
+        "up to and including that position",
         about="Who may look at what. A hidden score is minus infinity before the softmax, so its weight is exactly 0; "
         "an input of zeros still gets weight (third picture). Rows of <pad> have weights too, but their outputs "
         "are never used. The words' vectors are random.",
@@ -170,15 +124,7 @@ CONCEPTS = (
     Concept(
         name="three-uses-of-attention",
         title="Three uses of attention",
-        words=(
-            "cross-attention",
-            "cross attention",
-            "encoder-decoder attention",
-            "who gives query, key and value",
-            "memory",
-            "encoder",
-            "decoder",
-        ),
+        words="cross-attention; encoder-decoder attention; who gives query, key and value; memory; encoder; decoder",
         about="One function, used three times. In cross-attention the decoder asks, and both the keys and the values "
         "are the encoder's output; the value is never the decoder's input. The model is untrained: the weights "
         "show who looks at whom, not what it has learned.",
@@ -189,19 +135,11 @@ CONCEPTS = (
     Concept(
         name="why-not-recurrent",
         title="Why not recurrent",
-        words=(
-            "motivation",
-            "RNN",
-            "LSTM",
-            "GRU",
-            "vanishing gradient",
-            "long sequences",
-            "parallelisation",
-        ),
-        about="How much a loss at the end of a text says about its first symbol, in layers as PyTorch initialises "
-        "them, not trained. In a recurrent layer the gradient passes every step in between; gates can learn to keep it "
-        "(the LSTM whose forget gates begin open), but still one step must wait for the other. Attention reaches "
-        "any distance in one step; its gradient falls only as the weights share 1.",
+        words="motivation; RNN; LSTM; GRU; vanishing gradient; long sequences; parallelisation",
+        about="The gradient of a loss at the end of a text with respect to its first symbol, in layers as PyTorch "
+        "initialises them, not trained. In a recurrent layer the gradient passes every step in between. Gates can "
+        "learn to keep it, as in the LSTM whose forget gates begin open, but its steps still wait for each other. Attention "
+        "needs one step for any distance; its gradient is smaller there because the weights of all words sum to 1.",
         file="paper/path_length.py",
         line="state.register_hook(lambda gradient: passed.append(bool((gradient != 0).any())))",
         errata=(40, 41, 42, 43, 52),
@@ -209,19 +147,8 @@ CONCEPTS = (
     Concept(
         name="widths",
         title="Widths of heads and of the feed-forward network",
-        words=(
-            "BERT base and large",
-            "BERT base",
-            "BERT large",
-            "FFN",
-            "feed-forward",
-            "feed-forward network",
-            "h = d_model / d_k",
-            "768 = 12 x 64",
-            "3072 = 4 x 768",
-            "W_1 and W_2",
-            "ReLU",
-        ),
+        words="BERT base and large; BERT base; BERT large; FFN; feed-forward; feed-forward network; h = d_model / "
+        "d_k; 768 = 12 x 64; 3072 = 4 x 768; W_1 and W_2; ReLU",
         about="How wide the parts are. Every head reads all numbers of all words and has 64 numbers of its own for the "
         "result; the feed-forward network is four times as wide inside, and the same at each position. The "
         "picture has the functions between W_1 and W_2: the paper's and BERT's.",
@@ -232,13 +159,7 @@ CONCEPTS = (
     Concept(
         name="add-and-norm",
         title="Add & Norm",
-        words=(
-            "add & norm",
-            "residual connection",
-            "skip connection",
-            "LayerNorm",
-            "layer normalization",
-        ),
+        words="add & norm; residual connection; skip connection; LayerNorm; layer normalization",
         about="Add: x + Sublayer(x), so that words and gradients pass a layer unchanged. Norm: each word's numbers get "
         "mean 0 and variance 1. Left: without the sum and the norm the gradient of the first layers vanishes; "
         "right: without the sum all words become the same within a few layers.",
@@ -249,16 +170,7 @@ CONCEPTS = (
     Concept(
         name="versions",
         title="Versions: encoder alone, decoder alone, both",
-        words=(
-            "versions",
-            "version",
-            "BERT",
-            "GPT",
-            "T5",
-            "encoder only",
-            "decoder only",
-            "N = 6",
-        ),
+        words="versions; version; BERT; GPT; T5; encoder only; decoder only; N = 6",
         about="The same parts give different models: the encoder alone sees the whole text, the decoder alone what is "
         "before, and both together read one text and write another. The pictures show which word each state "
         "depends on: all of them, or itself and those before.",
@@ -269,15 +181,7 @@ CONCEPTS = (
     Concept(
         name="patches-and-frames",
         title="Images and sounds",
-        words=(
-            "applications",
-            "application",
-            "vision",
-            "ViT",
-            "image patches",
-            "speech",
-            "frames of a sound",
-        ),
+        words="applications; application; vision; ViT; image patches; speech; frames of a sound",
         about="Attention does not know what its words are. Sixteen patches of an image, or sixteen frames of a sound, "
         "take the place of sixteen words; a linear map takes the place of the embedding. The picture has both as "
         "the encoder reads them, a word a row.",
@@ -287,16 +191,8 @@ CONCEPTS = (
     Concept(
         name="bert-generation",
         title="BertGeneration encoder and decoder",
-        words=(
-            "BertGeneration",
-            "BertGenerationEncoder",
-            "BertGenerationDecoder",
-            "add_cross_attention",
-            "encoder_hidden_states",
-            "output_hidden_states",
-            "output_attentions",
-            "30522",
-        ),
+        words="BertGeneration; BertGenerationEncoder; BertGenerationDecoder; add_cross_attention; "
+        "encoder_hidden_states; output_hidden_states; output_attentions; 30522",
         about="Two models of Hugging Face transformers, an encoder and a decoder with cross-attention, and the same "
         "weights as one model of ours: equal logits, states and attention. The weights are random, so the tokens "
         "mean nothing: an untrained decoder mostly repeats what it reads.",
@@ -307,16 +203,7 @@ CONCEPTS = (
     Concept(
         name="logits-to-text",
         title="From logits to a token, and to a text",
-        words=(
-            "logits to token",
-            "logits",
-            "logit",
-            "softmax and argmax",
-            "greedy",
-            "beam search",
-            "sampling",
-            "temperature",
-        ),
+        words="logits to token; logits; logit; softmax and argmax; greedy; beam search; sampling; temperature",
         about="A logit is a score for each word; softmax makes probabilities of them, argmax takes the largest. The "
         "weights are set by hand to the table in the picture, so every sentence's probability is known: the best "
         "first word leads to a worse sentence.",
@@ -327,12 +214,7 @@ CONCEPTS = (
     Concept(
         name="masked-word",
         title="The word behind a [MASK]",
-        words=(
-            "[MASK]",
-            "masked language model",
-            "BERT's hidden states",
-            "fill in a word",
-        ),
+        words="[MASK]; masked language model; BERT's hidden states; fill in a word",
         about="A BERT that learned three sentences fills in a hidden word of each; here it is read into our encoder, "
         "whose states are the same. Row: the sentence whose word is hidden; column: the probability of a word "
         "there.",
@@ -342,12 +224,7 @@ CONCEPTS = (
     Concept(
         name="reverse-digits",
         title="A Transformer that learns to reverse digits",
-        words=(
-            "training from scratch",
-            "toy task",
-            "alignment",
-            "anti-diagonal",
-        ),
+        words="training from scratch; toy task; alignment; anti-diagonal",
         about="A Transformer learns from nothing but pairs, in seconds, to write digits in reverse order. To write the "
         "first it must look at the last, and so its cross-attention is an anti-diagonal.",
         file="training/step.py",
@@ -356,14 +233,7 @@ CONCEPTS = (
     Concept(
         name="what-attention-shows",
         title="What attention maps show, and what not",
-        words=(
-            "attention map",
-            "heat map",
-            "head switched off",
-            "ablation",
-            "interpretation",
-            "explanation",
-        ),
+        words="attention map; heat map; head switched off; ablation; interpretation; explanation",
         about="A map shows where a head looks, not what it does with it. Head 2 looks as sharply as head 1, and "
         "nothing changes without it; head 3 looks everywhere alike, and without it the word is no longer loud. A "
         "question mark is a letter that no score decides.",
@@ -381,10 +251,10 @@ def find(words: str) -> Concept:
     Raises:
         ClearheadError: If there is none; the message names the nearest.
     """
-    called = {_plain(word): one for one in CONCEPTS for word in (one.name, one.title, *one.words)}
-    if found := called.get(_plain(words)):
+    known = {_plain(word): one for one in CONCEPTS for word in (one.name, one.title, *one.called)}
+    if found := known.get(_plain(words)):
         return found
-    near = [f"; did you mean {called[one].name}?" for one in get_close_matches(_plain(words), called, n=1, cutoff=0.7)]
+    near = [f"; did you mean {known[one].name}?" for one in get_close_matches(_plain(words), known, n=1, cutoff=0.7)]
     raise ClearheadError(
         f"there is no concept {words!r}{''.join(near)}\nThe concepts: {', '.join(one.name for one in CONCEPTS)}"
     )
@@ -418,19 +288,19 @@ def concept_part(concept: Concept) -> ModelPart:
             check = Check(check.name, False, str(error) or "an assertion of the program failed")
         finally:
             torch.set_num_threads(threads)
-    numbers = f"\nErrata about it: {', '.join(map(str, concept.errata))}\n" if concept.errata else ""
+    related = f"\nErrata about it: {', '.join(map(str, concept.errata))}\n" if concept.errata else ""
     return ModelPart(
         title=concept.title,
-        text="\n".join([*wrapped(concept.about), "", text, "# It prints:", "", printed.getvalue() + numbers]),
+        text="\n".join([*wrapped(concept.about), "", text, "# It prints:", "", printed.getvalue() + related]),
         figures=figures,
-        data={"words": concept.words, "program": text, "printed": printed.getvalue(), "errata": concept.errata},
+        data={"words": concept.called, "program": text, "printed": printed.getvalue(), "errata": concept.errata},
         checks=(check,),
     )
 
 
 def concept_list() -> str:
     """Return the names of all concepts, each with the words people use for it."""
-    lines = [f"{concept.name:<24}{'; '.join(concept.words)}" for concept in CONCEPTS]
+    lines = [f"{concept.name:<24}{concept.words}" for concept in CONCEPTS]
     return "\n".join(
         [*lines, "", "clearhead paper concepts NAME shows a program and runs it; NAME may be any of the words.", ""]
     )

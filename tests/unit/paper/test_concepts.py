@@ -449,7 +449,7 @@ def test_what_attention_shows():
 @pytest.mark.parametrize("concept", CONCEPTS, ids=lambda concept: concept.name)
 class TestConcept:
     def test_every_word_leads_to_it(self, concept: Concept):
-        for words in (concept.name, concept.title, *concept.words):
+        for words in (concept.name, concept.title, *concept.called):
             assert find(words) is find(f" {words.upper()} ") is find(words.replace(" ", "").replace("_", "")) is concept
 
     def test_its_line_is_one_of_the_module(self, concept: Concept):
@@ -469,7 +469,7 @@ class TestConcept:
 def test_no_words_have_two_concepts():
     words = Counter()
     for concept in CONCEPTS:
-        words.update({phrase.casefold() for phrase in (concept.name, concept.title, *concept.words)})
+        words.update({phrase.casefold() for phrase in (concept.name, concept.title, *concept.called)})
     assert max(words.values()) == 1, words.most_common(3)
 
 
@@ -510,7 +510,7 @@ def concept_of(monkeypatch, tmp_path):
     def make(program):
         monkeypatch.setattr(concepts, "EXAMPLES", tmp_path)
         (tmp_path / "two_words.py").write_text(program, encoding="utf-8")
-        return Concept(name="two-words", title="Two words", words=("two",), about="", file="a.py", line="")
+        return Concept(name="two-words", title="Two words", words="two", about="", file="a.py", line="")
 
     return make
 
