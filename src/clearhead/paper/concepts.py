@@ -139,7 +139,7 @@ CONCEPTS = (
         about="The gradient of a loss at the end of a text with respect to its first symbol, in layers as PyTorch "
         "initialises them, not trained. In a recurrent layer the gradient passes every step in between. Gates can "
         "learn to keep it, as in the LSTM whose forget gates begin open, but its steps still wait for each other. "
-        "Attention needs one step for any distance; but the weights of all words sum to 1, so its gradient is smaller there.",
+        "Attention needs one step for any distance, but as all weights sum to 1, its gradient is smaller there.",
         file="paper/path_length.py",
         line="state.register_hook(lambda gradient: passed.append(bool((gradient != 0).any())))",
         errata=(40, 41, 42, 43, 52),
