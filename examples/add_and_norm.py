@@ -43,8 +43,8 @@ def main() -> LinePlot:
     kinds = {"Norm(x + Sublayer(x))": None, "Norm(Sublayer(x))": WithoutAdd(nn.LayerNorm(D_MODEL))}
     found = {name: through(replacement) for name, replacement in {**kinds, "Sublayer(x)": WithoutAdd()}.items()}
     for name, (gradients, alike) in found.items():
-        print(f"{name}\n  gradient at the input of layer 12, 8, 4, 1: {[f'{gradients[i]:.0e}' for i in (11, 7, 3, 0)]}")
-        print(f"  cosine of two words before layer 1, 5, 9, and after 12: {[f'{alike[i]:.2f}' for i in (0, 4, 8, 12)]}")
+        print(f"{name}\n  gradient at the input of layer 12, 8, 4, 1:", *(f"{gradients[i]:.0e}" for i in (11, 7, 3, 0)))
+        print("  cosine of two words before layer 1, 5, 9, and after 12:", *(f"{alike[i]:.2f}" for i in (0, 4, 8, 12)))
     (kept, apart), (_, alike), (lost, _) = found.values()
     assert kept[0] > 0.5 * kept[-1]  # along the sums the gradient stays about as long
     assert lost[0] < 1e-9 * lost[-1]  # without them it vanishes; a norm alone scales it up again, but in vain:

@@ -35,9 +35,9 @@ def main() -> HeatMap:
     model.target_embedding.weight.copy_(torch.eye(len(WORDS)))
     model.output_proj.weight.copy_(table.log().clamp(min=-1e4).T)  # -1e4: never, at any temperature
     logits = model(torch.tensor([[2]]), torch.tensor([[1]]))[0, 0]  # (V,) after <s>: scores, not probabilities
+    print("logits after <s>:", *(f"{word} {logit:.3f}" for word, logit in zip(WORDS[3:5], logits[3:5], strict=True)))
     for temperature in (0.1, 1.0, 10.0):
         probs = (logits / temperature).softmax(dim=-1)
-        assert probs.argmax() == logits.argmax(), "softmax keeps the order, so argmax needs none"
         print(f"temperature {temperature:>4}: the {probs[3]:.3f}  a {probs[4]:.3f}  argmax {WORDS[probs.argmax()]}")
 
     def search(size: int, **options: object) -> list[tuple[str, float]]:
@@ -45,11 +45,11 @@ def main() -> HeatMap:
         return [(" ".join(WORDS[token] for token in best.tokens[:-1]), best.log_prob) for best in found]
 
     for size, product in ((1, "0.6 x 0.4 x 0.6"), (2, "0.4 x 0.9 x 0.9")):
-        ((text, log_prob),) = search(size)
-        print(f"beam {size}: {text}, probability {product} = {torch.tensor(log_prob).exp():.3f}")
+        for text, log_prob in search(size):
+            print(f"beam {size}: {text}, probability {product} = {torch.tensor(log_prob).exp():.3f}")
     for temperature in (0.01, 1.0, 3.0):  # towards 0, sampling is greedy search
-        drawn = search(1, sampling=Sampling(temperature=temperature, epsilon=0.0, seed=1), num_best=200)
-        texts = Counter(text for text, _ in drawn)
+        sampling = Sampling(temperature=temperature, epsilon=0.0, seed=1)
+        texts = Counter(text for text, _ in search(1, sampling=sampling, num_best=200))
         print(f"200 samples at temperature {temperature:>4}: {dict(texts.most_common(3))}, {len(texts)} different")
     return HeatMap("Probability of a word", table[1:, 2:].tolist(), "next", "last", "", False, WORDS[2:], WORDS[1:])
 

@@ -41,17 +41,17 @@ def main() -> HeatMap:
     config, tensors = import_state("bert", theirs.eval().config.to_dict(), theirs.state_dict())
     ours = ch.Transformer(config).eval()
     ch.load_tensors(ours, tensors, origin="a BERT")
-    shown = []
+    shown = {}
     for sentence, word in zip(SENTENCES, ("fish", "sings", "field"), strict=True):
-        ids = encoded(sentence.replace(word, "[MASK]"))
+        ids = encoded(masked := sentence.replace(word, "[MASK]"))
         with torch.inference_mode():
             states = ours.hidden_states(ids).encoder
             for layer, their_layer in zip(states, theirs(ids, output_hidden_states=True).hidden_states, strict=True):
                 torch.testing.assert_close(layer, their_layer, atol=1e-5, rtol=1e-5)
             probs = theirs.cls(states[-1]).softmax(dim=-1)[0, ids[0].tolist().index(MASK)]
-        print(f"{sentence.replace(word, '[MASK]')}: {WORDS[probs.argmax()]}")
-        shown.append(probs[4:].tolist())
-    return HeatMap("The word behind [MASK]", shown, "word", "", "probability", x_names=WORDS[4:], y_names=SENTENCES)
+        print(f"{masked}: {WORDS[probs.argmax()]}")
+        shown[masked] = probs[4:].tolist()
+    return HeatMap("The word behind [MASK]", [*shown.values()], "word", "", "probability", False, WORDS[4:], [*shown])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def scores(model: nn.ModuleDict, words: Tensor) -> Tensor:
 
 
 def images(classes: Tensor) -> Tensor:
-    """Return images with one of four corners bright, cut into 16 patches of 4 x 4."""
+    """Return images of 16 x 16 pixels with one of four corners bright, cut into 16 patches of 4 x 4."""
     corners = torch.eye(4)[classes].view(-1, 2, 2).repeat_interleave(8, dim=1).repeat_interleave(8, dim=2)
     return (corners + torch.rand(corners.shape)).unfold(1, 4, 4).unfold(2, 4, 4).reshape(-1, 16, 16)
 
@@ -45,12 +45,13 @@ def main() -> HeatMaps:
             optimizer.zero_grad()
             cross_entropy(scores(model, make(classes)), classes).backward()
             optimizer.step()
-        classes = torch.randint(4, (200,))
-        right = (scores(model, make(classes)).argmax(dim=1) == classes).float().mean()
+        right = (scores(model, make(classes := torch.randint(4, (200,)))).argmax(dim=1) == classes).float().mean()
         print(f"{make.__name__}: {right:.0%} of 200 new ones are named right")
         assert right > 0.9
-    drawn = [HeatMap(f"one of {make.__name__}", make(classes)[0].tolist(), "", "", "") for make in (images, sounds)]
-    return HeatMaps("Sixteen words (rows) of 16 numbers", drawn)
+    patches = images(classes)[0]
+    image = patches.view(4, 4, 4, 4).transpose(1, 2).reshape(16, 16)  # the patches back in their places
+    shown = {"An image": image, "Its 16 patches": patches, "A sound, as 16 frames": sounds(classes)[0]}
+    return HeatMaps("Each row a word", [HeatMap(name, rows.tolist(), "", "", "") for name, rows in shown.items()])
 
 
 if __name__ == "__main__":

@@ -26,8 +26,7 @@ def show(name: str, rows: Tensor) -> None:
 def main() -> HeatMaps:
     """Attend without parameters, then with W^Q, W^K and W^V; last with positions."""
     torch.manual_seed(2)
-    embedding = {word: torch.randn(D) for word in dict.fromkeys(WORDS)}
-    x = torch.stack([embedding[word] for word in WORDS])[None]  # (1, 6, D)
+    x = torch.randn(5, D)[[0, 1, 2, 3, 0, 4]][None]  # (1, 6, D): a vector a word, the same for both "the"
     show("X, the embeddings", x)
 
     # "Self-attention needs no parameters": true only while queries, keys and values are the embeddings themselves.
@@ -36,20 +35,23 @@ def main() -> HeatMaps:
     for t in range(6):  # one by one they are the same
         torch.testing.assert_close(a[:, t], ch.scaled_dot_product_attention(x[:, t : t + 1], x, x)[0][:, 0])
     print(f"q . k of cat for fence and of fence for cat: {x[0, 1] @ x[0, 5]:.2f} {x[0, 5] @ x[0, 1]:.2f}, always alike")
-    # The paper's layer learns what a word asks for (q), what it offers (k) and what it hands over (v).
-    layer = ch.MultiHeadAttention(d_model=D, num_heads=1)
+    # The paper's layer learns what a word asks for (q), what it offers (k) and what it hands over (v), in each head.
+    layer = ch.MultiHeadAttention(d_model=D, num_heads=2)
     q, k, v = (x @ proj.weight.detach().T for proj in (layer.q_proj, layer.k_proj, layer.v_proj))
     for name, rows in (("q = x W^Q", q), ("k = x W^K", k), ("v = x W^V", v)):
         show(name, rows)
-    print(f"q . k of cat for fence and of fence for cat: {q[0, 1] @ k[0, 5]:.2f} {q[0, 5] @ k[0, 1]:.2f}")
-    torch.testing.assert_close(a[:, 0], a[:, 4])  # both "the" are equal: nothing says where they are
+    q, k = q[0, :, :2], k[0, :, :2]  # head 1 of two has the first half
+    print(f"q . k of cat for fence and of fence for cat in head 1: {q[1] @ k[5]:.2f} {q[5] @ k[1]:.2f}")
+    assert a[:, 0].equal(a[:, 4])  # both "the" are equal: nothing says where they are
     placed = x + sinusoidal_positions(6, D)
     a, placed_weights = ch.scaled_dot_product_attention(placed, placed, placed)
     print(f"A<1> and A<5>, both 'the', differ by 0, and with positions by {(a[:, 0] - a[:, 4]).abs().max():.2f}")
-    named = {"x_label": "key", "y_label": "query", "value_label": "weight", "x_names": WORDS, "y_names": WORDS}
-    maps = {"without positions": weights, "with positions": placed_weights}
-    drawn = [HeatMap(title, found[0].tolist(), are_shares=True, **named) for title, found in maps.items()]
-    return HeatMaps("Both 'the' attend alike until positions are added", drawn)
+    named = {"x_label": "key", "y_label": "query", "value_label": "", "x_names": WORDS, "y_names": WORDS}
+    layer(x, weights=(heads := list[Tensor]()))  # each head has its own W^Q and W^K, and so looks elsewhere
+    titles = ["without positions", "with positions", "with W^Q and W^K, head 1", "with W^Q and W^K, head 2"]
+    found = [weights[0], placed_weights[0], *heads[0][0].detach()]
+    drawn = [HeatMap(title, m.tolist(), are_shares=True, **named) for title, m in zip(titles, found, strict=True)]
+    return HeatMaps("Who looks at whom, without and with weights", drawn)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from __future__ import annotations
 import torch
 
 import clearhead as ch
-from clearhead.inspection.plots import LinePlot, Panel, Series
+from clearhead.inspection.plots import HeatMap, HeatMaps
 from clearhead.model.feed_forward import FeedForward
 
 MODELS = {"Transformer base": (512, 64, 2048), "BERT base": (768, 64, 3072), "BERT large": (1024, 64, 4096)}
 WORDS = ["every", "head", "sees", "all"]
 
 
-def main() -> LinePlot:
+def main() -> HeatMaps:
     """Do the arithmetic, then look at the matrices of BERT base."""
     for name, (d_model, d_k, d_ff) in MODELS.items():
         heads = d_model // d_k
@@ -43,12 +43,15 @@ def main() -> LinePlot:
     print(f"x {list(x.shape)} W_1 {list(w_1.shape)} W_2 {list(w_2.shape)}")
     hidden = x @ w_1 + ffn.up_proj.bias
     torch.testing.assert_close(ffn(x), torch.relu(hidden) @ w_2 + ffn.down_proj.bias, atol=1e-5, rtol=1e-5)
-    activations = {"ReLU (the paper)": torch.relu, "GELU (BERT)": torch.nn.functional.gelu}
-    for name, function in activations.items():
+    for name, function in {"ReLU (the paper)": torch.relu, "GELU (BERT)": torch.nn.functional.gelu}.items():
         print(f"{name}: {(function(hidden) == 0).float().mean():.0%} of the hidden numbers are 0")
-    at = torch.linspace(-3, 3, 61)
-    lines = [Series(name, at.tolist(), function(at).tolist()) for name, function in activations.items()]
-    return LinePlot("Between W_1 and W_2", [Panel("", "x W_1 + b_1", "", lines)])
+    columns = ["d_model", "heads", "d_k", "d_ff"]
+    widths = [[d_model, d_model // d_k, d_k, d_ff] for d_model, d_k, d_ff in MODELS.values()]
+    widths_map = HeatMap("Widths", widths, "", "", "", False, columns, list(MODELS))
+    head_map = HeatMap(
+        "Numbers that head 1 reads", used.tolist(), "of the word", "for the word", "", False, WORDS, WORDS
+    )
+    return HeatMaps("Widths, and how much of each word a head of BERT base reads", [widths_map, head_map])
 
 
 if __name__ == "__main__":

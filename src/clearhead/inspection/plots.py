@@ -146,7 +146,7 @@ def draw_heatmaps(grid: HeatMaps, form: PictureFormat = "png") -> bytes:
     columns = min(2, len(grid.maps))
     rows = math.ceil(len(grid.maps) / columns)
     width, height = (max(sizes) for sizes in zip(*map(_size_of, grid.maps), strict=True))
-    size = (columns * max(4.8, width), rows * (height + 0.3) + 0.4)
+    size = (columns * min(max(4.8, width), 6.4), rows * (min(height, 5.0) + 0.3) + 0.4)
     with canvas(size, grid.title, grid.caption, form) as (figure, written):
         for number, heat in enumerate(grid.maps, start=1):
             axes = figure.add_subplot(rows, columns, number)
@@ -184,10 +184,11 @@ def _fill_map(axes: Axes, heat: HeatMap, height: float) -> None:
         **_scale_of(heat, limit),
     )
     if _is_small(heat):
+        places = 0 if all(value == int(value) for row in heat.values for value in row) else 2
         for row, column in product(range(rows), range(columns)):
             value = heat.values[row][column]
             ink = ink_on(image, value)
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
+            axes.text(column, row, f"{value:.{places}f}", ha="center", va="center", color=ink, fontsize=9)
     ticks = SHARE_TICKS if heat.are_shares else None
     legend = legend_of(height) if _has_names(heat) else {"pad": 0.02}
     bar = axes.figure.colorbar(image, ax=axes, label=heat.value_label, ticks=ticks, **legend)
@@ -209,7 +210,8 @@ def _scale_of(heat: HeatMap, limit: float) -> dict[str, Any]:
 
 def _rotation(names: Sequence[str]) -> int:
     """Return the rotation in degrees at which neighbouring names do not overlap."""
-    return 90 if len(names) > 12 or max(map(len, names)) > 9 else 0
+    longest = max(map(len, names))
+    return 90 if len(names) > 12 or longest > 9 or len(names) * longest > 70 else 0
 
 
 def _fill(axes: Axes, panel: Panel) -> None:

@@ -82,8 +82,9 @@ CONCEPTS = (
         words="A<1>..A<6>; A<1>; A<2>; Wq Wk Wv; Wq; Wk; Wv; query, key, value; multi-head attention; the cat "
         "jumped over the fence",
         about="Every word attends to all, at once. With Q = K = V = X nothing is learned and two words always fit each "
-        'other alike; W^Q, W^K and W^V are what a layer learns. Without positions both "the" get the same row '
-        "(left); with them they differ (right). The weights are random: the layer has not learned anything.",
+        "other alike; W^Q, W^K and W^V are what a layer learns, and each head has its own (below). Without "
+        'positions both "the" get the same row; with them they differ (above). The weights are random: the layer '
+        "has not learned anything.",
         file=_ATTENTION,
         line="keys, values = self.keys_and_values(query if memory is None else memory)",
         errata=(13, 14, 15, 16, 17),
@@ -93,8 +94,8 @@ CONCEPTS = (
         title="A text becomes numbers",
         words="WordPiece; tokens and ids; 10x512; 512x10; 10x10; embedding times sqrt(512)",
         about="Ten pieces of a text become a 10 x 512 matrix and go through attention. Without W^Q and W^K each piece "
-        "fits itself best by far, so attention copies its own vector; the picture has the scores before the "
-        "softmax. The embedding is random: nothing has been learned.",
+        "fits itself best by far, so attention copies its own vector. The picture has each matrix with its shape. "
+        "The embedding is random: nothing has been learned.",
         file="model/embeddings.py",
         line="return functional.embedding(ids, self.weight) * self.scale",
         errata=(2, 8, 17, 29, 32, 33),
@@ -150,8 +151,7 @@ CONCEPTS = (
         words="BERT base and large; BERT base; BERT large; FFN; feed-forward; feed-forward network; h = d_model / "
         "d_k; 768 = 12 x 64; 3072 = 4 x 768; W_1 and W_2; ReLU",
         about="How wide the parts are. Every head reads all numbers of all words and has 64 numbers of its own for the "
-        "result; the feed-forward network is four times as wide inside, and the same at each position. The "
-        "picture has the functions between W_1 and W_2: the paper's and BERT's.",
+        "result; the feed-forward network is four times as wide inside, and the same at each position.",
         file="model/feed_forward.py",
         line="hidden = self.dropout.after(self.activation, hidden)  # max(0, x W1 + b1)",
         errata=(18, 25, 26, 27, 28, 29, 30, 31, 51),
@@ -183,8 +183,8 @@ CONCEPTS = (
         title="Images and sounds",
         words="applications; application; vision; ViT; image patches; speech; frames of a sound",
         about="Attention does not know what its words are. Sixteen patches of an image, or sixteen frames of a sound, "
-        "take the place of sixteen words; a linear map takes the place of the embedding. The picture has both as "
-        "the encoder reads them, a word a row.",
+        "take the place of sixteen words; a linear map takes the place of the embedding. The picture has an image, "
+        "and image and sound as the encoder reads them, a word a row.",
         file="model/encoder.py",
         line="x = layer(x, mask[:, None, None, :], bias, recorder)",
     ),

@@ -127,22 +127,25 @@ def test_soft_dictionary():
 
 
 def test_self_attention():
-    text, _ = run("self-attention")
+    text, figure = run("self-attention")
     torch.manual_seed(2)
-    the, cat, jumped, over, fence = (drawn(torch.randn(4)) for _ in range(5))
-    x = np.stack([the, cat, jumped, over, the, fence])
+    x = drawn(torch.randn(5, 4))[[0, 1, 2, 3, 0, 4]]
     q, k, v, _ = (x @ linear(4, 4).T for _ in range(4))
     a, placed = (attention(rows, rows, rows)[0] for rows in (x, x + sinusoids(6, 4)))
     expected = [[1, 6, 4], x, [1, 6, 4], a, [x[1] @ x[5]] * 2]
     for rows in (q, k, v):
         expected += [[1, 6, 4], rows]
-    agree(text, *expected, [q[1] @ k[5], q[5] @ k[1], 0, abs(placed[0] - placed[4]).max()])
+    agree(text, *expected, [1, q[1, :2] @ k[5, :2], q[5, :2] @ k[1, :2], 0, abs(placed[0] - placed[4]).max()])
     assert (a[0] == a[4]).all()
+    for half, head in enumerate(figure.maps[2:]):
+        own = slice(2 * half, 2 * half + 2)
+        np.testing.assert_allclose(head.values, attention(q[:, own], k[:, own], v)[1], atol=1e-5)
     assert re.findall(r"^  (\w+)", text, re.M) == ["the", "cat", "jumped", "over", "the", "fence"] * 5
 
 
 def test_text_to_numbers():
-    lines = run("text-to-numbers")[0].splitlines()
+    text, figure = run("text-to-numbers")
+    lines = text.splitlines()
     assert lines[0].endswith(" the transformer reads all the words of sentences")
     assert lines[1].endswith(" the trans ##former reads all the words of sentence ##s")
     ids = [7, 8, 1, 5, 3, 7, 9, 4, 6, 2]  # in the order of the alphabet, after [UNK]
@@ -158,6 +161,10 @@ def test_text_to_numbers():
     for line, (name, matrix) in zip(lines[3:], steps.items(), strict=True):
         assert line[:13].strip() == name
         agree(line[13:], matrix.shape, 2, matrix[1, :4], np.linalg.norm(matrix[1]))
+    for shown in figure.maps:
+        name, shape = shown.title.split(": ")
+        assert shape == " x ".join(map(str, steps[name].shape))
+        np.testing.assert_allclose(shown.values, steps[name], atol=1e-4)
 
 
 def test_positions():
@@ -380,7 +387,7 @@ def test_logits_to_text():
     words = ["<pad>", "<s>", "</s>", *list(follows)[1:]]
     table = np.array([[follows.get(last, {}).get(word, 0.0) for word in words] for last in words])
     logits = np.log(table, where=table > 0, out=np.full_like(table, -1e4))
-    expected = []
+    expected = [logits[1, 3:5]]
     for temperature in (0.1, 1.0, 10.0):
         shares = softmax(logits[1] / temperature)
         expected.append([temperature, shares[3], shares[4]])
@@ -394,7 +401,7 @@ def test_logits_to_text():
         expected.append([beam, *shares, sentences[sentence]])
     assert re.findall(r"argmax (\w+)", text) == ["the"] * 3
     assert re.findall(r"beam .: ([\w ]+),", text) == [" ".join(greedy), " ".join(best)]
-    for temperature, line in zip((0.01, 1.0, 3.0), text.splitlines()[5:], strict=True):
+    for temperature, line in zip((0.01, 1.0, 3.0), text.splitlines()[6:], strict=True):
         shares = softmax(np.where(np.arange(11) < 2, -np.inf, logits) / temperature)  # never writes <pad> and <s>
         counts = Counter()
         for number in range(200):
