@@ -1,4 +1,4 @@
-"""The device of the model: its choice and name, bfloat16 support, freed memory, CPU threads (also after a fork)."""
+"""The model's device: choice, name, fast bfloat16; reuse of freed memory; number of CPU threads, also after a fork."""
 
 from __future__ import annotations
 

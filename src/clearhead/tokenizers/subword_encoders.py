@@ -1,4 +1,4 @@
-"""One interface to SentencePiece and Hugging Face tokenizers; `tokenizer.json` files made for GPT-2, BART, BERT.
+"""One interface to SentencePiece and Hugging Face tokenizers; builds `tokenizer.json` for GPT-2, BART and BERT.
 
 A subword encoder maps between text, pieces and ids; language and end tokens are added by `foreign`.
 """

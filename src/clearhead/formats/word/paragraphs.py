@@ -1,4 +1,4 @@
-"""XML of Word files: events with `w:` names, and the outermost paragraphs as elements (ECMA-376, part 1)."""
+"""XML of Word files: events with `w:` for Word's namespace, and the outermost paragraphs as elements (ECMA-376)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transformers of eole, OpenNMT-py's successor: pre-norm, also gated, with RMSNorm or with learned positions.
+"""Import of eole's Transformers (OpenNMT-py's successor): pre-norm, also gated, with RMSNorm or learned positions.
 
 Based on its public source (0.6: config/models.py, models/model_saver.py, inputters). A setting in the configuration
 applies to the whole model or to one part; the part's value takes precedence.

@@ -1,4 +1,4 @@
-"""Transformers of fairseq: post- or pre-norm, computed or learned positions, a dictionary for each side.
+"""Import of fairseq's Transformers: post- or pre-norm, computed or learned positions, a dictionary for each side.
 
 Based on its public source (0.12.2: checkpoint_utils.py, data/dictionary.py, data/encoders).
 """

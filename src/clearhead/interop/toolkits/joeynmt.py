@@ -1,4 +1,4 @@
-"""Transformers of JoeyNMT 1 and 2: post- or pre-norm, with words, subword-nmt or sentencepiece.
+"""Import of Transformers of JoeyNMT 1 and 2: post- or pre-norm, with words, subword-nmt or sentencepiece.
 
 Based on its public source (2.3 and 1.5: config.py, vocabulary.py, tokenizers.py, prediction.py).
 """

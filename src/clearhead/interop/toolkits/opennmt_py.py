@@ -1,4 +1,4 @@
-"""Transformers of OpenNMT-py 2 and 3: pre-norm, also gated or with RMSNorm.
+"""Import of Transformers of OpenNMT-py 2 and 3: pre-norm, also gated or with RMSNorm.
 
 A checkpoint includes its vocabularies: as lists in version 3, as torchtext objects before. Based on its public source
 (2.3 and 3.5: model_builder.py, models/model_saver.py, inputters).

@@ -1,4 +1,4 @@
-"""Test inputs for the errata's checks: random tensors and small models, each generated from its own seed.
+"""Inputs for the errata's checks: seeded random tensors, and small models with reproducible random weights.
 
 Nothing here uses torch's global random state, so a check gives the same result anywhere and in any order.
 """
