@@ -128,7 +128,7 @@ class Client:
 
     async def _post(self, fields: dict[str, str]) -> tuple[int, bytes]:
         body = json.dumps(fields).encode()
-        head = f"POST /translate HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        head = f"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
         while self._idle and self._idle[-1][0].at_eof():  # which the server closed as idle
             self._idle.pop()[1].close()
         connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self._port)

@@ -81,7 +81,8 @@ def start(arguments: Sequence[str], log: Path, first: Callable[[], None] | None 
         log: A text file.
         first: Called in the process before the command; a function of a module, or a `partial` of one.
     """
-    process = _CONTEXT.Process(target=_command, args=(list(arguments), str(log), first), daemon=True)
+    is_daemon = arguments[0] != "serve"  # a daemon may not start processes, as a server does for documents
+    process = _CONTEXT.Process(target=_command, args=(list(arguments), str(log), first), daemon=is_daemon)
     process.start()
     return process
 

@@ -61,6 +61,15 @@ def serve(
             show_default="none",
         ),
     ] = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name in web addresses under which the server is asked, such as translate.example.org; other names "
+            "are refused, and * allows all. May be repeated.",
+            show_default="this machine's own, if it listens there alone; otherwise all",
+        ),
+    ] = None,
     proxy: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,7 +129,7 @@ def serve(
     log_to_stderr(with_libraries=True)  # in the process that searches as well
     process = begin_search_process(config.max_batch, config.max_searches) if is_apart else None
     service = Service(sources, config, read, resources, device=device, search_process=process)
-    run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))
+    run(service, bind(host, port), cors_origins=cors or (), hosts=hosts or (), trusted_proxies=proxy or ())
 
 
 def api_key(

@@ -13,12 +13,15 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from clearhead.config import ServeConfig
+from clearhead.runtime.interruption import interrupted_by
 from clearhead.serving.batched_search import Job
-from clearhead.serving.http_errors import ClientGone, HTTPError, unavailable
+from clearhead.serving.http_errors import ClientGone, HTTPError, late, unavailable
 from clearhead.serving.metrics import Metrics
 
 T = TypeVar("T")
 
+SECONDS_TO_NOTICE = 0.5
+"""Seconds that work has to notice its end: its answer is then on its way, or the request is answered without it."""
 CROWDED_SECONDS = 20.0
 """Seconds after the server was full until it admits all `max_requests` again.
 
@@ -108,7 +111,8 @@ class Admission:
             is_gone: Completes when the client has disconnected.
 
         Raises:
-            ClientGone: If the client has disconnected; the work has ended by then.
+            ClientGone: If the client has disconnected; the work has ended by then, or it is left to end by itself.
+            HTTPError: If the time of the request is over, even if the work does not notice.
         """
         asked = time.monotonic()
 
@@ -117,7 +121,8 @@ class Admission:
             self._metrics.stages.labels("start").observe(begin - asked)
             try:
                 job.require_time()
-                return function()
+                with interrupted_by(job.require_time):
+                    return function()
             finally:
                 self._metrics.stages.labels("work").observe(time.monotonic() - begin)
 
@@ -125,26 +130,32 @@ class Admission:
         gone = asyncio.ensure_future(is_gone())
         try:
             either: set[asyncio.Future[Any]] = {done, gone}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not done.done():
+            left = max(0.0, job.deadline - asked) + SECONDS_TO_NOTICE
+            await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done() and gone.done():
                 self._metrics.cancelled.inc()
                 job.cancel()
-                await asyncio.gather(done, return_exceptions=True)
+                await asyncio.wait({done}, timeout=SECONDS_TO_NOTICE)
                 raise ClientGone
+            if not done.done():
+                raise late()
             return await done
-        except asyncio.CancelledError:
-            job.cancel()
-            # Nothing awaits the result any more, and asyncio would log an exception that is never retrieved.
-            done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            raise
         finally:
             gone.cancel()
+            if not done.done():
+                job.cancel()
+                # Nothing awaits the result any more, and asyncio would log an exception that is never retrieved.
+                done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def cancel_all(self) -> None:
         """Cancel all running requests; their clients are asked to retry."""
         for job in list(self._jobs):
             job.cancel()
 
-    def close(self) -> None:
-        """Shut the threads down once their work has ended."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+    def close(self) -> bool:
+        """Shut the threads down; return whether all work ended within `SECONDS_TO_NOTICE` after it was cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + SECONDS_TO_NOTICE
+        for thread in self._threads._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads._threads)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from clearhead.inspection.explain import explain
@@ -33,6 +33,11 @@ from clearhead.translation.json_output import translation_object
 def native_router(service: Service) -> APIRouter:
     """Return the router with clearhead's own endpoints."""
     router = APIRouter(responses=REFUSALS)
+
+    async def client_of_key(request: Request) -> str:
+        return client_of(request, service.keys)
+
+    known_client = Depends(client_of_key)  # before the body is validated
 
     @router.get("/livez", response_model=Health, tags=["operation"])
     async def alive() -> Any:
@@ -65,9 +70,8 @@ def native_router(service: Service) -> APIRouter:
     }
 
     @router.post("/v1/translate", response_model=Translations, responses=two_kinds, tags=["clearhead"])
-    async def translate(body: TranslateRequest, request: Request) -> Response:
+    async def translate(body: TranslateRequest, request: Request, client: str = known_client) -> Response:
         """Translate texts; each result has the fields of `clearhead translate --format jsonl`."""
-        client = client_of(request, service.keys)
         texts = [body.text] if isinstance(body.text, str) else body.text
         require_few(texts, service.config)
         most = service.config.max_alternatives + 1
@@ -99,9 +103,8 @@ def native_router(service: Service) -> APIRouter:
             return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
-    async def score(body: ScoreRequest, request: Request) -> Any:
+    async def score(body: ScoreRequest, request: Request, client: str = known_client) -> Any:
         """Score given translations by their log-probability, as `clearhead score` does."""
-        client = client_of(request, service.keys)
         require_few([*body.texts, *body.translations], service.config)
         choice = service.choose(body.texts, body.source, body.target, body.model)
         request.state.noted |= {"model": choice.model.name, "texts": len(body.texts)}
@@ -122,9 +125,8 @@ def native_router(service: Service) -> APIRouter:
         return {"model": choice.model.name, "scores": scores}
 
     @router.post("/v1/explain", response_model=Explained, tags=["clearhead"])
-    async def explanation(body: ExplainRequest, request: Request) -> Response:
+    async def explanation(body: ExplainRequest, request: Request, client: str = known_client) -> Response:
         """Explain the translation of a sentence: attention weights of each head, and probabilities of each step."""
-        client = client_of(request, service.keys)
         require_few([body.text, body.translation or ""], service.config)
         choice = service.choose([body.text], body.source, body.target, body.model)
         request.state.noted |= {"model": choice.model.name, "characters": len(body.text)}

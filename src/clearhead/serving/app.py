@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -25,12 +26,13 @@ from clearhead.serving.web_page import page_router
 _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
-def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp:
+def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Sequence[str] = ()) -> ASGIApp:
     """Return the ASGI application.
 
     Args:
         service: The models and resources to serve.
         cors_origins: Origins of other web pages that may call the API, such as `https://example.org`; `*` allows all.
+        hosts: Names under which the server is asked; empty allows all.
     """
     app = FastAPI(title="clearhead", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(native_router(service))
@@ -81,6 +83,8 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
         metrics=service.metrics,
         endpoints=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
         work=service.work,
+        hosts=hosts,
+        origins=cors_origins,
     )
     if not cors_origins:
         return gate

@@ -14,7 +14,7 @@ from clearhead.decoding.beam_state import BEAMS_OF_TERMS
 from clearhead.decoding.rules import check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.serving.batches import Batches
-from clearhead.serving.http_errors import HTTPError, unavailable
+from clearhead.serving.http_errors import HTTPError, late, unavailable
 from clearhead.serving.search_process import SearchProcess
 from clearhead.translation.search import Decode
 
@@ -47,9 +47,7 @@ class Job:
         if self.is_cancelled:
             raise unavailable("the request was broken off")
         if time.monotonic() > self.deadline:
-            raise HTTPError(
-                HTTPStatus.GATEWAY_TIMEOUT, "the translation took too long; send less text at once, or ask again later"
-            )
+            raise late()
 
     def spend(self, tokens: int) -> None:
         """Subtract tokens from the budget of the request.

@@ -5,19 +5,25 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from threading import Lock
+from typing import IO, Any
 
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document
-from clearhead.formats.document_files import DOCUMENTS, is_document, read_document
-from clearhead.serving.http_errors import HTTPError, unavailable
+from clearhead.formats.document_files import DOCUMENTS
+from clearhead.serving.document_process import open_document
+from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 
 EXTENSIONS = (".txt", *DOCUMENTS)
 """Extensions of the supported files; `.txt` is plain text in paragraphs."""
+_PREFIX = "clearhead-files-"
 MOST_BYTES = 200_000_000
 """Size limit of all stored files together."""
 MOST_BYTES_OF_A_CLIENT = MOST_BYTES // 4
@@ -41,7 +47,11 @@ class TranslatedFiles:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._directory = TemporaryDirectory(prefix="clearhead-files-")
+        self._directory = TemporaryDirectory(prefix=_PREFIX)
+        self.directory = Path(self._directory.name)
+        """Where the files are, and those that are being translated."""
+        self._in_use = _lock_directory(self.directory)
+        _remove_left_directories(self.directory.parent)
         self._files: dict[str, _File] = {}
         self._lock = Lock()
 
@@ -63,7 +73,7 @@ class TranslatedFiles:
             if sum(file.size for file in waiting) + len(data) > MOST_BYTES:
                 raise unavailable("too many files wait to be fetched; ask again", retry_after=60)
             key = secrets.token_hex(16)
-            path = Path(self._directory.name) / key
+            path = self.directory / key
             try:
                 path.write_bytes(data)
             except OSError:
@@ -96,6 +106,32 @@ class TranslatedFiles:
     def close(self) -> None:
         """Remove all files."""
         self._directory.cleanup()
+        self._in_use.close()
+
+
+def _lock_directory(directory: Path) -> IO[bytes]:
+    """Lock a directory of files until the returned file is closed, also by the end of the process.
+
+    Raises:
+        OSError: If another process has locked it.
+    """
+    lock = (directory / "in use").open("ab")
+    try:
+        with suppress(ImportError):  # Windows does not let a directory in use be removed
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise
+    return lock
+
+
+def _remove_left_directories(parent: Path) -> None:
+    """Remove the directories of servers that were killed."""
+    for directory in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError), _lock_directory(directory):
+            rmtree(directory)
 
 
 def safe_name(name: str) -> str:
@@ -110,21 +146,34 @@ def safe_name(name: str) -> str:
     return f"{plain[0] or 'file'}{dot}{plain[1]}"
 
 
-def read_upload(name: str, data: bytes) -> Document:
-    """Read an uploaded document.
+@contextmanager
+def uploaded(
+    name: str, data: bytes, directory: Path, require_time: Callable[[], None], **options: Any
+) -> Iterator[Document]:
+    """Read an uploaded document for the duration of the block.
 
     Args:
         name: A file name as `safe_name` returns it.
         data: Content of the file.
+        directory: Where it is put meanwhile.
+        require_time: Called while the document is read or written; what it raises ends that.
+        **options: Options of single formats, as for `read_document`; those that the format lacks are left out.
 
     Raises:
+        HTTPError: If it cannot be read without a choice that a client cannot make, or needs too much memory.
         DataError: If it cannot be read; the message names the file without its temporary directory.
-        ConfigError: If `read_document` rejects its options.
     """
-    with TemporaryDirectory(prefix="clearhead-upload-") as directory:
-        path = Path(directory) / name
+    known = DOCUMENTS[suffix].options if (suffix := Path(name).suffix.lower()) in DOCUMENTS else ()
+    with TemporaryDirectory(dir=directory) as own:
+        path = Path(own) / name
         path.write_bytes(data)
         try:
-            return read_document(str(path), paragraphs=not is_document(name))
+            with open_document(
+                str(path), require_time, **{name: value for name, value in options.items() if name in known}
+            ) as document:
+                yield document
         except DataError as error:
-            raise DataError(str(error).replace(f"{directory}/", "")) from None
+            raise DataError(str(error).replace(f"{own}/", "")) from None
+        except ConfigError as error:  # its advice may be an option of the command line
+            parts = str(error).replace(f"{own}/", "").split("; ")
+            raise bad_request("; ".join(part for part in parts if "--" not in part)) from None

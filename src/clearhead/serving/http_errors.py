@@ -39,6 +39,10 @@ bad_request = partial(HTTPError, HTTPStatus.BAD_REQUEST)
 """An invalid request, from its message."""
 unavailable = partial(HTTPError, HTTPStatus.SERVICE_UNAVAILABLE, retry_after=1)
 """A request that the server cannot serve now, from its message; the client may retry after a second."""
+late = partial(
+    HTTPError, HTTPStatus.GATEWAY_TIMEOUT, "the translation took too long; send less text at once, or ask again later"
+)
+"""A request whose time is over."""
 
 
 def with_place(error: BaseException, place: str) -> BaseException:

@@ -18,7 +18,7 @@ from starlette.datastructures import UploadFile
 
 from clearhead.formats.languages import english_name
 from clearhead.serving.batched_search import Job
-from clearhead.serving.files import EXTENSIONS, read_upload, safe_name
+from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.languages import AUTO
 from clearhead.serving.middleware import FILE_PATH
@@ -235,16 +235,16 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
         raise bad_request(f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
-    document = read_upload(name, data)
-    only_missing = document.keeps_finished
-    lines = lines_to_translate(document, only_missing=only_missing)
-    if (size := sum(map(len, lines))) > limit:
-        raise bad_request(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-    choice = service.choose(lines, source, target)
-    translator = service.translator(choice, job)
-    how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, **choice.settings}
-    how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
-    translated = translate_document(translator, document, **how)
+    languages = {"from_lang": None if source == AUTO else source, "to_lang": target}
+    with uploaded(name, data, service.files.directory, job.require_time, **languages) as document:
+        only_missing = document.keeps_finished
+        lines = lines_to_translate(document, only_missing=only_missing)
+        if (size := sum(map(len, lines))) > limit:
+            raise bad_request(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        choice = service.choose(lines, source, target)
+        translator = service.translator(choice, job)
+        how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, **choice.settings}
+        how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
+        translated = document.filled(fillings(translate_document(translator, document, **how)))
     stem, dot, extension = name.rpartition(".")
-    called = safe_name(f"{stem}_{target}{dot}{extension}")
-    return service.files.add(job.client, called, document.filled(fillings(translated)))
+    return service.files.add(job.client, safe_name(f"{stem}_{target}{dot}{extension}"), translated)

@@ -1,4 +1,4 @@
-"""Outermost middleware: request id, body limits, security headers, metrics, access log.
+"""Outermost middleware: request id, allowed hosts and pages, body limits, security headers, metrics, access log.
 
 The application behind it sees complete bodies within the limits, and every error gets an answer. The log names no text,
 no key and no address.
@@ -12,14 +12,16 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
-from clearhead.serving.http_errors import ClientGone, HTTPError, place_of, unavailable
+from clearhead.serving.http_errors import ClientGone, HTTPError, bad_request, place_of, unavailable
 from clearhead.serving.metrics import Metrics
 
 LOGGER = logging.getLogger("clearhead.serving")
@@ -45,6 +47,8 @@ class Gate:
         metrics: The metrics to update.
         endpoints: The known paths, each with metrics of its own; all other paths are counted as one.
         work: Admission control, checked before a POST request reaches the application, so that refusals are cheap.
+        hosts: Names in the header `Host` that are served; empty serves all.
+        origins: Origins of other web pages that may send requests; `*` allows all.
     """
 
     def __init__(
@@ -55,8 +59,12 @@ class Gate:
         metrics: Metrics,
         endpoints: frozenset[str],
         work: Admission,
+        hosts: Sequence[str] = (),
+        origins: Sequence[str] = (),
     ) -> None:
         self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origins)
         self._config = config
         self._metrics = metrics
         self._endpoints = endpoints
@@ -73,6 +81,7 @@ class Gate:
         method = scope["method"]
         scope.setdefault("state", {})["noted"] = noted = {}
         try:
+            self._require_allowed(scope)
             body = await self._body(scope, receive, answer)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
             if method == "POST":
@@ -113,6 +122,28 @@ class Gate:
             (one for one in self._endpoints if one.endswith("/") and one != "/" and path.startswith(one)), "other"
         )
 
+    def _require_allowed(self, scope: Scope) -> None:
+        """Refuse requests under a name that is not this server's, and those of web pages that a user happens to open.
+
+        Without the names, a page could reach a local server by a name of its own that leads to this machine (DNS
+        rebinding). Browsers say in `Sec-Fetch-Site` whether a page of another site sends a request.
+
+        Raises:
+            HTTPError: If the request is not allowed, or asks for another protocol.
+        """
+        hosts = _values_of(scope, b"host")
+        if len(hosts) != 1:
+            raise bad_request("send one Host header")
+        if self._hosts and _name_of(hosts[0]) not in self._hosts:
+            raise bad_request("this server has another name; its operator can allow this one with --hosts")
+        is_foreign = any(site in ("cross-site", "same-site") for site in _values_of(scope, b"sec-fetch-site"))
+        if scope["method"] == "POST" and is_foreign and not self._origins & {"*", *_values_of(scope, b"origin")}:
+            raise HTTPError(
+                HTTPStatus.FORBIDDEN, "pages of other sites may not ask; the operator can allow it with --cors"
+            )
+        if _values_of(scope, b"upgrade"):  # the parser drops the body of such a request
+            raise bad_request("ask without Upgrade")
+
     async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
         """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
 
@@ -147,6 +178,18 @@ class Gate:
                 HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
             ) from None
         return b"".join(parts)
+
+
+def _values_of(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for header, value in scope["headers"] if header == name]
+
+
+def _name_of(host: str) -> str | None:
+    """Return the lower-case name of a `Host` header, without its port; None if it is invalid."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
 
 
 class _Replay:

@@ -36,6 +36,8 @@ async def read_fields(request: Request) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise bad_request("Invalid JSON format")
         return values
+    if kind not in ("", "application/x-www-form-urlencoded", "multipart/form-data"):
+        raise bad_request("send JSON, or a form")
     fields: dict[str, Any] = {}
     try:
         if kind == "multipart/form-data":

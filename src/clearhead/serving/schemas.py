@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class _Fields(BaseModel):
@@ -13,6 +13,20 @@ class _Fields(BaseModel):
 
 class _Request(_Fields):
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_at_first(cls, values: Any) -> Any:
+        """Refuse a field that is unknown; pydantic would list them all, at seconds for a body of a megabyte."""
+        if isinstance(values, dict) and (
+            unknown := next((name for name in values if name not in cls.model_fields), None)
+        ):
+            raise ValueError(f"there is no field {unknown:.40}")
+        return values
+
+
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Texts, refused at the first that is none."""
 
 
 class Failure(_Fields):
@@ -167,14 +181,14 @@ class GivenTerm(_Request):
 
     source: str
     """The source term; a lowercase term matches any case, and only whole words match (docs/terms.md)."""
-    target: str | list[str]
+    target: str | Texts
     """Its translation, or a list of accepted forms of the translation."""
 
 
 class TranslateRequest(_Chosen):
     """A translation request."""
 
-    text: str | list[str]
+    text: str | Texts
     """Text or texts to translate."""
     format: Literal["text", "html"] = "text"
     """Format of the texts. With `html`, the text nodes of pages or fragments are translated, and `sentences` of the
@@ -188,7 +202,7 @@ class TranslateRequest(_Chosen):
     protect_numbers: bool | None = None
     """Whether to copy numbers exactly, which needs a model with placeholder tokens; the model's default if not
     given."""
-    terms: list[GivenTerm] | str | None = None
+    terms: Annotated[list[GivenTerm], Field(fail_fast=True)] | str | None = None
     """Terminology that the translations must use, or the name of a term list of the server (`GET /v1/models`). If not
     given, the server's terms for the language pair are used, if there are any; an empty list disables them."""
     memory: bool | None = None
@@ -204,9 +218,9 @@ class TranslateRequest(_Chosen):
 class ScoreRequest(_Chosen):
     """A scoring request."""
 
-    texts: list[str]
+    texts: Texts
     """The source texts."""
-    translations: list[str]
+    translations: Texts
     """The translations to score, one for each text."""
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import re
 import selectors
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from heapq import nsmallest
+from ipaddress import ip_address
 from typing import Any
 
 import uvicorn
@@ -31,6 +34,8 @@ MOST_HEADER_BYTES = 32_768
 MOST_WAITING_REQUESTS = 100
 """Most pipelined requests on one connection behind the current one."""
 BACKLOG = 2_048
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+"""Names of this machine for its own programs."""
 LAST_SECONDS = 1.0
 """Seconds that requests are still refused after all work has ended, and that a refused client may still send."""
 _OTHER_FILES = 200
@@ -41,6 +46,8 @@ _MOST_LINGERING = 100
 """Connections beyond the limit that are refused and still closing."""
 _SELECTOR: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 """A selector that needs no file descriptor of its own, since there may be none left."""
+_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+"""Header that asks for another protocol, such as HTTP/2, as `curl --http2` does."""
 _CANDIDATES = 10
 """Number of idle connections examined for one to close when there are too many."""
 
@@ -76,8 +83,9 @@ def serve(
     service: Service,
     listener: socket.socket,
     *,
-    cors_origins: tuple[str, ...] = (),
-    trusted_proxies: tuple[str, ...] = (),
+    cors_origins: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    trusted_proxies: Sequence[str] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP reloads the models.
 
@@ -87,6 +95,8 @@ def serve(
         service: The models and resources to serve.
         listener: A listening socket, as `bind` returns it.
         cors_origins: Origins of other web pages that may call the API; `*` allows all.
+        hosts: Names under which the server is asked; `*` allows all. Empty allows the names of this machine alone if
+            it listens there alone, and otherwise all.
         trusted_proxies: Addresses whose `X-Forwarded-For` header gives the client's address.
 
     Raises:
@@ -94,7 +104,7 @@ def serve(
     """
     allow_files(2 * service.config.max_connections + _OTHER_FILES)
     config = uvicorn.Config(
-        make_app(service, cors_origins=cors_origins),
+        make_app(service, cors_origins=cors_origins, hosts=_served_hosts(hosts, listener)),
         http=connection_class(service.config),
         ws="none",
         lifespan="off",
@@ -110,9 +120,19 @@ def serve(
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages contain addresses
     server = _Server(config)
     problem = asyncio.run(_serve(server, service, listener))
-    service.close()
+    if not service.close():
+        note(logging.ERROR, event="stuck")
+        os._exit(1)  # Python would wait for the threads at its end
     if problem is not None:
         raise problem
+
+
+def _served_hosts(given: Sequence[str], listener: socket.socket) -> Sequence[str]:
+    """Return the names under which the server is asked, from those given and the address that it listens on."""
+    address = listener.getsockname()[0]
+    if "*" in given or not (given or ip_address(address).is_loopback):
+        return ()
+    return [*given, *LOOPBACK_HOSTS, address]
 
 
 def allow_files(most: int) -> None:
@@ -228,6 +248,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
         _answer_timer: asyncio.TimerHandle | None = None
         _bytes_outside_bodies = 0
         _is_refused = False
+        _has_too_many = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -253,10 +274,13 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             return False
 
         def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing() or self._is_refused:
+            if self.transport.is_closing() or self._is_refused or self._has_too_many:
                 return
             if self._header_timer is None and self._idle_since is not None:
                 self._await_headers()
+            if self._idle_since is not None:  # without the header the parser keeps the body; the upgrade is ignored
+                headers, end, body = data.partition(b"\r\n\r\n")
+                data = _UPGRADE.sub(b"\r\nx-upgrade:", headers) + end + body
             # Headers of a pipelined request, or trailers of a chunked body, count as well.
             self._bytes_outside_bodies += len(data)
             super().data_received(data)
@@ -265,8 +289,13 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                 return
             if is_too_much and self._idle_since is not None:
                 self._refuse(_LARGE)
-            elif is_too_much or len(self.pipeline) > MOST_WAITING_REQUESTS:
+            elif is_too_much:
                 self.transport.abort()
+            elif len(self.pipeline) > MOST_WAITING_REQUESTS:
+                self._has_too_many = True  # those that came first are answered, then one refusal
+                while len(self.pipeline) > MOST_WAITING_REQUESTS:
+                    self.pipeline.popleft()
+                self.cycle = self.pipeline[0][0]
 
         def send_400_response(self, msg: str) -> None:
             """Refuse an invalid request in the same way as all others."""
@@ -310,6 +339,8 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             super().on_response_complete()
             if self.cycle.response_complete:  # no pipelined request is waiting
                 self._idle_since = self.loop.time()
+                if self._has_too_many:
+                    self._refuse(_TOO_MANY)
             if self.transport.is_closing():
                 self._end()
 
@@ -379,6 +410,7 @@ def _plain(status: str, error: str, extra: str = "") -> bytes:
 
 
 _FULL = _plain("503 Service Unavailable", "too many connections; ask again", "retry-after: 1\r\n")
+_TOO_MANY = _plain("503 Service Unavailable", f"more than {MOST_WAITING_REQUESTS} requests without waiting for answers")
 _LARGE = _plain("431 Request Header Fields Too Large", f"the headers have more than {MOST_HEADER_BYTES:,} bytes")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.device import num_threads
+from clearhead.serving import document_process
 from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches, spare_what_is_loaded
@@ -131,6 +132,8 @@ class Service:
         """
         with self._loading:
             detect("", ["en"])  # load the table of the language identifier, once
+            if self.takes_files:
+                document_process.prepare()
             models = Models({one.name: self._load(one) for one in self._sources})
             self.resources.load(models)
             spare_what_is_loaded()
@@ -321,12 +324,13 @@ class Service:
         finally:
             self._unshared.release()
 
-    def close(self) -> None:
-        """Release threads and files."""
-        self.work.close()
+    def close(self) -> bool:
+        """Release threads and files; return whether all work ended, so that the process can end too."""
+        is_done = self.work.close()
         self.files.close()  # removed before anything that may block, since nothing else would remove them
         self._searches.close()
         gc.unfreeze()
+        return is_done
 
 
 def note(level: int, **fields: Any) -> None:

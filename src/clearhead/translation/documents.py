@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Suggestion
+from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
 from clearhead.text.icu_messages import MessageRun, message_runs
 from clearhead.text.line_statistics import length_ratio
@@ -231,6 +232,7 @@ def _with_words(
 
 
 def _parts(text: str) -> Iterator[TextLine]:
+    check_interruption()
     at = 0
     for run in message_runs(text):
         for number, part in enumerate(text_lines(run.text)):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from clearhead.config import DecodeConfig
+from clearhead.runtime.interruption import check_interruption
 from clearhead.text.line_statistics import LineStatistics, has_stray_space, letter_case
 from clearhead.text.placeholders import change_words, words_alone
 from clearhead.text.sentence_splitting import CutLine, cut_line
@@ -76,6 +77,7 @@ class Normalizer:
             target_lang: Language of the translation, if the model has language tags.
             keep_case: Normalize only white space.
         """
+        check_interruption()
         cut = cut_line(text, config.source_lang)
         if not config.familiar or not text.strip():
             return NormalizedLine(text, cut, cut.sentences)

@@ -8,6 +8,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.decoding import SearchOptions
+from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.line_statistics import LineStatistics
@@ -77,6 +78,8 @@ class Postprocessor:
         one_line: bool,
         told: Mapping[str, Any],
     ) -> Translation:
+        check_interruption()
+
         def restored(text: str) -> str:
             original = piece.protected.restored(text)
             return on_one_line(original) if one_line else original  # a tag may contain a line end

@@ -16,6 +16,7 @@ import numpy as np
 from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, TokenSequence, WordEdges
 from clearhead.errors import ConfigError
+from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
@@ -106,6 +107,7 @@ class TermEncoder:
             given: Number of leading tokens of every translation that are not text.
             any_case: Match terms with capital letters in any case too, as for `Terms.found_in`.
         """
+        check_interruption()
         found = terms.found_in(text, any_case=any_case)
         if not found:
             return WantedTerms()

@@ -47,8 +47,11 @@ class Server:
     @property
     def search(self) -> int:
         """The number of the process that searches (Linux)."""
-        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        [found] = [int(child) for one in children for child in one.read_text().split()]
+        own = Path(f"/proc/{self.process.pid}")
+        children = [child for one in own.glob("task/*/children") for child in one.read_text().split()]
+        # It is a fork; the processes that begin those of documents were started with commands of their own.
+        command = (own / "cmdline").read_bytes()
+        [found] = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == command]
         return found
 
     def wait_for(self, event: str, **fields: object) -> dict:
@@ -97,11 +100,11 @@ def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
     """Return a function that starts a server and waits until it listens."""
     started = []
 
-    def start(*arguments: str, wait: bool = True) -> Server:
+    def start(*arguments: str, wait: bool = True, first: Callable[[], None] = check_often) -> Server:
         log = tmp_path_factory.mktemp("server") / "log"
         log.touch()
         command = ["serve", "--port", "0", "--device", "cpu", "--threads", "2", *PATIENT, *arguments]
-        process = start_process(command, log, check_often)
+        process = start_process(command, log, first)
         server = Server(process, log, "")
         started.append(server)
         if wait:

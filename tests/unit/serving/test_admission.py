@@ -10,8 +10,10 @@ import pytest
 
 from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
+from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import ClientGone, HTTPError
 from clearhead.serving.metrics import Metrics
+from clearhead.translation.translator import Translator
 
 
 @pytest.fixture
@@ -125,3 +127,40 @@ def test_who_has_waited_too_long_for_a_thread_is_told_so(work):
     with pytest.raises(HTTPError) as refused:
         asyncio.run(ask())
     assert refused.value.status == 504
+
+
+def test_work_that_does_not_notice_its_end_is_answered_without_it(work):
+    free = threading.Event()
+
+    async def ask():
+        with admitted(work, seconds=0.0) as job:
+            job.require_time = lambda: None  # it has begun in time
+            await work.run(job, free.wait, never)
+
+    with pytest.raises(HTTPError) as refused:
+        asyncio.run(ask())
+    assert refused.value.status == 504
+    assert not work.close()
+    free.set()
+    assert work.close()
+
+
+def test_work_is_interrupted_between_lines_when_its_time_is_over(make_bundle, work):
+    translator = Translator(make_bundle())
+    checks = []
+
+    async def ask():
+        with admitted(work) as job:
+
+            def over_at_the_second():
+                checks.append(1)
+                if len(checks) == 3:  # the first is before the work
+                    job.deadline = 0.0
+                Job.require_time(job)
+
+            job.require_time = over_at_the_second
+            await work.run(job, lambda: translator.translate(["ein Hund"] * 10, extra_length=3), never)
+
+    with pytest.raises(HTTPError) as refused:
+        asyncio.run(ask())
+    assert (refused.value.status, len(checks)) == (504, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from hashlib import sha256
 
 import pytest
@@ -25,6 +26,7 @@ def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
         {"name": name, "sha256": sha256(key.encode()).hexdigest(), "requests_per_minute": 7}
         for name, key in zip(("anna", "otto"), printed, strict=True)
     ]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     keys = Keys(read_keys(path))
     assert [keys.owner(key) for key in printed] == ["anna", "otto"]
     with pytest.raises(SystemExit):

@@ -1,0 +1,121 @@
+"""Uploaded documents, read and written in a process of their own, which has a memory limit and can be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from multiprocessing.connection import Connection
+from typing import Any
+
+from clearhead.errors import ClearheadError
+from clearhead.formats.document import Document, Filling
+from clearhead.formats.document_files import is_document, read_document
+from clearhead.serving.http_errors import HTTPError, place_of, with_place
+
+MOST_MEMORY = 1 << 30
+"""Bytes that reading and writing a document may take."""
+_SECONDS_BETWEEN_CHECKS = 0.05
+_METHODS = multiprocessing.get_all_start_methods()
+_CONTEXT: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
+
+
+def prepare() -> None:
+    """Start the process from which those of documents are forked, so that the first document does not wait for it."""
+    if "forkserver" in _METHODS:
+        from multiprocessing.forkserver import ensure_running
+
+        _CONTEXT.set_forkserver_preload([__name__])
+        ensure_running()
+
+
+class DocumentInProcess(Document):
+    """A document that is in another process; see `open_document`."""
+
+    def __init__(self, connection: Connection, require_time: Callable[[], None]) -> None:
+        self._connection = connection
+        self._require_time = require_time
+        self.format, self.segments, self.keeps_finished = self._answer()
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file's bytes with the translations inserted; see `Document.filled`.
+
+        Raises:
+            DataError: If the format cannot represent a text.
+            HTTPError: If it needs too much memory, or `require_time` raises it.
+        """
+        self._connection.send(list(fillings))
+        data: bytes = self._answer()
+        return data
+
+    def _answer(self) -> Any:
+        while not self._connection.poll(_SECONDS_BETWEEN_CHECKS):
+            self._require_time()
+        try:
+            answer = self._connection.recv()
+        except (EOFError, ConnectionError):
+            raise _too_large() from None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+@contextmanager
+def open_document(path: str, require_time: Callable[[], None], **options: Any) -> Iterator[Document]:
+    """Read a document in a process of its own, which ends with the block.
+
+    Args:
+        path: The file; with an extension that no document has, it is read as paragraphs of plain text.
+        require_time: Called while waiting; what it raises ends the process.
+        **options: As for `read_document`.
+
+    Raises:
+        ConfigError: As `read_document`.
+        DataError: As `read_document`.
+        HTTPError: If it needs more than `MOST_MEMORY`, or `require_time` raises it.
+    """
+    ours, theirs = _CONTEXT.Pipe()
+    process = _CONTEXT.Process(target=_serve_document, args=(theirs, path, options), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        with ours:
+            yield DocumentInProcess(ours, require_time)
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+
+
+def _serve_document(connection: Connection, path: str, options: dict[str, Any]) -> None:
+    """Send the segments of a document, receive its fillings, and send its bytes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _limit_memory()
+    with suppress(EOFError, ConnectionError):
+        try:
+            document = read_document(path, paragraphs=not is_document(path), **options)
+            connection.send((document.format, list(document.segments), document.keeps_finished))
+            connection.send(document.filled(connection.recv()))
+        except MemoryError:
+            connection.send(_too_large())
+        except ClearheadError as error:
+            connection.send(error)
+        except EOFError:
+            raise
+        except Exception as error:  # its message may contain a text
+            connection.send(with_place(RuntimeError(type(error).__name__), place_of(error)))
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError):  # Windows has no such limit
+        import resource
+
+        _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
+        most = MOST_MEMORY if allowed == resource.RLIM_INFINITY else min(MOST_MEMORY, allowed)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, allowed))
+
+
+def _too_large() -> HTTPError:
+    return HTTPError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "reading the file takes too much memory; send it in parts")

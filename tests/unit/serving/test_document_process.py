@@ -1,0 +1,111 @@
+"""Uploaded documents in a process of their own: as read here, with limits of memory and time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Filling
+from clearhead.formats.document_files import read_document
+from clearhead.serving import document_process, files
+from clearhead.serving.document_process import open_document
+from clearhead.serving.files import TranslatedFiles, uploaded
+from clearhead.serving.http_errors import HTTPError, late
+
+PAGE = "<p>Ein Hund.</p>\n<p>Zwei <b>Katzen</b>.</p>\n"
+
+
+def no_limit():
+    """Let it take as long as it takes."""
+
+
+def test_a_document_is_as_read_here(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(PAGE, encoding="utf-8")
+    here = read_document(str(path))
+    filled = [Filling("A dog."), None]
+    with open_document(str(path), no_limit) as there:
+        assert list(there.segments) == list(here.segments)
+        assert (there.format, there.keeps_finished) == (here.format, here.keeps_finished)
+        assert there.filled(filled) == here.filled(filled)
+    assert not multiprocessing.active_children()
+
+
+def test_what_needs_more_memory_than_allowed_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text(PAGE, encoding="utf-8")
+    monkeypatch.setattr(document_process, "_serve_document", _fill_the_memory)
+    with pytest.raises(HTTPError, match="too much memory") as refused, open_document(str(path), no_limit):
+        pass
+    assert refused.value.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+def _fill_the_memory(connection, path, options):
+    document_process.read_document = lambda *_, **__: bytearray(document_process.MOST_MEMORY)
+    document_process._serve_document(connection, path, options)
+
+
+def test_a_process_that_was_ended_is_an_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(document_process, "_serve_document", _end)
+    with pytest.raises(HTTPError, match="too much memory"), open_document(str(tmp_path / "a.html"), no_limit):
+        pass
+
+
+def _end(*_):
+    """End without an answer."""
+
+
+def test_when_the_time_is_over_the_process_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(document_process, "_serve_document", _wait)
+
+    def over():
+        raise late()
+
+    with pytest.raises(HTTPError) as refused, open_document(str(tmp_path / "a.html"), over):
+        pass
+    assert refused.value.status == HTTPStatus.GATEWAY_TIMEOUT
+    assert not multiprocessing.active_children()
+
+
+def _wait(connection, *_):
+    connection.recv()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error", "message"),
+    [
+        ("a.json", b"{", DataError, r"^a\.json, line 1"),
+        ("a.csv", b"one,two,three\nx,y,z\n", HTTPError, r"^a\.csv has 3 columns \(numbers 1 to 3\)$"),
+    ],
+)
+def test_what_is_wrong_names_neither_a_path_nor_an_option(tmp_path, name, data, error, message):
+    with pytest.raises(error, match=message), uploaded(name, data, tmp_path, no_limit):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_languages_of_a_request_choose_those_of_a_memory(tmp_path):
+    texts = {"de": "Ein Hund", "fr": "Un chien", "en": "A dog"}
+    variants = "".join(f'<tuv xml:lang="{language}"><seg>{text}</seg></tuv>' for language, text in texts.items())
+    memory = f'<tmx version="1.4"><header/><body><tu>{variants}</tu></body></tmx>'.encode()
+    with uploaded("a.tmx", memory, tmp_path, no_limit, from_lang="fr", to_lang="en") as document:
+        assert [segment.text for segment in document.segments] == ["Un chien"]
+    with pytest.raises(HTTPError, match="no text in 'it'"):
+        uploaded("a.tmx", memory, tmp_path, no_limit, from_lang="it", to_lang="en").__enter__()
+
+
+def test_directories_of_killed_servers_are_removed_and_those_in_use_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{files._PREFIX}left"
+    left.mkdir()
+    (left / "somebody's text").write_text("secret", encoding="utf-8")
+    stores = [TranslatedFiles(60) for _ in range(2)]
+    assert {Path(path) for path in tmp_path.iterdir()} == {store.directory for store in stores}
+    for store in stores:
+        store.close()
+    assert not list(tmp_path.iterdir())
