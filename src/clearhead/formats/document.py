@@ -22,6 +22,8 @@ class Segment:
     """Existing translation in a bilingual format; empty if there is none."""
     is_finished: bool = False
     """Whether the file has a translation and does not mark it as unfinished."""
+    format: str = ""
+    """Flag of gettext that names the rules of its formats, such as `c-format`; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from clearhead.text.placeholder_masking import Unit, units_of
-from clearhead.text.placeholders import PLACEHOLDER
+from clearhead.text.placeholders import PLACEHOLDER, STATEMENT_SIGNS, TAG, pair_role
 from clearhead.text.word_links import Link, Span, parts_of_words
 
 _ALIKE = 0.5
@@ -96,8 +96,8 @@ def strip_markup(text: str, *, tags: bool = True) -> Stripped:
 
 
 def is_tag(placeholder: str) -> bool:
-    """Return whether a placeholder is a tag or an emphasis mark, which does not replace a word."""
-    return placeholder.startswith(("<", "*"))
+    """Return whether a placeholder is a tag, a template statement or an emphasis mark, and so replaces no word."""
+    return placeholder.startswith(("*", *STATEMENT_SIGNS)) or bool(TAG.fullmatch(placeholder) or pair_role(placeholder))
 
 
 def parts_with_placeholders(text: str) -> list[Span]:

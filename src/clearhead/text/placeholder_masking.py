@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -24,6 +24,7 @@ from clearhead.text.placeholders import (
     PLACEHOLDER,
     PLACEHOLDER_OR_NUMBER,
     SIGNS,
+    pair_role,
 )
 
 _ALONE = SIGNS[:NUM_ALONE]
@@ -31,7 +32,6 @@ _PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_
 _SIGN = re.compile(f"[{SIGNS[0]}-{SIGNS[-1]}]")
 _MARKS = ("*", "**")
 _CLOSING_MARK = re.compile(CLOSING_MARK)
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +140,36 @@ def without_signs(text: str) -> str:
 
 
 def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
-    """Return the placeholders of a text in order of position; an opening tag or mark and its closing one are one unit.
+    """Return the placeholders of a text in order of position; an opening code or mark and its closing one are one unit.
 
     Args:
         text: Any text.
         with_numbers: Whether numbers count as placeholders.
     """
+    matches = [*(PLACEHOLDER_OR_NUMBER if with_numbers else PLACEHOLDER).finditer(text)]
+    roles = [_role(text, match) for match in matches]
+    to_close = Counter(name for name, is_closing in filter(None, roles) if is_closing)
     found: list[Unit] = []
-    opened: list[tuple[str, int]] = []  # names of open tags or marks, with their index in `found`
-    for match in (PLACEHOLDER_OR_NUMBER if with_numbers else PLACEHOLDER).finditer(text):
+    opened: list[tuple[str, int]] = []  # names of open codes or marks, with their index in `found`
+    for match, role in zip(matches, roles, strict=True):
         found.append(Unit((match[0],), (match.start(),)))
-        if match[0] in _MARKS:
-            name, closes = match[0], _CLOSING_MARK.match(text, match.start()) is not None
-        elif (tag := _TAG.fullmatch(match[0])) is not None and not tag[3]:
-            name, closes = tag[2], bool(tag[1])
-        else:
+        name, is_closing = role or ("", False)
+        if not is_closing:
+            if to_close[name]:  # `<br>` and `{% include x %}` are never closed
+                opened.append((name, len(found) - 1))
             continue
-        if not closes:
-            opened.append((name, len(found) - 1))
-        elif opened and opened[-1][0] == name:
+        to_close[name] -= 1
+        if opened and opened[-1][0] == name:
             closing, place = found.pop(), opened.pop()[1]
             opening = found[place]
             found[place] = Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
     return found
+
+
+def _role(text: str, match: re.Match[str]) -> tuple[str, bool] | None:
+    if match[0] in _MARKS:
+        return match[0], _CLOSING_MARK.match(text, match.start()) is not None
+    return pair_role(match[0])
 
 
 def _by_texts(units: Iterable[Unit]) -> dict[tuple[str, ...], deque[Unit]]:

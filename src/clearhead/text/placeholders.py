@@ -13,37 +13,68 @@ SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))
 """Private-use characters that replace placeholders (`protect`): first those for single placeholders, then those for
 opening ones, then those for closing ones in the same order."""
 
-_SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # width and precision of a number; bounded to keep matching fast
+FIRST_SIGNS = "%{$#@<&:`|*"
+"""Every placeholder begins with one of these, except addresses, which contain one."""
+STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/", "<% ", "<?")
+"""Beginnings of statements of template languages."""
+
+_SPEC = r"[-+\#'0]{0,4}(?:[0-9]{1,9}|\*(?:[0-9]{1,3}\$)?)?(?:\.(?:[0-9]{1,9}|\*(?:[0-9]{1,3}\$)?)?)?"
+"""Pattern of flags, width and precision of a format; bounded to keep matching fast. The flag for a space is left out:
+it would make a format of `100 % sure`."""
+_SIZED = r"(?:(?:hh?|ll?|[qjzt]|I64|I32)[diouxXn]|l[csaAeEfFgG]|L[aAeEfFgG])"
+_MACRO = "<PRI[diouxX][A-Z0-9]{1,12}>"
 
 _CJK = rf"{CHINESE_AND_JAPANESE_LETTERS}{CHINESE_AND_JAPANESE_MARKS}\u3000\uffa0-\uffef"  # follow an address directly
 _MAIL, _HOST = "[a-zA-Z0-9_.+-]", "[a-zA-Z0-9_-]"
+_KEY = "[A-Za-z_][A-Za-z0-9_]{0,40}"
+_BEFORE_COLON = rf"""(?<![^\s{CHINESE_AND_JAPANESE_LETTERS}(\[<>/"'«„“‘¿¡,;=|$€£\#+–—-])(?<!\w["'])"""
+"""Pattern of a place where `:name` can be a placeholder: not behind a word, an address or a closing sign."""
 
 CLOSING_MARK = r"(?<=[\w`\"')»”.:!?])\*{1,2}(?![\w*])"
 """Pattern of the end of `*emphasis*` or `**bold**`."""
 
 PLACEHOLDER = re.compile(
     rf"""
-      %\(\w{{1,60}}\)\ ?{_SPEC}[a-zA-Z]                       # %(name)s
-    | (?<!\d)%[0-9]{{1,3}}\${_SPEC}[a-zA-Z@]                  # %1$s
-    | (?<![\d%])%{_SPEC}[sdifgucx@](?![a-zA-Z])             # %s, %5.2f; not the share in 50%ig
-    | (?<![\w%])%L?(?:[1-9][0-9]?(?![0-9]|[.,][0-9])|n(?!\w))  # %1, %L2, %n of Qt
-    | \{{\{{[^{{}}\n]{{1,60}}\}}\}}                               # {{{{ name }}}}
-    | \$?\{{[\w.:!,%\#-]{{0,60}}\}}                            # {{name}}, {{0}}, {{}}, ${{NAME}}
-    | \$[A-Z_][A-Z0-9_]{{2,60}}                              # $HOME; US$ and $CA are money
-    | </?[A-Za-z][A-Za-z0-9:.-]{{0,60}}(?:\s[^<>=]*=[^<>]*)?\s?/?>          # <b>, </b>, <br/>, <a href="...">
+      (?=[{re.escape(FIRST_SIGNS)}])(?:                     # plain words pass fast
+      %%                                                    # the sign itself in a text with formats
+    | %(?:\(\w{{1,60}}\)\ ?|<\w{{1,60}}>){_SPEC}[hlL]?[a-zA-Z]       # %(name)s, %<name>s
+    | (?<![\w%])%[A-Za-z_]\w{{2,40}}%(?![\w%])                  # %name% of Symfony
+    | (?<!\d)%[0-9]{{1,3}}\${_SPEC}(?:{_MACRO}|{_SIZED}|[a-zA-Z@])    # %1$s, %1$ld
+    | (?<!\d)%{_SPEC}(?:{_MACRO}|(?:{_SIZED}|[sdifgucxX@])(?![a-zA-Z]))    # %5.2f, %ld; not the share in 50%ig
+    | (?<!\d)%(?:-?(?!L[0-9])[a-zA-Z](?![a-zA-Z])|{_SPEC}\.[0-9]{{1,9}}[a-zA-Z]|\#@\w{{1,60}}@)    # %r, %.1fMB, %#@x@
+    | (?<!\d)(?<!\d[ \u00a0\u202f])%(?:[sd@]|(?:ll?|z)[du])     # %sLink%s, %dpx; not 50 %sure
+    | (?<![\w%])%L?[1-9][0-9]?(?![0-9]|[.,][0-9])           # %1, %L2 of Qt
+    | \{{\{{[^{{}}\n]{{1,200}}\}}\}}                              # {{{{ name }}}}, {{{{% note %}}}}
+    | \{{%[^%\n]{{1,200}}%\}} | <%[^\n]{{0,200}}?%> | <\?[^\n]{{0,200}}?\?>     # {{% if x %}}, <%= x %>, <?php x ?>
+    | [$%\#]\{{[^{{}}\n]{{1,60}}\}}                              # ${{NAME}}, %{{x}}, #{{x}}
+    | \{{[\w.:!,%\#+<>=^?\[\]$-]{{0,60}}\}}                      # {{name}}, {{0:>8}}, {{}}
+    | \{{\w{{1,40}},\s?(?:number|date|time|spellout|ordinal|duration)[^{{}}\n]{{0,60}}\}}      # {{n, number}}
+    | \$[A-Z_][A-Z0-9_]{{2,60}}(?![A-Z0-9_$])                  # $HOME; US$ and $CA are money
+    | (?<![A-Za-z0-9_$])\$[A-Za-z][A-Za-z0-9_@]{{0,60}}\$(?![A-Za-z0-9_$])    # $name$ of browser extensions
+    | \$tc?\([^()\n]{{1,100}}\)                                # $t(key) of i18next
+    | (?<![\w@.:])@(?:\.[a-z]{{1,20}})?:(?:\([\w.-]{{1,80}}\)|{_KEY}(?:\.{_KEY}){{0,8}})    # @:key of vue-i18n
+    | </?(?:[A-Za-z][A-Za-z0-9:.-]{{0,60}}(?:\s[^<>=]*=[^<>]*)?|[0-9]{{1,3}})\s?/?>    # <b>, <a href="...">, </0>
     | &(?:[A-Za-z]\w{{1,30}}|\#[0-9]{{1,7}}|\#x[0-9A-Fa-f]{{1,6}});   # &amp; &#160;
-    | (?<![a-zA-Z0-9_])[a-zA-Z]{{2,9}}://[^\s<>"'{_CJK}]*[^\W{_CJK}]/?    # https://example.org
-    | (?<!{_MAIL}){_MAIL}{{1,60}}@{_HOST}{{1,60}}(?:\.{_HOST}{{1,60}}){{1,5}}  # name@example.org
     | :[a-z][a-z0-9:+._-]{{0,40}}:`[^`<>\n]{{1,100}}`          # :func:`open`, not :ref:`text <label>`
+    | (?<![\w:]):[a-z][a-z0-9_+-]{{1,30}}:(?![\w`])            # :smile:
+    | {_BEFORE_COLON}:[a-z][A-Za-z0-9_]{{1,60}}(?![A-Za-z0-9_:(])    # :name of Laravel
     | ``[^`\n]{{1,200}}``                                        # ``code`` of reStructuredText
     | (?<![\w`:])`[^`\s<>]{{1,80}}`(?![`_\w])                     # `code` of Markdown, a word
     | \|[A-Za-z][\w.-]{{0,40}}\|                                 # |version|
     | (?<![\w*])\*{{1,2}}(?=[\w`:"'(«“])                          # *emphasis* and **bold** begin,
     | {CLOSING_MARK}                                       # and end
+      )
+    | (?<![a-zA-Z0-9_])[a-zA-Z]{{2,9}}://[^\s<>"'{_CJK}]*[^\W{_CJK}]/?    # https://example.org
+    | (?<!{_MAIL}){_MAIL}{{1,60}}@{_HOST}{{1,60}}(?:\.{_HOST}{{1,60}}){{1,5}}  # name@example.org
     """,
     re.VERBOSE,
 )
 """Pattern of what programs, browsers and mail programs read, and of the marks of Markdown and reStructuredText."""
+
+TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^>]*?(/?)>")
+"""Pattern of a tag among the placeholders: its slash, its name, and the slash of a tag that closes itself."""
+_STATEMENT = re.compile(r"(\{\{?%|\{\{<|\{\{(?=[#^/])|<%|<\?php\b)[-+#^]?\s*+(?:(/|end_?+)(?=\w))?([A-Za-z_]\w*)")
+_ANGULAR = re.compile(r"(?:\{\$)?(START|CLOSE)_(\w+?)(?:_\d+)?\}?")
 
 PLACEHOLDER_OR_NUMBER = re.compile(
     rf"{PLACEHOLDER.pattern} | (?<![\w.,])[0-9]+(?:[.,:/-][0-9]+){{0,9}}(?!\w)  # 7, 1,250.5, 20:15, 2016-05-03",
@@ -59,6 +90,24 @@ _KEPT = re.compile(
     )""",
     re.VERBOSE,
 )
+
+
+def pair_role(code: str) -> tuple[str, bool] | None:
+    """Return the name of the pair that a code can be half of, and whether it is the closing half; None if of no pair.
+
+    The codes are tags, statements of template languages (`{% if x %}`, `{{% note %}}`, `{{#if x}}`) and the names that
+    Angular gives tags. Whether an opening code has a closing one depends on the text: `{% include x %}` has none.
+
+    >>> pair_role("{% endif %}"), pair_role("<b>"), pair_role("START_LINK_1"), pair_role("<br/>")
+    (('{%if', True), ('<b', False), ('LINK', False), None)
+    """
+    if tag := TAG.fullmatch(code):
+        return None if tag[3] else (f"<{tag[2]}", bool(tag[1]))
+    if named := _ANGULAR.fullmatch(code):
+        return named[2], named[1] == "CLOSE"
+    if (statement := _STATEMENT.match(code)) and not code.endswith("/>}}"):
+        return statement[1] + statement[3], bool(statement[2])
+    return None
 
 
 def words_alone(text: str) -> str:

@@ -11,11 +11,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Self
 
 from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
-from clearhead.text.placeholders import PLACEHOLDER, words_alone
+from clearhead.text.placeholder_masking import Unit, units_of
+from clearhead.text.placeholders import FIRST_SIGNS, PLACEHOLDER, STATEMENT_SIGNS, TAG, words_alone
 from clearhead.text.scripts import script_of
 from clearhead.text.shortening import first_few
 
@@ -29,7 +31,8 @@ KINDS = {
     "unseen_script": "the source is in a script that no training source has",
     "unseen_characters": "the model has never seen one of its characters",
     "numbers": "a number of the source is not in the translation",
-    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, or it has others",
+    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, it has others, or "
+    "it has a pair of codes in another order",
     "placed_markup": "markup that the model did not keep was put where the words it stood at went",
 }
 """Every kind of flag, in the order of the checks, with its meaning."""
@@ -63,8 +66,6 @@ _MOST_DECIMALS = 2
 """Decimals of a number at most; three digits are thousands."""
 _GROUP = 3
 """Digits in a group of a large number."""
-
-_TAG_NAME = re.compile(r"</?[^\s/>]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +186,21 @@ def missing_numbers(source: str, text: str) -> list[str]:
 def missing_placeholders(source: str, text: str) -> list[str]:
     """Return the placeholders, tags and entities of a source that its translation lacks or has less often.
 
-    Attributes of tags may be translated, and spaces within braces are ignored. Of an ICU message with branches,
-    everything but its words must be present, in order; otherwise the beginning of its syntax is returned.
+    Both codes of a pair are returned if the closing one precedes the opening one, or if they are no longer around the
+    `{% else %}` between them. Attributes of tags may be translated, and spaces within braces are ignored. Of an ICU
+    message with branches, everything but its words must be present, in order; otherwise the beginning of its syntax is
+    returned.
 
     >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
     ['<b>', '</b>', '&amp;']
     """
-    if not any(mark in source for mark in "%{$<&@`*|") and "://" not in source:
+    missing = _absent_placeholders(source, text)
+    torn = (pair for pair in (_pairs(source) - _pairs(text)).elements() if not set(missing).intersection(pair))
+    return [*missing, *chain.from_iterable(torn)]
+
+
+def _absent_placeholders(source: str, text: str) -> list[str]:
+    if not any(sign in source for sign in FIRST_SIGNS):
         return []
     if (syntax := message_syntax(source)) and syntax != message_syntax(text):
         return [syntax[0]]
@@ -201,7 +210,7 @@ def missing_placeholders(source: str, text: str) -> list[str]:
 def _placeholder_changes(source: str, text: str) -> str:
     """Return the placeholders that a translation lacks, and those not in the source; added emphasis is allowed."""
     missing = missing_placeholders(source, text)
-    added = [one for one in missing_placeholders(text, source) if one.strip("*")]
+    added = [one for one in _absent_placeholders(text, source) if one.strip("*")]
     finds = [" ".join(missing[:MOST_SHOWN]), "not in the source: " + " ".join(added[:MOST_SHOWN]) if added else ""]
     return "; ".join(filter(None, finds))
 
@@ -352,9 +361,27 @@ def _amount(runs: Sequence[str]) -> tuple[str, str]:
 def placeholders_of(text: str) -> Iterator[str]:
     """Yield the placeholders of a text, tags without their attributes."""
     for match in PLACEHOLDER.finditer(text):
-        found = match[0]
-        if found.startswith("<"):
-            name = _TAG_NAME.match(found)
-            yield f"{name[0] if name else found}>"
-        else:
-            yield found.replace(" ", "")
+        yield _compared(match[0])
+
+
+def _compared(placeholder: str) -> str:
+    """Return a placeholder as it is compared: a tag without its attributes, anything else without spaces."""
+    tag = TAG.fullmatch(placeholder)
+    return placeholder.replace(" ", "") if tag is None else f"<{tag[1]}{tag[2]}>"
+
+
+def _pairs(text: str) -> Counter[tuple[str, ...]]:
+    """Return the pairs of codes in a text; a template statement alone in one, as `{% else %}`, counts with it."""
+    found: Counter[tuple[str, ...]] = Counter()
+    around: list[Unit] = []
+    for unit in units_of(text) if any(sign in text for sign in "<{_") else ():
+        while around and around[-1].starts[1] < unit.starts[0]:
+            around.pop()
+        texts = tuple(map(_compared, unit.texts))
+        if len(texts) == 2 and "*" not in texts[0]:
+            found[texts] += 1
+            if texts[0].startswith(STATEMENT_SIGNS):
+                around.append(unit)
+        elif around and texts[0].startswith(STATEMENT_SIGNS):
+            found[*texts, *map(_compared, around[-1].texts)] += 1
+    return found

@@ -12,6 +12,7 @@ from clearhead.decoding import Sampling
 from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Suggestion
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
+from clearhead.text.format_strings import checked_format
 from clearhead.text.icu_messages import MessageRun, message_runs
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.placeholders import words_alone
@@ -91,7 +92,8 @@ def translate_document(
 
     White space around and between lines is kept. In an ICU message with branches (plural, select), each run of words
     is translated by itself and the rest is kept. A run whose translation lacks its arguments is left untranslated and
-    flagged. Segments without a word, such as numbers or placeholders alone, are not changed.
+    flagged. If a segment has a format, such as `c-format`, reordered arguments get numbers, and missing ones or ones of
+    another type are flagged. Segments without a word, such as numbers or placeholders alone, are not changed.
 
     Args:
         translator: A translator, or a team.
@@ -275,9 +277,14 @@ def _translated(
             made.append(_left(done[part.text]) if words is None else done[part.text])
         text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
     whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
+    flags = []
+    if segment.format:
+        text, problem = checked_format(segment.text, text, segment.format)
+        flags += [Flag("placeholders", problem)] * bool(problem)
     if unfit:
-        kept = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
-        whole = replace(whole, warnings=merge_flags([whole.warnings, [kept]]))
+        flags.append(Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}"))
+    if flags:
+        whole = replace(whole, warnings=merge_flags([whole.warnings, flags]))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
 
 

@@ -13,6 +13,7 @@ from clearhead.cli.translate import translate
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
 from clearhead.text.line_statistics import LineCounter
+from clearhead.text.quality_flags import KINDS
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
 from every_run import slow
@@ -334,7 +335,7 @@ def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
     result = run_command(translate, model, *paths, "--format", "jsonl")
     lines = "lines 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 2 more"
     numbers = "a number of the source is not in the translation"
-    placeholders = "a placeholder, tag, entity or address of the source is not in the translation, or it has others"
+    placeholders = KINDS["placeholders"]
     assert [line for line in result.stderr.splitlines() if "length limit" not in line] == [
         f"clearhead: {paths[0]}: 12 with numbers ({numbers}): {lines}",
         f"clearhead: {paths[0]}: 12 with placeholders ({placeholders}): {lines}",

@@ -14,7 +14,27 @@ from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS, PLACEHOLDER, SIGNS
 
 ALONE, OPENING, CLOSING = SIGNS[:16], SIGNS[16:24], SIGNS[24:]
 
-PARTS = ["%s", "%(name)s", "{0}", "<b>", "</b>", "<br/>", '<a href="x">', "</a>", "&amp;", "https://a.org/b", "a@b.de"]
+PARTS = [
+    "%s",
+    "%1$ld",
+    "%%",
+    ":name",
+    "$x$",
+    "<0>",
+    "</0>",
+    "{% if x %}",
+    "{% endif %}",
+    "%(name)s",
+    "{0}",
+    "<b>",
+    "</b>",
+    "<br/>",
+    '<a href="x">',
+    "</a>",
+    "&amp;",
+    "https://a.org/b",
+    "a@b.de",
+]
 texts = st.lists(st.sampled_from([*PARTS, " ", "Wort", "100 %", "<", ">", SIGNS[3], SIGNS[17]])).map("".join)
 
 
@@ -26,6 +46,9 @@ texts = st.lists(st.sampled_from([*PARTS, " ", "Wort", "100 %", "<", ">", SIGNS[
         ("<b>a <i>b</i></b>", f"{OPENING[0]}a {OPENING[1]}b{CLOSING[1]}{CLOSING[0]}"),
         ("<b>a <i>b</b></i>", f"{ALONE[0]}a {OPENING[0]}b{ALONE[1]}{CLOSING[0]}"),
         ("<br/> </b> <p>", f"{ALONE[0]} {ALONE[1]} {ALONE[2]}"),
+        ("<p>a<br> %s</p>", f"{OPENING[0]}a{ALONE[0]} {ALONE[1]}{CLOSING[0]}"),
+        ("<0>a</0> {% if x %}b{% endif %}", f"{OPENING[0]}a{CLOSING[0]} {OPENING[1]}b{CLOSING[1]}"),
+        ("{{% note %}}a{{% /note %}}, {% include x %}", f"{OPENING[0]}a{CLOSING[0]}, {ALONE[0]}"),
         ("Nichts, auch nicht 50 %", "Nichts, auch nicht 50 %"),
     ],
 )

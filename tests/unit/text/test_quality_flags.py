@@ -238,6 +238,27 @@ def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
             "Siehe http://a.de/b?c=1. Oder (https://b.de/), x@y.co.uk!",
             ["http://a.de/b?c=1", "https://b.de/", "x@y.co.uk"],
         ),
+        (
+            "%ld %lu %llX %zu %hhd %Lf %I64d %*d %.*s",
+            ["%ld", "%lu", "%llX", "%zu", "%hhd", "%Lf", "%I64d", "%*d", "%.*s"],
+        ),
+        ("%1$ld in %2$-5s, %r, %<PRIu64>, %<n>.2f", ["%1$ld", "%2$-5s", "%r", "%<PRIu64>", "%<n>.2f"]),
+        ("%sMehr%s, %dx%dpx, %.1fMB, %luB", ["%s", "%s", "%d", "%d", "%.1f", "%lu"]),
+        ("100%% von %%s, %Y-%m-%d", ["%%", "%%", "%Y", "%m", "%d"]),
+        ("%{count} in #{x.y} und %name%", ["%{count}", "#{x.y}", "%name%"]),
+        ("<0>in</0> <1/>", ["<0>", "</0>", "<1>"]),
+        (
+            "Hallo :name, :count/:total (:kind)! 有:n_items个 :wink:",
+            [":name", ":count", ":total", ":kind", ":n_items", ":wink:"],
+        ),
+        ("$USER$, $count$ und $x$", ["$USER$", "$count$", "$x$"]),
+        ("$t(a.b), @:c.d. @.lower:e @:(f.g)", ["$t(a.b)", "@:c.d", "@.lower:e", "@:(f.g)"]),
+        ("{0:>8} {x!r} {n, number} {{val, number}}", ["{0:>8}", "{x!r}", "{n,number}", "{{val,number}}"]),
+        ("{% if x %}a{% endif %} <%= b %> <?php c; ?>", ["{%ifx%}", "{%endif%}", "<%=b%>", "<?phpc;?>"]),
+        ("{{% note %}}a{{% /note %}} {$START_LINK}", ["{{%note%}}", "{{%/note%}}", "{$START_LINK}"]),
+        ("100 % sure, 50% of, 50 %sure, 5 %-ige, %age, %ile", []),
+        ("10:30, x:y, std::string, a: b, :-) :D :P :x", []),
+        ('"key":value, Uhr:zeit, foo():bar, $5 and $6, A$b$c', []),
         ("%" + "0" * 50_000 + " <a " + "=" * 50_000, []),
         ('<b>fett</b><br/> <a href="x">da</a>', ["<b>", "</b>", "<br>", "<a>", "</a>"]),
         ("&amp; &#160; &#xA0;", ["&amp;", "&#160;", "&#xA0;"]),
@@ -259,6 +280,29 @@ def test_placeholders_are_found_and_what_looks_like_them_is_not(source, missing)
 def test_placeholders_may_move_and_attributes_change_but_none_is_lost():
     assert placeholders('<a title="Hund">{x} %s</a> {{ y }}', '%s {{y}} <a title="dog">{x}</a>') == []
     assert placeholders("{x} {x}", "{x}") == ["{x}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "torn"),
+    [
+        ("a <b>c</b>", "</b>a <b>c", ["<b>", "</b>"]),
+        ("{% if x %}a{% endif %} b", "{% endif %}b {% if x %}a", ["{%ifx%}", "{%endif%}"]),
+        ("{{% n %}}a{{% /n %}} b", "b {{% n %}}a{{% /n %}}", []),
+        ("{{#a}}b{{/a}}", "{{/a}}{{#a}}b", ["{{#a}}", "{{/a}}"]),
+        ("{$START_LINK_1}a{$CLOSE_LINK} b", "b {$CLOSE_LINK}a{$START_LINK_1}", ["{$START_LINK_1}", "{$CLOSE_LINK}"]),
+        (
+            "{% if x %}a{% else %}b{% endif %}",
+            "{% else %}{% if x %}a b{% endif %}",
+            ["{%else%}", "{%ifx%}", "{%endif%}"],
+        ),
+        ("<p>a<br> {% include x %}</p>", "<p>{% include x %} a<br></p>", []),
+        ("<a>b</a> <i>c</i>", "<i>c</i> <a>b</a>", []),
+        ("</b>a<b>", "<b>a</b>", []),
+    ],
+)
+def test_a_pair_of_codes_keeps_its_order(source, text, torn):
+    assert placeholders(source, text) == torn
+    assert placeholders(source, source) == []
 
 
 def test_placeholders_that_no_source_has_are_flagged_but_not_emphasis():

@@ -226,3 +226,20 @@ def test_another_head_to_place_markup_by_is_another_origin(make_model_dir):
     save_head(path / ALIGNMENT_FILE, AlignmentHead(0, 0), 0.5, translator.bundle.identity())
     after = [origin_of(translator, place_markup=it) for it in (True, False)]
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
+
+
+class Reversing(Shouting):
+    """A translator that puts words in the opposite order."""
+
+    def translate(self, lines, **how):
+        made = super().translate(lines, **how)
+        return [replace(one, text=" ".join(reversed(one.source.split()))) for one in made]
+
+
+def test_formats_of_a_segment_are_checked_by_its_flag():
+    texts = [("%s has %d files", "c-format"), ("%s has %d files", "python-format"), ("%s has %d files", "")]
+    document = Listed(*(Segment(text, 1, format=flag) for text, flag in texts))
+    made = [one.translation for one in translate_document(Reversing(), document)]
+    assert [one.text for one in made] == ["files %2$d has %1$s", "files %d has %s", "files %d has %s"]
+    assert [[flag.kind for flag in one.warnings] for one in made] == [[], ["placeholders"], []]
+    assert made[1].warnings[0].detail.startswith("python-format: argument 1 is text in the source, and integer")

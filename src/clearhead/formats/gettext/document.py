@@ -17,6 +17,7 @@ from clearhead.formats.file_text import read_bytes
 from clearhead.formats.gettext.catalogue import form_of_one
 from clearhead.formats.gettext.po import CatalogueEntry, decoded_catalogue, entries_of, quoted
 from clearhead.formats.wrapping import width_of
+from clearhead.text.format_strings import format_of
 
 MOST_COLUMNS = 79
 """Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""
@@ -140,7 +141,8 @@ class GettextCatalogue(Document):
             there = [entry.texts[key] for key, form in zip(keys, forms, strict=True) if form.segment == at + place]
             there = there or [entry.texts[keys[0]]]
             is_finished = all(there) and not entry.is_fuzzy
-            self.segments.append(Segment(entry.texts[source], entry.places[source][0], there[-1], is_finished))
+            line, text = entry.places[source][0], entry.texts[source]
+            self.segments.append(Segment(text, line, there[-1], is_finished, format_of(entry.flags)))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
         # gettext writes flags after other comments, and before the previous source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))

@@ -207,9 +207,15 @@ class CatalogueEntry:
     """Strings by keyword; for a plural form, the keyword with a number, padded for sorting."""
     last: str = ""
     """Key in `texts` of the last string."""
-    is_fuzzy: bool = False
+    flags: set[str] = field(default_factory=set)
+    """Flags of its comments, such as `fuzzy` and `c-format`."""
     is_obsolete: bool = False
     problem: str | None = None
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """Whether its translation is marked as needing review."""
+        return "fuzzy" in self.flags
 
     @property
     def forms(self) -> list[str]:
@@ -228,7 +234,8 @@ class CatalogueEntry:
         """Add a line to the message."""
         self.lines.append(line)
         if line.is_comment:
-            self.is_fuzzy |= line.words.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line.words[2:])
+            if line.words.startswith("#,"):
+                self.flags.update(re.split(r"[,\s]+", line.words[2:]))
             return
         self.line = self.line or line.number
         self.is_obsolete |= line.is_obsolete

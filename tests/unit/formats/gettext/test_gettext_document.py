@@ -71,6 +71,7 @@ def test_every_message_in_use_is_a_segment(read):
         (22, "%d files", "", False),
         (27, "One\nTwo\n", "Eins\nZwo\n", False),
     ]
+    assert [one.format for one in document.segments] == ["c-format", "", "", "", "python-format"]
 
 
 def test_translations_are_read_where_they_belong_and_nothing_else_changes(read):

@@ -1,0 +1,207 @@
+"""Format strings by the rules of gettext's flags, such as `c-format`: arguments, comparison, and reordered arguments.
+
+The rules are those of `msgfmt --check-format` (gettext-tools/src/format-*.c): a translation must use the arguments of
+its source, with the same types, and be valid itself. A source that is not valid is not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+Key = int | str
+"""Number of an argument, counted from 1, or its name."""
+Arguments = Mapping[Key, str]
+"""Types of the arguments of a text; empty if the language has none."""
+
+
+class _InvalidError(Exception):
+    """The text is not valid in its format; the message says why."""
+
+
+def _types(**conversions: str) -> dict[str, str]:
+    return {letter: kind.replace("_", " ") for kind, letters in conversions.items() for letter in letters}
+
+
+@dataclass(frozen=True, slots=True)
+class _Printf:
+    """A language whose formats begin with a percent sign."""
+
+    types: Mapping[str, str]
+    """Conversions, with the types of their arguments; empty for those without one."""
+    flags: str = r"[-+ #0]*+"
+    sizes: str = ""
+    """Pattern of the sizes before a conversion, which are part of the type."""
+    width: str = r"[0-9]++|\*"
+    is_numbered: bool = True
+    """Whether `%1$s` is the first argument."""
+    is_named: bool = False
+    """Whether `%(name)s` is a named argument."""
+    may_skip: bool = False
+    """Whether a text may use the second argument without the first."""
+    pattern: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        number = r"(?:([0-9]++)\$)?+" if self.is_numbered else "()"
+        name = r"(?:\(([^()]*+)\))?+" if self.is_named else "()"
+        width = rf"({self.width})?+(?:\.({self.width})?+)?+"
+        pattern = rf"%{number}{name}{self.flags}{width}({self.sizes})(<PRI[a-zA-Z0-9]++>|.?)"
+        object.__setattr__(self, "pattern", re.compile(pattern, re.DOTALL))
+
+    def __call__(self, text: str) -> Arguments:
+        found: dict[Key, str] = {}
+        ways: set[type | None] = set()
+        for key, kind in self._arguments(text):
+            ways.add(None if key is None else type(key))
+            place = len(found) + 1 if key is None else key
+            if found.setdefault(place, kind) != kind:
+                raise _InvalidError(f"argument {place} is {found[place]} and {kind}")
+        if len(ways) > 1:
+            raise _InvalidError("some arguments have a number or a name, and others have none")
+        if int in ways and not self.may_skip and (unused := set(range(1, len(found) + 1)).difference(found)):
+            raise _InvalidError(f"argument {min(unused)} is not used")
+        return found
+
+    def _arguments(self, text: str) -> Iterator[tuple[Key | None, str]]:
+        """Yield number or name, if any, and type of every argument in the order of the text."""
+        for match in self.pattern.finditer(text):
+            number, name, *widths, size, conversion = match.groups()
+            if conversion == "%" and not name:
+                continue
+            for star in widths:
+                if star and star[0] == "*":
+                    yield int(star[1:-1]) if star[1:] else None, "integer"
+            if kind := self._type(match[0], size, conversion):
+                yield (int(number) if number else name or None), kind
+
+    def _type(self, directive: str, size: str, conversion: str) -> str:
+        if len(conversion) > 1:  # a macro of C, such as <PRIu64>
+            return f"{self.types['d' if conversion[4] in 'di' else 'u']} {conversion[5:-1]}"
+        if conversion not in self.types:
+            raise _InvalidError(f"{directive} is no format")
+        kind = self.types[conversion]
+        if kind == "double":
+            size = size.strip("l")
+        elif conversion in "CS":
+            size = "l"
+        return f"{kind} {_SAME_SIZES.get(size, size)}".strip() if kind and self.sizes != "[hlL]?" else kind
+
+    def numbered(self, source: str, translation: str) -> str:
+        """Return a translation that has the formats of its source in another order, with the numbers of the source."""
+        own, theirs = (list(self._directives(text)) for text in (source, translation))
+        texts, wanted = [match[0] for match in own], [match[0] for match in theirs]
+        has_place = any(match[1] or match[2] or "*" in match[0] for match in own)
+        if not self.is_numbered or has_place or texts == wanted or sorted(texts) != sorted(wanted):
+            return translation
+        waiting: defaultdict[str, deque[int]] = defaultdict(deque)
+        for number, text in enumerate(texts, start=1):
+            waiting[text].append(number)
+        written, end = [], 0
+        for match in theirs:
+            written += [translation[end : match.start()], f"%{waiting[match[0]].popleft()}$", match[0][1:]]
+            end = match.end()
+        return "".join([*written, translation[end:]])
+
+    def _directives(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the formats that have an argument."""
+        return (match for match in self.pattern.finditer(text) if match[6] != "%" and self.types.get(match[6]) != "")
+
+
+def _named(pattern: str) -> Callable[[str], Arguments]:
+    """Return a reader of named arguments: the first group of a pattern is the name, the second the type, if any.
+
+    Names left out are the numbers from 0, as in Python.
+    """
+    compiled = re.compile(pattern)
+
+    def read(text: str) -> Arguments:
+        found = [match.groups("") for match in compiled.finditer(text) if match[1] is not None]
+        kinds: defaultdict[Key, set[str]] = defaultdict(set)
+        for place, (name, *kind) in enumerate(found):
+            kinds[name or str(place)].update(filter(None, map(str.strip, kind)))
+        return {name: " and ".join(sorted(some)) for name, some in kinds.items()}
+
+    return read
+
+
+_C = _types(integer="di", unsigned="ouxX", double="eEfFgGaA", character="cC", string="sS", pointer="p", counter="n")
+_SAME_SIZES = {"L": "ll", "q": "ll"}
+_C_SIZES = "hh|h|ll?|[Lqjzt]|"
+_FORMATS: dict[str, Callable[[str], Arguments]] = {
+    "c-format": _Printf({**_C, "m": ""}, "[-+ #0'I]*+", _C_SIZES, r"[0-9]++|\*(?:[0-9]++\$)?+"),
+    "objc-format": _Printf({**_C, "m": "", "@": "object"}, "[-+ #0'I]*+", _C_SIZES, r"[0-9]++|\*(?:[0-9]++\$)?+"),
+    "python-format": _Printf(
+        _types(integer="dioxXu", number="eEfFgG", character="c", text="sra%"),
+        sizes="[hlL]?", is_numbered=False, is_named=True,
+    ),
+    "php-format": _Printf(
+        _types(integer="bdouxX", number="eEfFgG", character="c", string="s"),
+        r"(?:[-+ 0]|'.)*+", width="[0-9]++", may_skip=True,
+    ),
+    "javascript-format": _Printf(
+        _types(integer="bdioxXu", number="f", character="c", string="s", value="jJ"), may_skip=True
+    ),
+    "lua-format": _Printf(
+        _types(integer="diouxX", number="aAeEfFgG", character="c", string="sq"),
+        "[-+#0]*+", width="[0-9]++", is_numbered=False,
+    ),
+    "awk-format": _Printf(
+        _types(integer="di", unsigned="ouxX", number="eEfFgG", character="c", string="s"), may_skip=True
+    ),
+    "python-brace-format": _named(r"\{\{|\{([^{}!:]*)(?=[!:}])"),
+    "perl-brace-format": _named(r"\{([A-Za-z_]\w*)\}"),
+    "ruby-format": _named(r"%%|%[-+ #0-9]*[<{](\w+)[>}]"),
+    "csharp-format": _named(r"\{\{|\{([0-9]+)(?=[,:}])"),
+    "java-format": _named(r"'[^']*'?|\{\s*([0-9]+)\s*(?:,([^{}]*))?\}"),
+    "qt-format": _named("%L?([0-9]{1,2})"),
+    "kde-format": _named("%([0-9]+)"),
+    "ycp-format": _named("%%|%([0-9])"),
+    "sh-format": _named(r"\$(?:\{(?=\w+\}))?([A-Za-z_]\w*)"),
+}  # fmt: skip
+"""Flags of gettext, with the readers of their arguments."""
+
+
+def format_of(flags: set[str]) -> str:
+    """Return the flag of a message that names a format with known rules; empty if there is none."""
+    return next((flag for flag in _FORMATS if flag in flags), "")
+
+
+def checked_format(source: str, translation: str, flag: str) -> tuple[str, str]:
+    """Return a translation and what is wrong with its arguments; empty if nothing.
+
+    Formats without numbers that are in another order than in the source get the numbers of the source.
+
+    Args:
+        source: Source text.
+        translation: Its translation.
+        flag: What `format_of` returned.
+
+    >>> checked_format("%s has %d files", "%d Dateien hat %s", "c-format")
+    ('%2$d Dateien hat %1$s', '')
+    >>> checked_format("%s has %d files", "%s hat Dateien", "c-format")
+    ('%s hat Dateien', 'c-format: argument 2 (integer) is missing')
+    """
+    read = _FORMATS[flag]
+    try:
+        own = read(source)
+    except _InvalidError:
+        return translation, ""
+    text = read.numbered(source, translation) if isinstance(read, _Printf) else translation
+    try:
+        theirs = read(text)
+    except _InvalidError as error:
+        return translation, f"{flag}: {error}"
+    problems = [f"argument {key}{_shown(own[key])} is missing" for key in own if key not in theirs]
+    problems += [f"argument {key}{_shown(theirs[key])} is not in the source" for key in theirs if key not in own]
+    problems += [
+        f"argument {key} is {kind or 'untyped'} in the source, and {theirs[key] or 'untyped'} in the translation"
+        for key, kind in own.items()
+        if theirs.get(key, kind) != kind
+    ]
+    return (translation, f"{flag}: {'; '.join(problems)}") if problems else (text, "")
+
+
+def _shown(kind: str) -> str:
+    return f" ({kind})" if kind else ""

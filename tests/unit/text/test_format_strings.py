@@ -1,0 +1,82 @@
+"""Format strings: the verdicts of GNU gettext's `msgfmt --check-format`, and reordered arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.text.format_strings import checked_format, format_of
+
+
+@pytest.mark.parametrize(
+    ("flag", "source", "translation", "problem"),
+    [
+        ("c-format", "%d von %ld", "%i of %li", ""),
+        ("c-format", "%d", "%u", "argument 1 is integer in the source, and unsigned in the translation"),
+        ("c-format", "%ld", "%d", "argument 1 is integer l in the source, and integer in the translation"),
+        ("c-format", "%lf %qd %ls", "%f %lld %S", ""),
+        ("c-format", "%<PRIu64>", "%<PRIx64>", ""),
+        ("c-format", "%<PRIu64>", "%lu", "argument 1 is unsigned 64 in the source, and unsigned l in the translation"),
+        ("c-format", "%*d", "%d", "argument 2 (integer) is missing"),
+        ("c-format", "%*d", "%2$*1$d", ""),
+        ("c-format", "%s %m %%", "%s", ""),
+        ("c-format", "a", "100% sure", "argument 1 (string) is not in the source"),
+        ("c-format", "100% off", "100% x", ""),
+        ("c-format", "%s", "%1$s %s", "some arguments have a number or a name, and others have none"),
+        ("c-format", "%s", "%2$s", "argument 1 is not used"),
+        ("c-format", "%s", "%y", "%y is no format"),
+        ("c-format", "%s", "Ende %", "% is no format"),
+        ("c-format", "%s %d", "%2$d %1$s", ""),
+        ("objc-format", "%@", "%s", "argument 1 is object in the source, and string in the translation"),
+        ("python-format", "%r %i", "%s %d", ""),
+        ("python-format", "%(a)s %(b)d", "%(b)d", "argument a (text) is missing"),
+        ("python-format", "%(a)s", "%s", "argument a (text) is missing; argument 1 (text) is not in the source"),
+        ("python-format", "%s hat %d", "%d has %s",
+         "argument 1 is text in the source, and integer in the translation; "
+         "argument 2 is integer in the source, and text in the translation"),
+        ("python-brace-format", "{a} {b:>{w}} {{c}}", "{b} {a} {w}", ""),
+        ("python-brace-format", "{} {}", "{0}", "argument 1 is missing"),
+        ("python-brace-format", "{a.b}", "{a.c}", "argument a.b is missing; argument a.c is not in the source"),
+        ("javascript-format", "%d", "%x", ""),
+        ("javascript-format", "%j", "%s", "argument 1 is value in the source, and string in the translation"),
+        ("php-format", "%2$s", "%2$s", ""),
+        ("php-format", "%\'*5d %u", "%d %b", ""),
+        ("php-format", "%1$s %2$s", "%2$s", "argument 1 (string) is missing"),
+        ("lua-format", "%q", "%s", ""),
+        ("awk-format", "%u", "%d", "argument 1 is unsigned in the source, and integer in the translation"),
+        ("ruby-format", "%{a} %<b>d", "%<b>d %<a>s", ""),
+        ("ruby-format", "%{a}", "a", "argument a is missing"),
+        ("java-format", "{0,number} {1}", "{1} {0}",
+         "argument 0 is number in the source, and untyped in the translation"),
+        ("java-format", "{0}", "it's {0}", "argument 0 is missing"),
+        ("csharp-format", "{0:x} {{1}}", "{0}", ""),
+        ("qt-format", "%1 %2", "%2", "argument 1 is missing"),
+        ("sh-format", "${a} $b", "$b $a", ""),
+    ],
+)  # fmt: skip
+def test_arguments_are_compared_by_the_rules_of_the_language(flag, source, translation, problem):
+    assert checked_format(source, translation, flag) == (translation, problem and f"{flag}: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("flag", "source", "translation", "numbered"),
+    [
+        ("c-format", "%s hat %d", "%d has %s", "%2$d has %1$s"),
+        ("c-format", "%s, %5.2f%%, %s", "%5.2f%% %s %s", "%2$5.2f%% %1$s %3$s"),
+        ("php-format", "%s %d", "%d %s", "%2$d %1$s"),
+        ("c-format", "%s hat %i", "%s has %i", "%s has %i"),
+        ("c-format", "%i und %d", "%d and %i", "%2$d and %1$i"),
+    ],
+)
+def test_reordered_arguments_get_the_numbers_of_the_source(flag, source, translation, numbered):
+    assert checked_format(source, translation, flag) == (numbered, "")
+
+
+def test_the_first_format_with_known_rules_counts():
+    assert format_of({"fuzzy", "c-format", "wrap"}) == "c-format"
+    assert format_of({"no-c-format", "possible-c-format", "fuzzy"}) == ""
+
+
+def test_long_texts_are_read_in_one_pass():
+    many = "%s %d " * 20_000
+    assert checked_format(many, many + "%s", "c-format")[1] == "c-format: argument 40001 (string) is not in the source"
+    assert checked_format("%s", "%" + "0" * 100_000, "c-format")[1].endswith("is no format")
