@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 _TAG = re.compile(r"<(/?)g([1-9][0-9]{0,6})>|<x([1-9][0-9]{0,6})/>")
@@ -49,27 +50,114 @@ def tokens(text: str) -> list[str | Tag]:
     return [*found, text[end:]] if end < len(text) else found
 
 
-def mended(translation: str, source: str) -> tuple[str, tuple[str, ...]]:
+def mended(translation: str, source: str, links: Collection[int] = ()) -> tuple[str, tuple[str, ...]]:
     """Return a translation that has each tag of its source once and well nested, and the list of repairs.
 
     Valid tags are unchanged; they may be in a different order. The repairs are, in this order: unknown and repeated
     tags are dropped; half a pair is extended to the edge of the enclosing pair; of crossing pairs, the one that began
     later ends earlier; a missing standalone tag is inserted at a word boundary, at the same relative position as in the
-    source; a missing pair is put around the whole content of its enclosing pair.
+    source; a missing pair is put around the whole content of its enclosing pair. Links are not nested: one that is
+    missing, empty or inside another comes after the text, around its words of the source, unless it is the only link
+    and encloses half of the source or more.
+
+    Args:
+        translation: The translation.
+        source: Its source, with well nested tags.
+        links: Numbers of the pairs that are links.
 
     >>> mended("ein <g1>Hund", "a <g1>dog</g1>")
     ('ein <g1>Hund</g1>', ('<g1> has no end; it now ends where the text around it ends',))
     >>> mended("Drücke jetzt.", "Press <x1/> now.")
     ('Drücke <x1/> jetzt.', ('<x1/> is missing; it is now where it was in the source, by length',))
+    >>> mended("Siehe beide.", "See <g1>one</g1> and <g2>two</g2>.", links={1, 2})[0]
+    'Siehe beide. <g1>one</g1> <g2>two</g2>'
     """
     places = _places(source)
     repairs: list[str] = []
     kept = _nested(_known(tokens(translation), places, repairs), repairs)
+    contents = _link_contents(source, links) if links else {}
+    kept = _with_links_apart(kept, contents, repairs) if links else kept
     present = {token.number for token in kept if isinstance(token, Tag)}
     missing = [place for number, place in places.items() if number not in present]
     kept = _with_missing_alone(kept, [place for place in missing if place.tag.form == "alone"], repairs)
-    kept = _with_missing_pairs(kept, [place for place in missing if place.tag.form == "open"], places, repairs)
+    pairs = [place for place in missing if place.tag.form == "open"]
+    lost = {place.tag.number: contents[place.tag.number] for place in pairs if place.tag.number in contents}
+    kept = _with_lost_links(kept, lost, repairs) if lost else kept
+    kept = _with_missing_pairs(kept, [place for place in pairs if place.tag.number not in lost], places, repairs)
     return "".join(map(str, kept)), tuple(dict.fromkeys(repairs))
+
+
+class _LinkContent(NamedTuple):
+    """What a link encloses in the source."""
+
+    words: str
+    alone: frozenset[Tag]
+    """Its standalone elements, such as an image."""
+
+
+def _link_contents(source: str, links: Collection[int]) -> dict[int, _LinkContent]:
+    """Return the contents of links by number, without links inside links; none if the only link encloses half."""
+    contents: dict[int, _LinkContent] = {}
+    inside: list[str | Tag] = []
+    link = size = 0
+    for part in tokens(source):
+        if isinstance(part, str):
+            size += len(part)
+        if isinstance(part, Tag) and part.form == "open" and part.number in links and not link:
+            link, inside = part.number, []
+        elif part == Tag("close", link):
+            words = "".join(one for one in inside if isinstance(one, str)).strip()
+            contents[link] = _LinkContent(words, frozenset(one for one in inside if isinstance(one, Tag)))
+            link = 0
+        elif link:
+            inside.append(part)
+    is_alone = len(contents) == 1 and 2 * max(len(one.words) for one in contents.values()) >= size
+    return {} if is_alone else contents
+
+
+def _with_links_apart(
+    parts: list[str | Tag], contents: Mapping[int, _LinkContent], repairs: list[str]
+) -> list[str | Tag]:
+    """Drop the tags of links inside others, and of links that have lost all of their words."""
+    kept: list[str | Tag] = []
+    dropped: set[int] = set()
+    link = 0
+    for part, following in zip(parts, [*parts[1:], ""], strict=False):
+        if isinstance(part, Tag) and part.form == "open" and part.number in contents:
+            is_empty = following == Tag("close", part.number) and contents[part.number].words
+            if link or is_empty:
+                repairs.append(f"{part} {f'is inside <g{link}>, which is a link' if link else 'has no words'}")
+                dropped.add(part.number)
+            else:
+                link = part.number
+        elif part == Tag("close", link):
+            link = 0
+        if not (isinstance(part, Tag) and part.form != "alone" and part.number in dropped):
+            kept.append(part)
+    return kept
+
+
+def _with_lost_links(parts: list[str | Tag], lost: Mapping[int, _LinkContent], repairs: list[str]) -> list[str | Tag]:
+    """Put lost links around their image, or after the text around their words."""
+    link_of = {tag: number for number, content in lost.items() if not content.words for tag in content.alone}
+    waiting = dict(lost)
+    whole: list[str | Tag] = []
+    depth = 0  # an image inside another pair stays as it is: the pair may be a link
+    for part in parts:
+        number = link_of.get(part, 0) if isinstance(part, Tag) and part.form == "alone" and depth == 0 else 0
+        if isinstance(part, Tag) and part.form != "alone":
+            depth += 1 if part.form == "open" else -1
+        if waiting.pop(number, None):
+            whole += [Tag("open", number), part, Tag("close", number)]
+        else:
+            whole.append(part)
+    for number, content in waiting.items():
+        whole += [" ", Tag("open", number), content.words, Tag("close", number)]
+    repairs += [
+        f"<g{number}> is missing; it now comes {'after the text' if number in waiting else 'around its image'}"
+        for number in lost
+    ]
+    return [part for part in whole if part]
 
 
 class _Place(NamedTuple):

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from clearhead.formats.document import Filling
-from clearhead.formats.inline_tags import Tag, tokens
+from clearhead.formats.inline_tags import Tag, mended, tokens
 
 _SPACES = re.compile(r"[ \t]+")
 
@@ -28,6 +28,8 @@ class Element:
     like a numbered tag."""
     closing: tuple[int, int] | None = None
     """Start and end of a pair's closing tag."""
+    is_link: bool = False
+    """Whether it is a pair that is a link, and must not be inside another link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Passage:
     kind: str = "text"
     """Kind of passage, from which the format chooses how to write it."""
 
+    def tokens_of(self, translation: str) -> list[str | Tag]:
+        """Return the words and tags of a translation, repaired so that each tag of the passage comes once."""
+        links = {number for number, element in enumerate(self.elements, start=1) if element.is_link}
+        return tokens(mended(translation, self.text, links)[0])
+
 
 @dataclass(slots=True, eq=False)
 class _Item:
@@ -55,6 +62,7 @@ class _Item:
     is_seen: bool = False  # whether it is visible to a reader of the file
     partner: _Item | None = None  # the other tag of a pair
     number: int = 0  # number of the pair that it opens
+    is_link: bool = False
 
 
 class Run:
@@ -76,9 +84,9 @@ class Run:
             return
         self._items.append(_Item("alone", start, end, is_seen=is_seen))
 
-    def opening(self, name: str, start: int, end: int, *, is_seen: bool = False) -> None:
+    def opening(self, name: str, start: int, end: int, *, is_seen: bool = False, is_link: bool = False) -> None:
         """Add the opening tag of a named pair; a visible pair around the whole segment is kept in the segment."""
-        self._items.append(_Item("open", start, end, name, is_seen))
+        self._items.append(_Item("open", start, end, name, is_seen, is_link=is_link))
 
     def closing(self, name: str, start: int, end: int) -> None:
         """Add the closing tag of a named pair."""
@@ -103,7 +111,8 @@ class Run:
                 if item.form == "close":
                     assert item.partner is not None
                     number = item.partner.number
-                    elements[number - 1] = Element(elements[number - 1].opening, (item.start, item.end))
+                    is_link = item.partner.is_link
+                    elements[number - 1] = Element(elements[number - 1].opening, (item.start, item.end), is_link)
                 else:
                     elements.append(Element((item.start, item.end)))
                     number = item.number = len(elements)

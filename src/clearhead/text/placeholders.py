@@ -15,7 +15,7 @@ opening ones, then those for closing ones in the same order."""
 
 FIRST_SIGNS = "%{$#@<&:`|*"
 """Every placeholder begins with one of these, except addresses, which contain one."""
-STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/", "<% ", "<?")
+STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/", "<% ")
 """Beginnings of statements of template languages."""
 
 _SPEC = r"[-+\#'0]{0,4}(?:[0-9]{1,9}|\*(?:[0-9]{1,3}\$)?)?(?:\.(?:[0-9]{1,9}|\*(?:[0-9]{1,3}\$)?)?)?"
@@ -73,7 +73,11 @@ PLACEHOLDER = re.compile(
 
 TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^>]*?(/?)>")
 """Pattern of a tag among the placeholders: its slash, its name, and the slash of a tag that closes itself."""
-_STATEMENT = re.compile(r"(\{\{?%|\{\{<|\{\{(?=[#^/])|<%|<\?php\b)[-+#^]?\s*+(?:(/|end_?+)(?=\w))?([A-Za-z_]\w*)")
+_STATEMENT = re.compile(
+    r"(\{\{?%|\{\{<|\{\{(?=[#^/])|<\?php(?= +(?:end)?(?:if|for|while|switch)))"
+    r"[-+#^]?\s*+(?:(/|end_?+)(?=\w))?([A-Za-z_]\w*)"
+)
+_ERB_BLOCK = re.compile(r"<% (?:(?:if|unless|case|while|until|for|begin)\b|.*\bdo\b)")
 _ANGULAR = re.compile(r"(?:\{\$)?(START|CLOSE)_(\w+?)(?:_\d+)?\}?")
 
 PLACEHOLDER_OR_NUMBER = re.compile(
@@ -105,6 +109,8 @@ def pair_role(code: str) -> tuple[str, bool] | None:
         return None if tag[3] else (f"<{tag[2]}", bool(tag[1]))
     if named := _ANGULAR.fullmatch(code):
         return named[2], named[1] == "CLOSE"
+    if code.startswith("<% "):
+        return ("<%", False) if _ERB_BLOCK.match(code) else ("<%", True) if code == "<% end %>" else None
     if (statement := _STATEMENT.match(code)) and not code.endswith("/>}}"):
         return statement[1] + statement[3], bool(statement[2])
     return None

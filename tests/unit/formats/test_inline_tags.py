@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.formats.inline_tags import mended, tokens
+from clearhead.formats.inline_tags import Tag, mended, tokens
 
 TAG = re.compile(r"</?[gx][0-9]+/?>")
 
@@ -108,6 +108,50 @@ def test_repairs(translation, source, whole, repair):
         assert mended(translation, source)[1] == ()
     else:
         assert any(words.startswith(repair) for words in mended(translation, source)[1])
+
+
+@given(sources(), st.lists(st.sampled_from(PIECES)).map("".join))
+def test_links_come_once_and_are_not_nested(source, translation):
+    links = {tag.number for tag in tokens(source) if isinstance(tag, Tag) and tag.form == "open" and tag.number % 2}
+    whole, _ = mended(translation, source, links)
+    assert sorted(nesting(whole)) == sorted(nesting(source))
+    assert mended(whole, source, links) == (whole, ())
+    nested = {links_in(text, links) for text in (source, whole)}
+    assert True not in nested or links_in(source, links)
+
+
+def links_in(text: str, links: set[int]) -> bool:
+    """Return whether a link is inside another."""
+    depth = 0
+    for tag in tokens(text):
+        if isinstance(tag, Tag) and tag.number in links and tag.form != "alone":
+            depth += 1 if tag.form == "open" else -1
+            if depth > 1:
+                return True
+    return False
+
+
+LINKED = "See <g1>Monday</g1>, <g2>the <g3>first</g3></g2> and <g4><x5/></g4>."
+
+
+@pytest.mark.parametrize(
+    ("translation", "source", "whole"),
+    [
+        ("Siehe A, B <x5/>.", LINKED,
+         "Siehe A, B <g4><x5/></g4>. <g1>Monday</g1> <g2><g3>the first</g3></g2>"),
+        ("<g1>A <g2>der <g3>B</g3></g2></g1><g4><x5/></g4>", LINKED,
+         "<g1>A der <g3>B</g3></g1><g4><x5/></g4> <g2>the first</g2>"),
+        ("<g1></g1>A <g2><g3>B</g3></g2><g4><x5/></g4>", LINKED,
+         "A <g2><g3>B</g3></g2><g4><x5/></g4> <g1>Monday</g1>"),
+        ("<g1>A <x5/></g1> <g2><g3>B</g3></g2>", LINKED, "<g1>A <x5/></g1> <g2><g3>B</g3></g2> <g4></g4>"),
+        ("Lies mehr.", "<g1>Read more</g1>.", "<g1>Lies mehr.</g1>"),
+        ("Lies hier mehr.", "Read about it <g1>here</g1>.", "Lies hier mehr. <g1>here</g1>"),
+        ("A <g1>b</g1>", "<g1>a <g2>b</g2></g1>", "A <g1><g2>b</g2></g1>"),
+    ],
+)  # fmt: skip
+def test_a_lost_link_comes_after_the_text_with_its_words(translation, source, whole):
+    links = {1, 2, 4} if "x5" in source else {1, 2}
+    assert mended(translation, source, links)[0] == whole
 
 
 def test_a_text_of_many_tags_is_mended_in_one_pass():

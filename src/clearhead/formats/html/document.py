@@ -13,8 +13,8 @@ from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, read_bytes
 from clearhead.formats.html.references import ATTRIBUTE_REFERENCE, TEXT_REFERENCE, habits, resolved
 from clearhead.formats.html.tokens import VOID_ELEMENTS, HtmlToken, html_tokens
-from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Change, Passage, Run, changes
+from clearhead.text.placeholders import pair_role
 
 MOST_TOKENS = 2_000_000
 """Maximum number of tags and texts in a page: about 50 MB of a page written by people."""
@@ -113,7 +113,7 @@ class HtmlDocument(Document):
             problem = "the translation holds half of a surrogate pair, no character"
             raise self._file.refuse(passage.start, problem) from None
         parts = []
-        for token in tokens(mended(translation, passage.text)[0]):
+        for token in passage.tokens_of(translation):
             if isinstance(token, str):
                 parts.append(self._escaped(token, passage.kind))
                 continue
@@ -151,12 +151,15 @@ def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
             yield from _attribute_passages(text, token)
         if token.form == "text" or (token.form == "raw" and token.name == "title"):
             _add_words(run, text, token)
-        elif token.form == "raw" or token.form == "other" or token.name in _UNSEEN:
-            run.alone(token.start, token.end, is_seen=False)
+        elif token.form == "code" and (role := pair_role(text[token.start : token.end])) is not None:
+            name, is_closing = role
+            (run.closing if is_closing else run.opening)(name, token.start, token.end)
+        elif token.form in ("raw", "other", "code") or token.name in _UNSEEN:
+            run.alone(token.start, token.end, is_seen=token.form == "code")
         elif not is_block and token.name in VOID_ELEMENTS:
             run.alone(token.start, token.end, is_seen=token.name not in ("br", "input"))
         elif not is_block and token.form == "start":
-            run.opening(token.name, token.start, token.end)
+            run.opening(token.name, token.start, token.end, is_link=token.name == "a")
         elif not is_block:
             run.closing(token.name, token.start, token.end)
         index += 1

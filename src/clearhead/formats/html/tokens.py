@@ -16,7 +16,8 @@ VOID_ELEMENTS = frozenset("area base br col embed frame hr img input link meta p
 _RAW = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})
 
 _SPACE = r"[ \t\n\r\f]"
-_MARKUP = re.compile(r"<(?=[a-zA-Z/!?])")
+_MARKUP = re.compile(r"<(?=[a-zA-Z/!?]|%(?:[^%<]|%(?!>)|<(?!%))*+%>)")
+_CODE = re.compile(r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:php\b|=)(?:[^?<]|\?(?!>)|<(?!\?))*+\?>")
 _NAME = re.compile(r"[^ \t\n\r\f/>]+")
 _ATTRIBUTE = re.compile(
     rf"""[ \t\n\r\f/]*([^ \t\n\r\f/>][^ \t\n\r\f/>=]*)"""
@@ -43,7 +44,7 @@ class HtmlToken(NamedTuple):
 
     form: str
     """`text`; `raw`, the text of the preceding element, in which nothing is markup; `start`; `end`; or `other`, such as
-    a comment."""
+    a comment; `code` for a server, as `<%= x %>` and `<?php x ?>`."""
     start: int
     end: int
     name: str = ""
@@ -80,6 +81,8 @@ def _markup(text: str, start: int) -> HtmlToken:
                 return HtmlToken("other", start, start + len(empty))
         found = _COMMENT_END.search(text, start + 4)
         return HtmlToken("other", start, found.end() if found else len(text))
+    if code := _CODE.match(text, start):
+        return HtmlToken("code", start, code.end())
     is_end = text.startswith("</", start)
     first = start + 1 + is_end
     if not text[first : first + 1].isascii() or not text[first : first + 1].isalpha():

@@ -17,7 +17,7 @@ from markdown_it.common.utils import normalizeReference
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.html.references import habits
-from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.inline_tags import Tag, tokens
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, meaning, written
 from clearhead.formats.passages import Passage, Run, changes
@@ -133,7 +133,7 @@ class MarkdownDocument(Document):
         block = self._blocks[passage.start, passage.end]
         parts: list[MarkdownPart] = []
         begun: dict[int, int] = {}  # index in `parts` of the start of each pair
-        for token in _tidied(tokens(mended(_SPACES.sub(" ", translation), passage.text)[0])):
+        for token in _tidied(passage.tokens_of(_SPACES.sub(" ", translation))):
             element = passage.elements[token.number - 1] if isinstance(token, Tag) else None
             if element is None or isinstance(element.opening, str):
                 parts.append(MarkdownPart("words", str(token if element is None else element.opening)))
@@ -187,7 +187,8 @@ def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterato
             case "alone":
                 run.alone(start, end, is_seen=event.is_seen)
             case "open":
-                run.opening(event.words, start, end, is_seen=event.words in short)
+                is_link = block.text.startswith("[", event.start) or event.words == "<a>"
+                run.opening(event.words, start, end, is_seen=event.words in short, is_link=is_link)
             case _:
                 run.closing(event.words, start, end)
     if (passage := run.passage(kind)) is not None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from clearhead.formats.html.references import resolved
 from clearhead.formats.html.tokens import VOID_ELEMENTS
+from clearhead.text.placeholders import pair_role
 
 _SPECIAL = re.compile(r"[\\`*_~\[\]!<&{]|(?<![ \t])[ \t]*+\n[ \t]*+|(?<![a-zA-Z0-9])https?://")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -172,7 +173,11 @@ class _Scanner:
                     return self._words(start, reference.end(), resolved(reference[0]))
             case "{":
                 if template := _TEMPLATE.match(text, start):
-                    return self._alone(start, template.end())
+                    if (role := pair_role(template[0])) is None:
+                        return self._alone(start, template.end())
+                    name, is_closing = role
+                    self._nodes.append(InlineEvent("close" if is_closing else "open", start, template.end(), name))
+                    return template.end()
                 if attributes := _ATTRIBUTES.match(text, start):
                     return self._alone(start, attributes.end(), is_seen=False)
             case "h":
@@ -311,7 +316,8 @@ class _Scanner:
     def _is_plain(self, node: InlineEvent | _Delimiters) -> bool:
         if isinstance(node, _Delimiters):
             return not (node.opening or node.closing)
-        return node.form == "words" or (node.form == "alone" and self._text[node.start] in "h{")
+        first = self._text[node.start]
+        return node.form == "words" or first == "{" or (node.form == "alone" and first == "h")
 
     def _behind_target(self, bracket: _Bracket, end: int) -> int | None:
         """Return the end of the link whose text ends at a bracket; None if it is no link."""

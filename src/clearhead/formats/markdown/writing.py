@@ -68,7 +68,7 @@ def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     return [
         # An address or a template is the same whether its characters are parsed as words or as markup.
         ("words", event.words or text[event.start : event.end])
-        if event.form == "words" or (event.form == "alone" and text[event.start] in "h{")
+        if event.form == "words" or text[event.start] == "{" or (event.form == "alone" and text[event.start] == "h")
         else (event.form, text[event.start : event.end])
         for event in events
     ]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape
 
-from clearhead.formats.inline_tags import mended, tokens
 from clearhead.formats.passages import Passage, Run
 from clearhead.formats.word.paragraphs import WORD
 from clearhead.formats.xml.elements import XmlElement
@@ -46,6 +45,7 @@ class _Unit:
     properties: bytes | None = None
     """Formatting of the words; for `open` and `format`, the formatting of words inside that do not have their own."""
     is_seen: bool = False
+    is_link: bool = False
 
 
 class WordParagraph:
@@ -90,7 +90,7 @@ class WordParagraph:
 
         for unit in self._units[: passage.start]:
             write(unit)
-        for token in tokens(mended(_SPACES.sub(" ", translation), passage.text)[0]):
+        for token in passage.tokens_of(_SPACES.sub(" ", translation)):
             if isinstance(token, str):
                 done.append(self._run(looks[-1], self._text(token)))
                 continue
@@ -119,7 +119,8 @@ def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
             yield from _run_units(data, element)
         elif element.tag.name in _WRAPPERS and (inner := _inside(element)):
             last = inner[-1].end
-            yield _Unit("open", (((element.start, inner[0].start), None),))
+            is_link = element.tag.name == f"{WORD}hyperlink"
+            yield _Unit("open", (((element.start, inner[0].start), None),), is_link=is_link)
             yield from _units(data, inner)
             yield _Unit("close", (((last, element.end), None),))
         elif element.tag.name not in _DROPPED:
@@ -190,7 +191,7 @@ def _with_fields(units: Iterator[_Unit]) -> list[_Unit]:
             middle = next((index for index, inner in enumerate(inside) if inner.form == "separate"), -1)
             code = "".join(inner.words for inner in inside[:middle] if inner.form == "code")
             if middle > 0 and code.strip().upper().startswith("HYPERLINK"):
-                done.append(_together("open", inside[: middle + 1]))
+                done.append(replace(_together("open", inside[: middle + 1]), is_link=True))
                 done += [*inside[middle + 1 : -1], replace(unit, form="close")]
             else:
                 done.append(_together("alone", inside))
@@ -264,7 +265,7 @@ def _gathered(units: Sequence[_Unit]) -> Passage | None:
             run.words(unit.words, index, index + 1)
         elif unit.form in ("open", "format"):
             begun.append(str(index))
-            run.opening(begun[-1], index, index + 1)
+            run.opening(begun[-1], index, index + 1, is_link=unit.is_link)
         elif unit.form in ("close", "plain"):
             run.closing(begun.pop(), index, index + 1)
         else:

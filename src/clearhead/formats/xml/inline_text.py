@@ -16,6 +16,7 @@ from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile
 from clearhead.formats.xml.escaping import UNWRITABLE
 from clearhead.formats.xml.events import StartTag
+from clearhead.text.placeholders import pair_role
 
 _ROLES = {
     **dict.fromkeys(("ph", "x", "it", "ut", "cp", "sm", "em"), "alone"),
@@ -36,6 +37,8 @@ class InlineText:
     text: str
     codes: dict[str, tuple[int, int] | str] = field(default_factory=dict)
     """For each tag as written in the text, the range of its markup in the file, or the words that it replaces."""
+    links: set[int] = field(default_factory=set)
+    """Numbers of the pairs that are links."""
 
     def filled(self, translation: str, file: XmlFile, line: int) -> str:
         """Return a translation as the content of an element, with each inline element of the source exactly once.
@@ -52,7 +55,7 @@ class InlineText:
             raise DataError(
                 f"{file.source.path}, line {line}: the translation holds U+{ord(found[0]):04X}, which XML does not have"
             )
-        parts = tokens(mended(translation, self.text)[0])
+        parts = tokens(mended(translation, self.text, self.links)[0])
         codes = (self.codes[str(part)] if isinstance(part, Tag) else part for part in parts)
         return "".join(escaped(code, file) if isinstance(code, str) else file.raw(*code) for code in codes)
 
@@ -70,9 +73,10 @@ class TagNumbers:
     def read(self, element: XmlElement, *, keeps_space: bool, protects_tags: bool = False) -> InlineText:
         """Return the content of an element as text with numbered tags.
 
-        An element around words becomes a pair of tags, and so do a start and an end if they are well nested. Any other
-        element becomes one tag: code (`ph` and the like, without what is in it), words that must not be translated,
-        including these words, and an element without content.
+        An element around words becomes a pair of tags, and so do a start and an end if they are well nested, and code
+        that names its half of a pair, as Angular does and as `<b>` in a `ph` does. Any other element becomes
+        one tag: code (`ph` and the like, without what is in it), words that must not be translated, including these
+        words, and an element without content.
 
         Args:
             element: Element with the text, such as a `source`.
@@ -85,6 +89,7 @@ class TagNumbers:
             return InlineText(text if keeps_space else _on_one_line(text))
         texts: list[str] = []
         codes: dict[str, tuple[int, int] | str] = {}
+        links: set[int] = set()
         seen: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         for piece in [*_pieces(element, protects_tags)]:  # a list first: a start is linked when its end is found
             if isinstance(piece, str):
@@ -97,10 +102,12 @@ class TagNumbers:
                 seen[identity] += 1
                 piece.number = self._numbers.setdefault((*identity, seen[identity]), len(self._numbers) + 1)
                 tag = str(Tag("open" if piece.is_paired else "alone", piece.number))
+                if piece.is_paired and piece.is_link:
+                    links.add(piece.number)
             codes[tag] = piece.code
             texts.append(tag)
         text = "".join(texts)
-        return InlineText(text if keeps_space else _on_one_line(text), codes)
+        return InlineText(text if keeps_space else _on_one_line(text), codes, links)
 
 
 @dataclass(slots=True)
@@ -115,6 +122,7 @@ class _Piece:
     """For the second tag of a pair, the first."""
     is_paired: bool = False
     number: int = 0
+    is_link: bool = False
 
 
 def _pieces(element: XmlElement, protects_tags: bool) -> Iterator[str | _Piece]:
@@ -129,12 +137,16 @@ def _pieces(element: XmlElement, protects_tags: bool) -> Iterator[str | _Piece]:
         role = _ROLES.get(name)
         if role is None and part.parts and said.get("translate") != "no" and said.get("mtype") != "protected":
             around = _Piece((part.start, part.content), name, _first_of(part.tag, _KEYS), is_paired=True)
+            around.is_link = _is_link(part)
             yield around
             yield from _pieces(part, protects_tags)
             yield _Piece((part.content_end, part.end), begin=around)
             continue
         piece = _Piece((part.start, part.end), name, _first_of(part.tag, _KEYS))
+        piece.is_link = _is_link(part)
         pair = _first_of(part.tag, _PAIR_KEYS)
+        if role == "alone" and (half := _half(part)) is not None:
+            pair, role = f"<{half[0]}", "end" if half[1] else "begin"
         if role == "begin":
             begun.append((pair, piece))
             waiting[pair] += 1
@@ -145,6 +157,19 @@ def _pieces(element: XmlElement, protects_tags: bool) -> Iterator[str | _Piece]:
                 if other == pair:
                     piece.begin, first.is_paired = first, True
         yield piece
+
+
+def _half(element: XmlElement) -> tuple[str, bool] | None:
+    """Return the pair that code names as its own, and whether it is the closing half."""
+    said = element.tag.attributes
+    names = [*(said.get(key, "") for key in ("id", "equiv", "equiv-text")), element.text]
+    return next((half for half in map(pair_role, names) if half is not None), None)
+
+
+def _is_link(element: XmlElement) -> bool:
+    said = element.tag.attributes
+    half = pair_role(said.get("equivStart", "")) or _half(element)
+    return bool({said.get("ctype"), said.get("type")} & {"link", "x-a"}) or (half or ("",))[0] in ("LINK", "<a")
 
 
 def _first_of(tag: StartTag, names: tuple[str, ...]) -> str:

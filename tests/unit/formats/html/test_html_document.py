@@ -257,3 +257,23 @@ def test_damaged_pages_never_end_in_a_traceback(translated, read_text):
 def test_long_nonsense_is_read_in_one_pass(piece, times, read_text):
     document = read_text(read_html, piece * times + "x")
     assert len(document.segments) <= 1
+
+
+def test_links_that_a_translation_lost_come_after_it_and_not_inside_each_other(read, fill):
+    page = '<p>See <a href="1">Monday</a>, <a href="2">May</a>.</p>'
+    document = read("a.html", page)
+    assert fill(document, lambda text: "Sieh nach.") == ('<p>Sieh nach. <a href="1">Monday</a> <a href="2">May</a></p>')
+    assert fill(document, lambda text: "<g1>Sieh <g2>nach</g2></g1>.") == (
+        '<p><a href="1">Sieh nach</a>. <a href="2">May</a></p>'
+    )
+
+
+def test_code_of_a_server_stays_as_it_is(read, fill):
+    page = "<p><%= a > b %> is here, <?php echo $a->b; ?> stays</p><p><% if x %>Now<% end %> <?= $c ?>!</p>"
+    document = read("a.html", page)
+    assert [one.text for one in document.segments] == ["<x1/> is here, <x2/> stays", "<g1>Now</g1> <x2/>!"]
+    assert fill(
+        document, {"<x1/> is here, <x2/> stays": "<x2/> da <x1/>", "<g1>Now</g1> <x2/>!": "</g1>Nun<g1> <x2/>"}
+    ) == ("<p><?php echo $a->b; ?> da <%= a > b %></p><p>Nun<% if x %> <?= $c ?><% end %></p>")
+    assert len(list(html_tokens("<% <?= " * 20_000 + "?>"))) == 2  # examined once: to the next `<%`, to the first `>`
+    assert [one.text for one in read("b.html", "<p>1 <% 2, x</p>").segments] == ["1 <% 2, x"]

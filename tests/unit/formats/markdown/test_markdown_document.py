@@ -319,3 +319,17 @@ def test_long_nonsense_is_read_in_one_pass(piece, times, read_text, translated):
 def test_what_nobody_wrote_by_hand_is_left_alone(read_text):
     assert texts(read_text(read_markdown, "a" * LONGEST_BLOCK + "\n\nb")) == ["a" * LONGEST_BLOCK, "b"]
     assert texts(read_text(read_markdown, "a" * (LONGEST_BLOCK + 1) + "\n\nb")) == ["b"]
+
+
+def test_links_that_a_translation_lost_come_after_it_and_not_inside_each_other(read, fill):
+    document = read("a.md", "See [Monday](b/1) and [May](b/2).\n")
+    assert fill(document, lambda text: "Sieh nach.") == "Sieh nach. [Monday](b/1) [May](b/2)\n"
+    assert fill(document, lambda text: "<g1>Sieh <g2>nach</g2></g1>.") == "[Sieh nach](b/1). [May](b/2)\n"
+
+
+def test_statements_of_templates_that_belong_together_are_a_pair(read, fill):
+    document = read("a.md", 'A {% if x %}b{% else %}c{% endif %} {{% note %}}d{{% /note %}} {{< ref "e" >}} f\n')
+    assert [one.text for one in document.segments] == ["A <g1>b<x2/>c</g1> <g3>d</g3> <x4/> f"]
+    assert fill(document, lambda text: "</g1>A <x2/><g1>b</g1> <x4/> f </g3>d") == (
+        '{{% note %}}A {% else %}{% if x %}b{% endif %} {{< ref "e" >}} f{{% /note %}} d\n'
+    )

@@ -49,12 +49,13 @@ def test_a_memory_of_another_program_is_read(data_dir):
     assert [pair for pair in pairs if pair.skipped or pair.defect] == []
     assert pairs[0] == SentencePair("Editing an Existing File", "Éditer un fichier TMX existant", f"{path}:15")
     assert pairs[5] == SentencePair(
-        "Click outside the cell or press [<x1/>Alt+Enter<x2/>] to save your changes",
-        "cliquez en dehors de la cellule ou appuyez sur [<x1/>Alt+Entrée<x2/>] pour enregistrer la modification,",
+        "Click outside the cell or press [<g1>Alt+Enter</g1>] to save your changes",
+        "cliquez en dehors de la cellule ou appuyez sur [<g1>Alt+Entrée</g1>] pour enregistrer la modification,",
         f"{path}:55",
     )
     # Every ph is in: 1,412 as its README counts them.
-    assert sum((pair.source + pair.target).count("<x") for pair in pairs) == 1_412
+    texts = "".join(pair.source + pair.target for pair in pairs)
+    assert sum(map(texts.count, ("<x", "<g", "</g"))) == 1_412
 
 
 def test_a_memory_in_utf_16_is_read(data_dir):

@@ -48,6 +48,10 @@ TEXTS = [
     ("xliff 1.2", "<g id='1'/>a<g id='2'></g>b<g id='3'><!-- x --></g>", "<x1/>a<x2/>b<x3/>"),
     ("xliff 1.2", "<g id='1'><bpt id='2'>x</bpt></g>a<ept id='2'>y</ept>", "<g1><x2/></g1>a<x3/>"),
     ("xliff 1.2", "\n   Wrapped <g id='1'>text\n   over</g>\n\n   lines\n  ", "Wrapped <g1>text over</g1> lines"),
+    ("xliff 1.2", "<x id='START_TAG_DIV_1'/>a<x id='CLOSE_TAG_DIV'/> <x id='INTERPOLATION'/>", "<g1>a</g1> <x2/>"),
+    ("xliff 1.2", "<x id='CLOSE_LINK'/>a<x id='START_LINK'/> <x id='LINE_BREAK'/>", "<x1/>a<x2/> <x3/>"),
+    ("xliff 1.2", "<ph id='1'>&lt;b&gt;</ph>a<ph id='2'>&lt;br/&gt;&lt;/b&gt;</ph>", "<x1/>a<x2/>"),
+    ("xliff 1.2", "<ph id='1'>&lt;b&gt;</ph>a<ph id='2'>&lt;br&gt;</ph><ph id='3'>&lt;/b&gt;</ph>", "<g1>a<x2/></g1>"),
     # XLIFF 2.0: section 4.7, inline content
     ("xliff 2", "<pc id='1'>a<ph id='2'/></pc><sc id='3'/>b<ec startRef='3'/>", "<g1>a<x2/></g1><g3>b</g3>"),
     ("xliff 2", "<sc id='1'/>a<sc id='2'/>b<ec startRef='1'/>c<ec startRef='2'/>", "<g1>a<x2/>b</g1>c<x3/>"),
