@@ -15,7 +15,7 @@ opening ones, then those for closing ones in the same order."""
 
 FIRST_SIGNS = "%{$#@<&:`|*"
 """Every placeholder begins with one of these, except addresses, which contain one."""
-STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/", "<% ")
+STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/")
 """Beginnings of statements of template languages."""
 
 _SPEC = r"[-+\#'0]{0,4}(?:[0-9]{1,9}|\*(?:[0-9]{1,3}\$)?)?(?:\.(?:[0-9]{1,9}|\*(?:[0-9]{1,3}\$)?)?)?"

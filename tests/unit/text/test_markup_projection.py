@@ -27,11 +27,15 @@ CASES = [
     ("Read *n* bytes", "Read n bytes", "Lit des octets", "0-0 2-2", "Lit *n* des octets"),
     ("Say <b></b>.", "Say .", "Sag.", "0-0 1-1", "Sag <b></b>."),
     ("<b>%s</b>", "%s", "", "", "<b>%s</b>"),
+    ("{% if x %}red{% endif %} dog", "red dog", "chien rouge", "0-1 1-0", "chien {% if x %}rouge{% endif %}"),
+    ("<0>red</0> %{n} dogs", "red %{n} dogs", "%{n} chiens rouges", "0-2 1-0 2-1", "%{n} chiens <0>rouges</0>"),
 ]  # fmt: skip
 KEPT = [
     ("See :func:`open` and :func:`read`.", "Voir :func:`reed` et :func:`opn`.", "0-0 1-3 2-2 3-1 4-4",
      "Voir :func:`read` et :func:`open`."),
     ("Press %s now.", "Drücke %d jetzt {x}.", "0-0 1-1 2-2 3-4", "Drücke %s jetzt."),
+    ("Press %1$ld.", "Drücke %1$d.", "0-0 1-1 2-2", "Drücke %1$ld."),
+    ("See <%= x %> now.", "Sieh <% = x %> jetzt.", "0-0 1-1 2-2 3-3", "Sieh <%= x %> jetzt."),
     ("Press %s.", "Drücke schnell zu.", "0-0 2-3", "Drücke %s schnell zu."),
     ("Press %s now %s.", "Drücke jetzt.", "0-0 2-1 4-2", "Drücke %s jetzt %s."),
     ("Mail a@b.org (now)", "Jetzt (l'instant) mailen", "0-0 1-2 3-4", "Jetzt a@b.org (l'instant) mailen"),

@@ -748,6 +748,7 @@ MARKED = [
     "Ein Hund.",
     "{a}{b}{a} &amp; name@example.org",
     "<p>Der <a href='x'>Hund</a><br/> rennt. Er bellt {n} mal.</p>",
+    "{% if x %}Ein <0>Hund</0>{% endif %} %1$ld #{x} $t(a.b) %<PRIu64>.",
     "{x}" * 20,
 ]
 
