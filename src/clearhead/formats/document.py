@@ -79,6 +79,18 @@ class Document(ABC):
             DataError: If the format cannot represent a text; the message gives the segment's line.
         """
 
+    def problem(self, number: int, translation: str) -> str:
+        """Return why the format cannot express a translation, so that `filled` would keep the segment's source text.
+
+        Args:
+            number: Index of the segment.
+            translation: Text with the tags of the segment.
+
+        Returns:
+            A reason for the reviewer; empty if the translation can be written.
+        """
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Splice:

@@ -188,15 +188,15 @@ def changes(
     Args:
         text: The whole text of the file.
         passages: Passages of the text; they may be nested, such as an attribute within the tag of an element.
-        fillings: One per passage; None leaves a passage unchanged.
+        fillings: One per passage; None leaves a passage unchanged, and so does its own text.
         write: Returns the file's text for a passage and its translation. Its last argument is a function that returns
             the text of a range of the file, with the translations of passages in that range inserted.
     """
     done: list[Change] = []
     for index in sorted(range(len(passages)), key=lambda index: (passages[index].end, -passages[index].start)):
-        if (filling := fillings[index]) is None:
-            continue
         passage = passages[index]
+        if (filling := fillings[index]) is None or filling.text == passage.text:
+            continue
         inner: list[Change] = []
         while done and done[-1][0] >= passage.start:
             inner.append(done.pop())

@@ -137,7 +137,8 @@ def translate_document(
             journal.add(translations)
         done.update(zip(chunk, translations, strict=True))
     return [
-        _translated(segment, only_missing, done, matches.get(place)) for place, segment in enumerate(document.segments)
+        _writable(document, place, _translated(segment, only_missing, done, matches.get(place)))
+        for place, segment in enumerate(document.segments)
     ]
 
 
@@ -286,6 +287,17 @@ def _translated(
     if flags:
         whole = replace(whole, warnings=merge_flags([whole.warnings, flags]))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
+
+
+def _writable(document: Document, place: int, one: TranslatedSegment) -> TranslatedSegment:
+    """Return the result of a segment; its source text, flagged, if the format cannot express the translation."""
+    if one.translation is None or not (problem := document.problem(place, one.translation.text)):
+        return one
+    kept = Flag("placeholders", f"left as it was: {problem}")
+    left = _left(one.translation)
+    return replace(
+        one, translation=replace(left, text=one.segment.text, warnings=merge_flags([left.warnings or (), [kept]]))
+    )
 
 
 def _left(translation: Translation) -> Translation:

@@ -219,6 +219,18 @@ def test_what_is_left_of_a_message_has_no_terms():
     assert filling.note == "term missed: file -> FILE (its part of the message was left as it was)"
 
 
+def test_a_translation_that_the_format_cannot_express_is_left_and_flagged():
+    class Narrow(Listed):
+        def problem(self, number, translation):
+            return "too long" if number and len(translation) > 3 else ""
+
+    kept, left = translate_document(Shouting(), Narrow("a dog", "a cat"))
+    assert kept.translation.text == "A DOG"
+    assert not kept.translation.warnings
+    assert left.translation.text == "a cat"
+    assert left.translation.warnings == (Flag("placeholders", "left as it was: too long"),)
+
+
 def test_another_head_to_place_markup_by_is_another_origin(make_model_dir):
     path = make_model_dir()
     translator = Translator.load(path)

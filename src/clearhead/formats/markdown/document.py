@@ -107,15 +107,24 @@ class MarkdownDocument(Document):
         found.sort(key=lambda both: (both[0].start, -both[0].end))
         self._blocks = {(passage.start, passage.end): block for passage, block in found}
         self._found = [passage for passage, _ in found]
+        self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
         self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._found]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.
 
         A translated paragraph is written on one line, apart from hard line breaks. Characters of a translation that
-        would be read as Markdown are escaped. Emphasis that cannot be written with `*` or `_` is written as HTML.
+        would be read as Markdown are escaped. Emphasis that cannot be written with `*` or `_` is written as HTML. Every
+        translation is parsed again before it is inserted; a text whose translation is not read back stays unchanged.
         """
         return self._file.replaced(changes(self._file.text, self._found, fillings, self._written))
+
+    def problem(self, number: int, translation: str) -> str:
+        """Return why Markdown cannot express a translation; see `Document.problem`."""
+        passage = self._found[number]
+        if self._proven(passage, translation, lambda place: self._file.text[slice(*place)]) is not None:
+            return ""
+        return "Markdown cannot express its translation with the links and code in this order"
 
     def _is_label(self, label: str) -> bool:
         return normalizeReference(label) in self._labels
@@ -129,7 +138,11 @@ class MarkdownDocument(Document):
             yield from _passage(block, events, "description")
 
     def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
-        """Return the simplest Markdown that is parsed as the translation."""
+        proven = self._proven(passage, translation, source)
+        return source((passage.start, passage.end)) if proven is None else proven
+
+    def _proven(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str | None:
+        """Return the simplest Markdown that is parsed as the translation; None if there is none."""
         block = self._blocks[passage.start, passage.end]
         parts: list[MarkdownPart] = []
         begun: dict[int, int] = {}  # index in `parts` of the start of each pair
@@ -141,7 +154,7 @@ class MarkdownDocument(Document):
             assert isinstance(token, Tag)
             place = element.closing if token.form == "close" else element.opening
             assert place is not None
-            original = block.text[block.in_text(place[0]) : block.in_text(place[1])]
+            original = self._in_block(block, place, source)
             if token.form == "open":
                 begun[token.number] = len(parts)
             elif token.form == "close" and _SHORT_END.fullmatch(original):
@@ -154,6 +167,17 @@ class MarkdownDocument(Document):
             parts.append(MarkdownPart(token.form, original, source(place)))
         return written(parts, self._surroundings(passage, block), self._habits)
 
+    def _in_block(self, block: _Block, place: tuple[int, int], source: Callable[[tuple[int, int]], str]) -> str:
+        """Return a range of the file as in the text of its block, with the translations of descriptions in it."""
+        at, end = map(block.in_text, place)
+        parts = []
+        for start, behind in self._descriptions[bisect_left(self._descriptions, place) :]:
+            if behind > place[1]:
+                break
+            parts += [block.text[at : block.in_text(start)], source((start, behind))]
+            at = block.in_text(behind)
+        return "".join([*parts, block.text[at:end]])
+
     def _surroundings(self, passage: Passage, block: _Block) -> Surroundings:
         if passage.kind == "description":
             return Surroundings("description", "", "", (), (), self._is_label)
@@ -163,10 +187,21 @@ class MarkdownDocument(Document):
             block.kind,
             block.text[:start],
             block.text[end:],
-            meaning([event for event in events if event.end <= start], block.text),
-            meaning([event for event in events if event.start >= end], block.text),
+            meaning(_clipped(events, block.text, 0, start), block.text),
+            meaning(_clipped(events, block.text, end, len(block.text)), block.text),
             self._is_label,
         )
+
+
+def _clipped(events: Sequence[InlineEvent], text: str, start: int, end: int) -> list[InlineEvent]:
+    """Return the events of a range; an event that exceeds it is words, such as those before a space at an edge."""
+    parts = [event for event in events if event.end > start and event.start < end]
+    return [
+        event
+        if start <= event.start and event.end <= end
+        else InlineEvent("words", first := max(start, event.start), last := min(end, event.end), text[first:last])
+        for event in parts
+    ]
 
 
 def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterator[Passage]:

@@ -161,7 +161,7 @@ class _Scanner:
                 if footnote := _FOOTNOTE.match(text, start):
                     return self._alone(start, footnote.end())
                 return self._bracket(start, start + 1, is_image=False)
-            case "!" if text.startswith("[", start + 1):
+            case "!" if text.startswith("[", start + 1) and not _FOOTNOTE.match(text, start + 1):
                 return self._bracket(start, start + 2, is_image=True)
             case "]":
                 return self._bracket_end(start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -18,20 +19,29 @@ BLOCKS.core.ruler.disable(["inline", "text_join"])
 _FRAMES = {
     "paragraph": "{}",
     "heading": "# {}",
-    "underlined": "{}\n===",
+    "underlined": "{}\n---",
     "cell": "| {} |\n| --- |",
     "description": "![{}](x)",
 }
 """Template of each kind of block."""
 
 # Amount of escaping, and form of emphasis; the simplest manner first.
-_MANNERS = (("none", "own"), ("start", "own"), ("all", "own"), ("all", "star"), ("all", "html"))
+_MANNERS = (
+    ("none", "own"),
+    ("start", "own"),
+    ("all", "own"),
+    ("all", "star"),
+    ("all", "html"),
+    ("every", "own"),
+    ("every", "html"),
+)
 
 _LINE_START = re.compile(r"([#>+*=|:~-])|([0-9]{1,9})([.)])")
 # A star between spaces, or an underscore within a word, needs no escape.
 _SPECIAL = re.compile(
     r"[\\`\[\]|{~]|\*(?!\s)|(?<!\s)\*|_(?![^\W_])|(?<![^\W_])_|<(?=[a-zA-Z/!?])|&(?=[#a-zA-Z])|#(?=#*\s*$)"
 )
+_EVERY = re.compile(f"[{re.escape(string.punctuation)}]")
 _PIPE = re.compile(r"\\?\|")
 _STARS = {"_": "*", "__": "**"}
 _ELEMENTS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~": "del", "~~": "del"}
@@ -74,23 +84,21 @@ def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     ]
 
 
-def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping[int, str]) -> str:
-    """Return the Markdown of a translation, for insertion into the file.
+def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping[int, str]) -> str | None:
+    """Return the Markdown of a translation, for insertion into the file; None if no manner of writing is read back.
 
     Args:
         parts: Words and markup of the translation.
         around: Context of the translation.
         habits: Character references that the file uses, see `references.habits`.
     """
-    in_file: list[str] = []
+    following = [*(part.text for part in parts[1:]), around.behind]
     for escape, marks in _MANNERS:
         in_block, in_file = [around.before], []
         meant = list(around.meaning_before)
-        for part in parts:
+        for part, behind in zip(parts, following, strict=True):
             if part.form == "words":
-                is_start = in_block[-1][-1:] in ("", "\n")
-                words = _escaped(part.text, escape, is_start=is_start, is_cell=around.kind == "cell")
-                words = words.translate(habits)
+                words = _escaped(part.text, escape, in_block[-1], behind, around.kind).translate(habits)
                 pair = words, words
                 meant.append(("words", part.text))
             else:
@@ -101,19 +109,41 @@ def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping
             in_file.append(pair[1])
         meant += around.meaning_behind
         if _is_read("".join([*in_block, around.behind]), meant, around):
-            break
-    return "".join(in_file)
+            return "".join(in_file)
+    return None
 
 
-def _escaped(words: str, escape: str, *, is_start: bool, is_cell: bool) -> str:
-    if escape == "all":
+def _escaped(words: str, escape: str, before: str, behind: str, kind: str) -> str:
+    """Return words with escapes.
+
+    Args:
+        words: Words without escapes.
+        escape: Amount of escaping, see `_MANNERS`.
+        before: What precedes them in the block.
+        behind: What follows them.
+        kind: Kind of the block.
+    """
+    # At markup, whatever the amount: `!` makes a link an image, and parsers differ on the others.
+    first = "(" if words.startswith("(") and before.endswith("]") else ""
+    is_joined = (words.endswith("!") and behind.startswith("[")) or (words.endswith("\\") and behind != "")
+    last = words[-1] if is_joined and len(words) > len(first) else ""
+    words = words[len(first) : len(words) - len(last)]
+    if escape == "every":
+        words = _EVERY.sub(r"\\\g<0>", words)
+    elif escape == "all":
         words = _SPECIAL.sub(r"\\\g<0>", words)
-    elif is_cell:
+    elif kind == "cell":
         words = _PIPE.sub(r"\\|", words)
-    if escape != "none" and is_start and (found := _LINE_START.match(words)):
+    if escape in ("start", "all") and before[-1:] in ("", "\n") and (found := _LINE_START.match(words)):
         at = found.start(3) if found[3] else 0
         words = f"{words[:at]}\\{words[at:]}"
-    return words
+    # A backslash does not help in code that a backtick before the image would begin, nor above `---`, which makes
+    # even a line with an escaped `|` the head of a table.
+    if kind == "description":
+        words = words.replace("\\`", "`").replace("`", "&#96;")
+    elif kind == "underlined" and escape in ("all", "every"):
+        words = words.replace(r"\|", "&#124;")
+    return "".join(f"\\{edge}" for edge in first) + words + "".join(f"\\{edge}" for edge in last)
 
 
 def _marked(part: MarkdownPart, marks: str) -> str | None:
@@ -138,7 +168,7 @@ def _is_read(text: str, meant: Sequence[tuple[str, str]], around: Surroundings) 
     blocks = BLOCKS.parse(framed)
     inline = [token.content for token in blocks if token.type == "inline"]
     tags = {token.tag for token in blocks if token.tag} - {"table", "thead", "tr"}
-    expected = {"paragraph": "p", "cell": "th"}.get(around.kind, "h1")
+    expected = {"paragraph": "p", "cell": "th", "heading": "h1"}.get(around.kind, "h2")
     return inline == [text.replace(r"\|", "|") if around.kind == "cell" else text] and tags == {expected}
 
 
