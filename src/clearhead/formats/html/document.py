@@ -11,7 +11,7 @@ from itertools import islice
 from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, read_bytes
-from clearhead.formats.html.references import ATTRIBUTE_REFERENCE, TEXT_REFERENCE, habits, resolved
+from clearhead.formats.html.references import habits, resolved
 from clearhead.formats.html.tokens import VOID_ELEMENTS, HtmlToken, html_tokens
 from clearhead.formats.passages import Change, Passage, Run, changes
 from clearhead.text.placeholders import pair_role
@@ -150,7 +150,7 @@ def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
         if token.form == "start":
             yield from _attribute_passages(text, token)
         if token.form == "text" or (token.form == "raw" and token.name == "title"):
-            _add_words(run, text, token)
+            _add(run, text, token.start, token.end)
         elif token.form == "code" and (role := pair_role(text[token.start : token.end])) is not None:
             name, is_closing = role
             (run.closing if is_closing else run.opening)(name, token.start, token.end)
@@ -171,16 +171,14 @@ def _finished(run: Run) -> Iterator[Passage]:
         yield passage
 
 
-def _add_words(run: Run, text: str, token: HtmlToken) -> None:
-    _add(run, text, token.start, token.end, TEXT_REFERENCE)
-
-
-def _add(run: Run, text: str, start: int, end: int, reference: re.Pattern[str]) -> None:
+def _add(run: Run, text: str, start: int, end: int, *, is_attribute: bool = False) -> None:
     """Add text as browsers show it; white space at its edges is added separately."""
     edges = _EDGES.match(text, start, end)
     assert edges is not None
     for group in (1, 2, 3):
-        run.words(resolved(_SPACES.sub(" ", edges[group]), reference), edges.start(group), edges.end(group))
+        run.words(
+            resolved(_SPACES.sub(" ", edges[group]), is_attribute=is_attribute), edges.start(group), edges.end(group)
+        )
 
 
 def _attribute_passages(text: str, token: HtmlToken) -> Iterator[Passage]:
@@ -193,7 +191,7 @@ def _attribute_passages(text: str, token: HtmlToken) -> Iterator[Passage]:
             is_read = values.get("type") in _BUTTONS
         if is_read:
             run = Run()
-            _add(run, text, attribute.start, attribute.end, ATTRIBUTE_REFERENCE)
+            _add(run, text, attribute.start, attribute.end, is_attribute=True)
             if (passage := run.passage(attribute.quote or "bare")) is not None:
                 yield passage
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import unescape
 
+from clearhead.formats.html.references import resolved
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
 
 HEADER = re.compile(
@@ -80,4 +80,4 @@ def text_of_html(html: str) -> str:
         end = tag.end()
     if unspoken is None:
         parts.append(html[end:])
-    return " ".join(unescape("".join(parts)).split())
+    return " ".join(resolved("".join(parts)).split())
