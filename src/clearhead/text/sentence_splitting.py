@@ -25,6 +25,9 @@ _SAID = re.compile(r"(?<=[」』])(?:と|って)")
 _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
 """A possible beginning of a sentence in a lowercase text."""
 
+_WINDOW = 2_000
+"""Characters given to `sentencex` at once: its time grows with the square of the number of quotation marks."""
+
 _GREEK_QUESTION_MARK = "\u037e"
 """Canonically equivalent to a semicolon, which is what most keyboards write."""
 
@@ -68,7 +71,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     # Only the lengths of its sentences are used.
     plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
     try:
-        found = sentencex.segment(rules, _BEGINNING.sub(_capital, plain) if text.islower() else plain)
+        sizes = _sizes(rules, _BEGINNING.sub(_capital, plain) if text.islower() else plain)
     except UnicodeEncodeError:
         return [text]
     capitals = {script_of(letter) for letter in set(text) if letter.isupper()}
@@ -76,7 +79,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     is_english = language is not None and rules == "en"
     start = at = 0
     letter, ends = "", False  # the last letter since `start`, and whether a sentence may end here
-    for size in map(len, found):
+    for size in sizes:
         piece = text[at : at + size]
         first = _first_letter(piece)
         is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
@@ -135,6 +138,26 @@ def space_before(text: str, line: str, gap: str) -> str:
     if not (line and text):
         return ""
     return _drop_spaces(gap) if _is_unspaced(_first_letter(reversed(line)) or _first_letter(text)) else gap or " "
+
+
+def _sizes(rules: str, text: str) -> list[int]:
+    """Return the lengths of the sentences that `sentencex` finds in a text.
+
+    A long text is read in windows. The next one begins at a sentence in the second half of a window, so that the
+    sentences around it are whole.
+    """
+    sizes: list[int] = []
+    at = start = 0  # start of the window, and of the sentence that it continues
+    while at < len(text):
+        end = at + _WINDOW
+        for size in map(len, sentencex.segment(rules, text[at:end])):
+            at += size
+            if at < end or end >= len(text):
+                sizes.append(at - start)
+                start = at
+            if at >= end - _WINDOW // 2 and end < len(text):
+                break
+    return sizes if start == len(text) else [*sizes, len(text) - start]
 
 
 @lru_cache

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +128,22 @@ def test_the_white_space_between_sentences_stays_in_its_place():
 )
 def test_joined_sentences_have_the_spaces_of_their_script(texts, gaps, line):
     assert join_sentences(texts, gaps) == line
+
+
+def test_a_long_text_is_read_in_windows_that_overlap_little(monkeypatch):
+    read = []
+    segment = sentencex.segment
+    monkeypatch.setattr(sentencex, "segment", lambda rules, text: read.append(len(text)) or segment(rules, text))
+    for piece in ("「ß~''", "'", "«", "a. ", "Er kam. “Er ging. ", "犬。」", "x"):
+        for size in (5_000, 10_000, 20_000):
+            read.clear()
+            split_sentences((piece * size)[:size])
+            assert max(read) <= 2_000
+            assert sum(read) <= 2 * size
+
+
+def test_a_long_text_has_the_sentences_of_its_parts():
+    parts = ["Er kam am 3. Mai. ", "„Sie ging. Und wie!“, sagte er. ", "Wer? ", "(Niemand?) Doch. "]
+    parts.append("Er war sehr " + "sehr " * 600 + "müde. ")
+    expected = [sentence for part in parts for sentence in split_sentences(part, "de")]
+    assert split_sentences("".join(parts * 300), "de") == expected * 300
