@@ -92,9 +92,19 @@ class Run:
         """Add the closing tag of a named pair."""
         self._items.append(_Item("close", start, end, name))
 
-    def passage(self, kind: str = "text") -> Passage | None:
-        """Return the collected content as a passage, without non-text at its edges; None if it has no letter."""
-        if not any(item.form == "words" and any(map(str.isalpha, item.words)) for item in self._items):
+    def passage(
+        self, kind: str = "text", *, is_text: Callable[[str], bool] = lambda words: any(map(str.isalpha, words))
+    ) -> Passage | None:
+        """Return the collected content as a passage, without non-text at its edges.
+
+        Args:
+            kind: See `Passage.kind`.
+            is_text: Returns whether words make it a passage; by default, whether they have a letter.
+
+        Returns:
+            None if none of its words make it a passage.
+        """
+        if not any(item.form == "words" and is_text(item.words) for item in self._items):
             return None
         items = _trimmed(_without_empty_pairs(_paired(self._items)))
         parts: list[str] = []

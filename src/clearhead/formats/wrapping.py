@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 
 from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS
@@ -56,8 +56,29 @@ def wrapped(text: str, width: int, *, first: int = 0) -> list[str]:
     >>> wrapped("犬が走る。猫です。", 8)
     ['犬が走', 'る。猫で', 'す。']
     """
+    return _lines(list(_words(text, width_of)), width, first)
+
+
+def balanced(text: str, count: int, *, width: Callable[[str], int] = width_of) -> list[str]:
+    """Wrap a text to at most `count` lines, so that the longest line is as short as possible.
+
+    Args:
+        text: Any text.
+        count: Maximum number of lines.
+        width: Returns the width of a text in columns; it may leave out markup.
+
+    >>> balanced("Zwei Männer sitzen auf einer Bank.", 2)
+    ['Zwei Männer sitzen', 'auf einer Bank.']
+    """
+    words = list(_words(text, width))
+    narrow = max(columns for _, _, columns in words)
+    widths = range(narrow, max(narrow, width(text)))
+    return _lines(words, narrow + bisect_left(widths, True, key=lambda width: len(_lines(words, width)) <= count))
+
+
+def _lines(words: Iterable[tuple[str, str, int]], width: int, first: int = 0) -> list[str]:
     lines, room = [""], width - first
-    for gap, word, columns in _words(text):
+    for gap, word, columns in words:
         if lines[-1] and len(gap) + columns > room:
             lines.append("")
             room = width
@@ -69,19 +90,8 @@ def wrapped(text: str, width: int, *, first: int = 0) -> list[str]:
     return lines
 
 
-def balanced(text: str, count: int) -> list[str]:
-    """Wrap a text to at most `count` lines, so that the longest line is as short as possible.
-
-    >>> balanced("Zwei Männer sitzen auf einer Bank.", 2)
-    ['Zwei Männer sitzen', 'auf einer Bank.']
-    """
-    narrow = max((columns for _, _, columns in _words(text)), default=0)
-    widths = range(narrow, max(narrow, width_of(text)))
-    return wrapped(text, narrow + bisect_left(widths, True, key=lambda width: len(wrapped(text, width)) <= count))
-
-
-def _words(text: str) -> Iterator[tuple[str, str, int]]:
+def _words(text: str, width: Callable[[str], int]) -> Iterator[tuple[str, str, int]]:
     """Yield each unbreakable part of a text, with the gap before it and its width in columns."""
     parts = ["", *_BREAK.split(text.strip())]
     for gap, word in zip(parts[::2], parts[1::2], strict=True):
-        yield " " if gap else "", word, width_of(word)
+        yield " " if gap else "", word, width(word)

@@ -18,6 +18,8 @@ _TIME = (
 )
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
 _MEANT_AS_TIMES = re.compile(rf"(?=.*-->).*[0-9]:[0-9]|\s*{_TIME}\s*(?:-|–|—|>|→|{_TIME})")
+_NO_CUE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
+"""Begins a block of a WebVTT file that is no cue, unless it contains times."""
 _NUMBER = re.compile(r"\s*[0-9]+\s*")
 _SHOWN_CHARACTERS = 40
 
@@ -53,16 +55,19 @@ def read_cues(lines: Iterable[str], name: str, *, is_webvtt: bool, refuse_stray:
     cue: Cue | None = None
     stray = num_lines = 0
     before = ""
+    is_note = False  # whether the line belongs to the header, a note, a style or a region of WebVTT
     for num_lines, line in enumerate(lines, start=1):
         if is_webvtt and num_lines == 1:
             _require_mark(line, name)
+        if is_webvtt and not before.strip():
+            is_note = _NO_CUE.match(line) is not None
         if times := _TIMES.fullmatch(line):
             if cue is None and stray and not (stray == num_lines - 1 and _NUMBER.fullmatch(before)) and refuse_stray:
                 raise DataError(f"{name}, line {num_lines}: the text before these times, the first, belongs to no cue")
             if cue is not None:
                 yield _without_number(cue, num_lines - 1)
             cue = Cue(num_lines, _milliseconds(times.groups()[:4]), _milliseconds(times.groups()[4:]))
-        elif _MEANT_AS_TIMES.match(line):
+        elif not is_note and _MEANT_AS_TIMES.match(line):
             raise DataError(
                 f"{name}, line {num_lines}: {line.strip()[:_SHOWN_CHARACTERS]!r} is meant as the times of a cue, and "
                 f"is not written as 00:00:01,500 --> 00:00:04,000"

@@ -1,20 +1,24 @@
 """Subtitle documents, SubRip (`.srt`) and WebVTT (`.vtt`): the text of each cue is a segment.
 
 Times, settings, notes and styles are unchanged. The lines of a cue are joined with spaces, except before a dash, which
-begins the words of another speaker. Markup that encloses the whole cue, or every one of its lines, is removed from the
-segment and restored.
+begins the words of another speaker, as a voice of WebVTT does. Markup that encloses the words of a speaker, or every
+one of their lines, is removed from the segment and restored; other markup is a numbered tag in it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import unescape
+from itertools import pairwise, zip_longest
 
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
+from clearhead.formats.html.references import habits, resolved
+from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.passages import Passage, Run
 from clearhead.formats.subtitles.cues import read_cues
+from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP, form_and_name
 from clearhead.formats.wrapping import balanced, unwrapped, width_of
 
 LINE_COLUMNS = 42
@@ -23,53 +27,54 @@ LINE_COLUMNS = 42
 USUAL_LINES = 2
 """Lines that a cue may have, even if it had fewer, when a line would be too long otherwise."""
 
-MOST_TAGS = 9
-"""Maximum nesting of markup that is separated from the text it encloses."""
+_SPEAKER = re.compile(rf"(?:(?!<v[\s.>])(?:{WEBVTT_MARKUP.pattern})[ \t]*)*+(?:[-–—]|<v[\s.>])")
+"""Beginning of a line of another speaker: a dash, or in WebVTT a voice."""
 
-_DASH = re.compile(r"[-–—]")
 
-_TAG = re.compile(r"<(/?)([\w:-]*+)[^<>]*+>|\{\\[^{}]*+\}")
-_OPENING = re.compile(rf"(?:{_TAG.pattern})\s*")
-_UNCLOSED = {"v", "c", "lang"}
-"""WebVTT tags that the end of the cue closes implicitly."""
+@dataclass(frozen=True, slots=True)
+class _Speaker:
+    """Text of one speaker of a cue."""
+
+    passage: Passage
+    text: str
+    """The text of the passage, with its tags numbered on from those of the speakers before."""
+    first: int
+    """Number of the tags of the speakers before."""
+    around_lines: tuple[str, str]
+    """Markup at the end and at the beginning of its lines, where every line has the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Cue:
-    """Text of a cue, with its position and markup in the file."""
+    """The speakers of a cue, with the size of its text."""
 
-    start: int
-    end: int
-    line_end: str
-    """Line ending between its lines."""
-    text: str
+    speakers: Sequence[_Speaker]
     num_lines: int
     columns: int
     """Width of its longest line, in columns."""
-    around: tuple[str, str]
-    """Markup before and after the whole text."""
-    around_lines: tuple[str, str]
-    """Markup before and after each line."""
-    is_escaped: bool
-    """Whether `&` and `<` are written as entities."""
 
-    def written(self, text: str) -> str:
-        """Return a translation in the syntax of the file, on as many lines as the original had."""
-        speakers = [part for line in text.splitlines() if (part := line.strip())] or [""]
-        # `-->` would be parsed as the times of a cue.
-        speakers = [self._escaped(part).replace("-->", "->") for part in speakers]
-        lines = [line for part in speakers for line in self._on_lines(part, len(speakers))]
-        opening, closing = self.around_lines
-        return self.around[0] + self.line_end.join(opening + line + closing for line in lines) + self.around[1]
+    @property
+    def start(self) -> int:
+        """Start of its text in the file."""
+        return self.speakers[0].passage.start
 
-    def _escaped(self, text: str) -> str:
-        return text.replace("&", "&amp;").replace("<", "&lt;") if self.is_escaped else text
+    @property
+    def end(self) -> int:
+        """End of its text in the file."""
+        return self.speakers[-1].passage.end
 
-    def _on_lines(self, text: str, num_speakers: int) -> list[str]:
+    @property
+    def text(self) -> str:
+        """Its text as a segment, a line for each speaker."""
+        return "\n".join(speaker.text for speaker in self.speakers)
+
+    def on_lines(self, text: str) -> list[str]:
+        """Wrap the text of a speaker; tags have no width."""
+        num_speakers = len(self.speakers)
         count = max(1, self.num_lines // num_speakers)
-        lines = balanced(text, count)
-        if max(map(width_of, lines)) > max(self.columns, LINE_COLUMNS):
-            lines = balanced(text, max(count, USUAL_LINES // num_speakers))
+        lines = balanced(text, count, width=_seen_width)
+        if max(map(_seen_width, lines)) > max(self.columns, LINE_COLUMNS):
+            lines = balanced(text, max(count, USUAL_LINES // num_speakers), width=_seen_width)
         return lines
 
 
@@ -84,9 +89,13 @@ class Subtitles(Document):
         """
         self.format = "WebVTT subtitles" if is_webvtt else "SubRip subtitles"
         self._source = source
-        texts = _texts(source, is_webvtt=is_webvtt)
-        self._cues = [cue for lines in texts if (cue := _cue(source, lines, is_webvtt=is_webvtt)) is not None]
-        self.segments = [Segment(cue.text, source.line(cue.start)) for cue in self._cues]
+        self._is_webvtt = is_webvtt
+        self._references = {**habits(source.text), ord("&"): "&amp;", ord("<"): "&lt;"}
+        found = [
+            (lines, _cue(source.text, lines, is_webvtt=is_webvtt)) for lines in _texts(source, is_webvtt=is_webvtt)
+        ]
+        self._cues = [cue for _, cue in found if cue is not None]
+        self.segments = [Segment(cue.text, source.line(lines[0].start)) for lines, cue in found if cue is not None]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in its cues, each on as many lines as the original.
@@ -95,10 +104,45 @@ class Subtitles(Document):
             DataError: If a translation contains half of a surrogate pair.
         """
         return self._source.replaced(
-            (cue.start, cue.end, cue.written(filling.text))
+            (cue.start, cue.end, self._written(cue, filling.text))
             for cue, filling in zip(self._cues, fillings, strict=True)
-            if filling is not None
+            if filling is not None and filling.text != cue.text
         )
+
+    def _written(self, cue: _Cue, translation: str) -> str:
+        """Return a translation in the syntax of the file, on as many lines as the original had."""
+        given = [line for line in map(str.strip, translation.splitlines()) if line]
+        last = len(cue.speakers) - 1
+        given = [*given[:last], "\n".join(given[last:])]  # further lines are those of the last speaker
+        parts: list[str] = []
+        at = cue.start
+        for speaker, text in zip_longest(cue.speakers, given, fillvalue=""):
+            assert isinstance(speaker, _Speaker)
+            gap = self._source.text[at : speaker.passage.start]
+            at = speaker.passage.end
+            tagged = mended(text, speaker.text)[0]
+            if tagged or gap.strip():  # a blank line would end the cue
+                lines = [line for part in tagged.split("\n") for line in cue.on_lines(part)]
+                ends = self._source.line_end.join(speaker.around_lines)
+                parts += [gap, ends.join(self._line(line, speaker) for line in lines)]
+        return "".join(parts)
+
+    def _line(self, line: str, speaker: _Speaker) -> str:
+        parts = []
+        for token in tokens(line):
+            place: tuple[int, int] | str | None = token if isinstance(token, str) else None
+            if isinstance(token, Tag):
+                element = speaker.passage.elements[token.number - speaker.first - 1]
+                place = element.closing if token.form == "close" else element.opening
+            assert place is not None
+            parts.append(self._escaped(place) if isinstance(place, str) else self._source.text[slice(*place)])
+        return "".join(parts)
+
+    def _escaped(self, words: str) -> str:
+        """Return words in which nothing is markup, nor `-->`, which would be parsed as the times of a cue."""
+        if self._is_webvtt:
+            return words.translate(self._references).replace("-->", "--&gt;")
+        return words.replace("-->", "->")
 
 
 def read_subrip(path: str) -> Subtitles:
@@ -133,62 +177,85 @@ def _texts(source: FileText, *, is_webvtt: bool) -> Iterator[list[Line]]:
                 yield [lines[number - 1] for number, _ in texts]
 
 
-def _cue(source: FileText, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | None:
+def _cue(text: str, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | None:
     """Return the cue of some lines; None if they contain only markup."""
-    written = [source.text[line.start : line.end].strip() for line in lines]
-    peeled = [_peeled(line) for line in written]
-    around = around_lines = ("", "")
-    if len(peeled) > 1 and any(peeled[0][0]) and len({outer for outer, _ in peeled}) == 1:
-        around_lines, texts = peeled[0][0], [inner for _, inner in peeled]
-    else:
-        around, inner = _peeled("\n".join(written))
-        texts = [text for line in inner.split("\n") if (text := line.strip())]
-    if not any(texts):
+    markup = WEBVTT_MARKUP if is_webvtt else SUBRIP_MARKUP
+    decoded = resolved if is_webvtt else str
+    spans = [_stripped(text, line) for line in lines]
+    groups: list[list[tuple[int, int]]] = []
+    for span in spans:
+        if not groups or _SPEAKER.match(text, *span):
+            groups.append([])
+        groups[-1].append(span)
+    speakers: list[_Speaker] = []
+    first = 0
+    for group in groups:
+        around_lines, ranges = _without_same_ends(text, group, markup)
+        if (passage := _passage(text, ranges, markup, decoded)) is not None:
+            numbered = (
+                token if isinstance(token, str) else token._replace(number=token.number + first)
+                for token in tokens(passage.text)
+            )
+            speakers.append(_Speaker(passage, "".join(map(str, numbered)), first, around_lines))
+            first += len(passage.elements)
+    if not speakers:
         return None
-    is_escaped = is_webvtt and not any(map(_TAG.search, texts))
-    speakers: list[list[str]] = []
-    for text in map(unescape, texts) if is_escaped else texts:
-        if not speakers or _DASH.match(text):
-            speakers.append([])
-        speakers[-1].append(text)
-    return _Cue(
-        start=source.text.index(written[0], lines[0].start),
-        end=source.text.index(written[-1], lines[-1].start) + len(written[-1]),
-        line_end=source.line_end,
-        text="\n".join(map(unwrapped, speakers)),
-        num_lines=len(texts),
-        columns=max(map(width_of, texts)),
-        around=(around[0].replace("\n", source.line_end), around[1].replace("\n", source.line_end)),
-        around_lines=around_lines,
-        is_escaped=is_escaped,
-    )
+    shown = [decoded(markup.sub("", text[slice(*span)])) for span in spans]
+    return _Cue(speakers, sum(map(bool, shown)), max(map(width_of, shown)))
 
 
-def _peeled(text: str) -> tuple[tuple[str, str], str]:
-    """Return the markup before and after a text that encloses all of it, and the text between."""
-    opening = closing = ""
-    for _ in range(MOST_TAGS):
-        tag = _OPENING.match(text)
-        if tag is None or tag[1]:
-            break
-        name, rest = (tag[2] or "").lower(), text[tag.end() :]
-        if name and not name[0].isdigit():  # WebVTT times and SubRip positions have no closing tag
-            last = rest.rfind("<")
-            of_name = [one for one in _TAG.finditer(rest) if (one[2] or "").lower() == name]
-            if of_name and of_name[-1].start() == last and _TAG.fullmatch(rest.rstrip(), last) and _closes(of_name):
-                rest, behind = rest[:last].rstrip(), rest[len(rest[:last].rstrip()) :]
-                closing = behind + closing
-            elif of_name or name not in _UNCLOSED:
-                break
-        opening, text = opening + tag[0], rest
-    return (opening, closing), text
+def _without_same_ends(
+    text: str, lines: Sequence[tuple[int, int]], markup: re.Pattern[str]
+) -> tuple[tuple[str, str], Sequence[tuple[int, int]]]:
+    """Return the markup behind and before each of several lines, if all have the same, and the lines without it."""
+    inner = [_passage(text, [line], markup, str) for line in lines] if len(lines) > 1 else []
+    shown = [(passage.start, passage.end) for passage in inner if passage is not None]
+    if len(shown) == len(lines):
+        ends = {(text[end:behind], text[at:start]) for (start, end), (at, behind) in zip(shown, lines, strict=True)}
+        if len(ends) == 1 and all(ends) and (around := ends.pop())[1]:
+            return around, shown
+    return ("", ""), lines
 
 
-def _closes(tags: Sequence[re.Match[str]]) -> bool:
-    """Return whether the last of these tags of one name closes an opening tag that precedes them all."""
-    depth = 1
-    for tag in tags[:-1]:
-        depth += -1 if tag[1] else 1
-        if not depth:
-            return False
-    return depth == 1 and bool(tags[-1][1])
+def _passage(
+    text: str, lines: Sequence[tuple[int, int]], markup: re.Pattern[str], decoded: Callable[[str], str]
+) -> Passage | None:
+    """Return the text of lines as a passage; None if they contain only markup."""
+    run = Run()
+    at, end = lines[0][0], lines[-1][1]
+    marks = [(mark.start(), mark.end(), mark[0]) for mark in markup.finditer(text, at, end)]
+    gaps = [(before[1], behind[0], "") for before, behind in pairwise(lines)]
+    for start, behind, mark in sorted([*gaps, *marks, (end, end, "")], key=lambda piece: (piece[0], piece[2] != "")):
+        if start < at:  # the end of a line in markup, or markup at the ends of lines
+            continue
+        first, last = _stripped_range(text, at, start)
+        for piece in ((at, first), (first, last), (last, start)):
+            run.words(decoded(text[slice(*piece)]), *piece)
+        if mark:
+            form, name = form_and_name(mark)
+            match form:
+                case "open":
+                    run.opening(name, start, behind)
+                case "close":
+                    run.closing(name, start, behind)
+                case _:
+                    run.alone(start, behind, is_seen=False)
+        elif start < behind:
+            run.words(unwrapped([text[start - 1], text[behind]])[1:-1], start, behind)
+        at = behind
+    return run.passage(is_text=lambda words: not words.isspace())
+
+
+def _stripped(text: str, line: Line) -> tuple[int, int]:
+    return _stripped_range(text, line.start, line.end)
+
+
+def _stripped_range(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a range without white space at its ends."""
+    part = text[start:end]
+    first = start + len(part) - len(part.lstrip())
+    return first, max(first, start + len(part.rstrip()))
+
+
+def _seen_width(text: str) -> int:
+    return width_of("".join(token for token in tokens(text) if isinstance(token, str)))

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import unescape
 from operator import attrgetter
 
 from clearhead.errors import DataError
 from clearhead.files.streams import display_name, format_extension, read_lines
+from clearhead.formats.html.references import resolved
 from clearhead.formats.pair import SentencePair
 from clearhead.formats.subtitles.cues import read_cues
+from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP
 
 SUBTITLES = (".srt", ".vtt")
 """Extensions of subtitle files."""
-
-SRT_TAGS = re.compile(r"</?(?:b|i|u|s|font)(?:\s[^<>]*)?>", re.IGNORECASE)
-VTT_TAGS = re.compile(r"<[^<>]*>")
-"""All WebVTT tags: formatting, voices, languages, times."""
-ASS_TAGS = re.compile(r"\{\\[^{}]*\}")
-"""Tags of the ASS format, such as `{\an8}`, which SubRip players understand."""
 
 MOST_COMPARED = 1_000_000
 """Maximum number of comparisons between cues of the two files, which bounds time and memory. A film has some thousand
@@ -139,5 +133,6 @@ def _cues(path: str) -> Iterator[_Cue]:
 
 def _text(body: Sequence[str], is_vtt: bool) -> str:
     """Return the displayed text of a cue, on one line."""
-    text = unescape(VTT_TAGS.sub("", "\n".join(body))) if is_vtt else SRT_TAGS.sub("", "\n".join(body))
-    return " ".join(ASS_TAGS.sub("", text).split())
+    text = "\n".join(body)
+    shown = resolved(WEBVTT_MARKUP.sub("", text)) if is_vtt else SUBRIP_MARKUP.sub("", text)
+    return " ".join(shown.split())

@@ -47,8 +47,8 @@ def test_notes_styles_and_settings_of_webvtt_stay(read, fill, places):
         "01:03.000 --> 01:04.000\n<v.loud Mary>Ein <b>Hund</b> &amp; mehr\n"
     )
     document = read("a.vtt", written)
-    assert places(document) == [(18, "Rock & Roll <3"), (21, "Ein <b>Hund</b> &amp; mehr")]
-    new = {"Rock & Roll <3": "A & B < C", "Ein <b>Hund</b> &amp; mehr": "A <b>dog</b> &amp; more"}
+    assert places(document) == [(18, "Rock & Roll <3"), (21, "Ein <g1>Hund</g1> & mehr")]
+    new = {"Rock & Roll <3": "A & B < C", "Ein <g1>Hund</g1> & mehr": "A <g1>dog</g1> & more"}
     assert fill(document, new) == written.replace("Rock &amp; Roll &lt;3", "A &amp; B &lt; C").replace(
         "Ein <b>Hund</b> &amp; mehr", "A <b>dog</b> &amp; more"
     )
@@ -64,12 +64,25 @@ def test_notes_styles_and_settings_of_webvtt_stay(read, fill, places):
         ("<i>\nJa.\n</i>", "Ja.", "Yes.", "<i>\nYes.\n</i>"),
         ('<font color="red">Ja.</font>', "Ja.", "Yes.", '<font color="red">Yes.</font>'),
         # Markup within
-        ("<i>Ja</i> und <i>nein</i>", "<i>Ja</i> und <i>nein</i>", "<i>x</i>", "<i>x</i>"),
-        ("<i>Ja</i>, ja", "<i>Ja</i>, ja", "<i>Yes</i>, yes", "<i>Yes</i>, yes"),
-        ("<i>Ja", "<i>Ja", "<i>Yes", "<i>Yes"),
+        (
+            "<i>Ja</i> und <i>nein</i>",
+            "<g1>Ja</g1> und <g2>nein</g2>",
+            "<g2>no</g2> and <g1>yes</g1>",
+            "<i>no</i> and <i>yes</i>",
+        ),
+        ("<i>Ja</i>, ja", "<g1>Ja</g1>, ja", "Yes, <g1>yes", "Yes, <i>yes</i>"),
+        ("<i>Ja", "Ja", "Yes", "<i>Yes"),
+        ("Am {\\i1}Montag{\\i0} im {\\c&H00FF00&}Mai", "Am <g1>Montag</g1> im <x2/>Mai", None, None),
+        ("Ein <font color='#ff0000'>Hund</font> <3", "Ein <g1>Hund</g1> <3", None, None),
+        ("<i>Ein Hund</i>\n<i>rennt <b>weg</b>.</i>", "Ein Hund rennt <g1>weg</g1>.", None, None),
+        ("{\\i1}Ja, <b>ja\nja", "Ja, <x1/>ja ja", "Yes, <x1/>yes yes", "{\\i1}Yes,\n<b>yes yes"),
         # Speakers
         ("- Ja.\n- Nein.", "- Ja.\n- Nein.", "- Yes.\n- No.", "- Yes.\n- No."),
         ("- Ja, ein\nHund.\n- Nein.", "- Ja, ein Hund.\n- Nein.", "- Yes, a dog.\n- No.", "- Yes, a dog.\n- No."),
+        ("- <i>Ja.\n- Nein.</i>", "- <x1/>Ja.\n- Nein.", "- <x1/>Yes.\n- No.", "- <i>Yes.\n- No.</i>"),
+        ("<i>- Ja.</i>\n{\\i1}- Nein.", "- Ja.\n- Nein.", "- Yes.\n- No.", "<i>- Yes.</i>\n{\\i1}- No."),
+        ("- <b>Ja</b>.\n- Nein.", "- <g1>Ja</g1>.\n- Nein.", "Yes.", "<b>Yes.</b>"),
+        ("- Ja.\n- <b>Nein</b>!", "- Ja.\n- <g1>Nein</g1>!", "a\nb\nc", "a\n<b>b\nc</b>"),
         # Lines: as many as before, two where one is too narrow
         ("Ja,\nein Hund.", "Ja, ein Hund.", "Yes.", "Yes."),
         ("Ja.", "Ja.", "x" * 20 + " " + "y" * 21, "x" * 20 + " " + "y" * 21),
@@ -87,7 +100,68 @@ def test_notes_styles_and_settings_of_webvtt_stay(read, fill, places):
 def test_lines_and_markup_of_a_cue(read, fill, lines, text, translation, expected):
     document = read("a.srt", f"1\n{FIRST}\n{lines}\n")
     assert [segment.text for segment in document.segments] == [text]
+    if translation is None:  # a translation that is its source changes nothing
+        translation, expected = text, lines
     assert fill(document, {text: translation}) == f"1\n{FIRST}\n{expected}\n"
+
+
+def test_a_line_end_is_in_no_tag_and_tags_have_no_width(read, fill):
+    bold, red = "<b>", '<font color="#ff0000" size="large">'
+    document = read("a.srt", f"1\n{FIRST}\nx {bold}y</b> {red}z</font>\n")
+    (segment,) = document.segments
+    assert segment.text == "x <g1>y</g1> <g2>z</g2>"
+    # 42 columns are seen, and fit on a line; 43 do not.
+    short = f"{'a' * 20} <g1>b b</g1> <g2>{'c' * 17}</g2>"
+    assert fill(document, {segment.text: short}) == (f"1\n{FIRST}\n{'a' * 20} {bold}b b</b> {red}{'c' * 17}</font>\n")
+    long = f"{'a' * 20} <g1>b b</g1> <g2>{'c' * 18}</g2>"
+    assert fill(document, {segment.text: long}) == (f"1\n{FIRST}\n{'a' * 20} {bold}b\nb</b> {red}{'c' * 18}</font>\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "translation", "expected"),
+    [
+        (
+            "A <c.red>b</c> <lang fr>c</lang> d",
+            "A <g1>b</g1> <g2>c</g2> d",
+            "<g2>c</g2> <g1>b</g1>",
+            "<lang fr>c</lang> <c.red>b</c>",
+        ),
+        ("A <00:01.500>b <00:01.700>c", "A <x1/>b <x2/>c", "a <x1/>B <x2/>C", "a <00:01.500>B <00:01.700>C"),
+        ("<00:01.500>A b", "A b", "C d", "<00:01.500>C d"),
+        ("Ja. <v Mary Ann>Nein", "Ja. <x1/>Nein", "Yes. <x1/>No", "Yes. <v Mary Ann>No"),
+        ("<v Bob>Ja.\n<v Ann>Nein.", "Ja.\nNein.", "Yes.\nNo.", "<v Bob>Yes.\n<v Ann>No."),
+        (
+            "<v Bob>Ja\nja.</v>\n<i><v.low Ann>Ja",
+            "Ja ja.\nJa",
+            "Yes yes.\nYes",
+            "<v Bob>Yes yes.</v>\n<i><v.low Ann>Yes",
+        ),
+        ("- Ja.\n<v Ann>Nein\n<c>nie</c> so.", "- Ja.\nNein <g1>nie</g1> so.", "-\nn", "-\n<v Ann><c>n</c>"),
+        ("<v Mary\nAnn>Ja", "Ja", "Yes", "<v Mary\nAnn>Yes"),
+        ("<vx>Ja\n<vx>ja", "Ja ja", "Yes, yes", "<vx>Yes,\n<vx>yes"),
+        (
+            "Ja &amp; <b>nein&nbsp;</b>x",
+            "Ja & <g1>nein\xa0</g1>x",
+            "<g1>a\xa0</g1>--> < &",
+            "<b>a&nbsp;</b>--&gt; &lt; &amp;",
+        ),
+        ("x &#" + "9" * 5_000 + ";", "x \ufffd", "y", "y"),
+    ],
+)
+def test_markup_and_voices_of_webvtt(read, fill, lines, text, translation, expected):
+    document = read("a.vtt", f"WEBVTT\n\n{FIRST.replace(',', '.')}\n{lines}\n")
+    assert [segment.text for segment in document.segments] == [text]
+    assert fill(document, {text: translation}) == f"WEBVTT\n\n{FIRST.replace(',', '.')}\n{expected}\n"
+
+
+def test_times_in_a_note_or_a_style_are_not_refused(read, places):
+    note = "NOTE\nThe cue 00:10 --> 00:12 comes later\n00:00:03,000 -> 00:00:04,000\n"
+    style = "STYLE\n::cue { content: '1:0 --> 2:0' }\n"
+    head = "WEBVTT\nX-TIMES: 1:00 --> 2:00\n"
+    cue = f"{FIRST.replace(',', '.')}\nEins.\n"
+    assert places(read("a.vtt", f"{head}\n{style}\n{note}\n{cue}\n{note}\n{cue}")) == [(12, "Eins."), (19, "Eins.")]
+    with pytest.raises(DataError, match="line 7: '1:00 --> 2:00' is meant as the times"):
+        read("a.vtt", f"WEBVTT\n\n{note}\n1:00 --> 2:00\nJa.\n")
 
 
 def test_files_as_they_are_found(read, places):
