@@ -219,7 +219,8 @@ def _changed(text: str, done: Sequence[Change], place: tuple[int, int]) -> str:
     """Return the text of a range, with the replacements in it made."""
     at, end = place
     parts = []
-    for start, behind, replacement in done[bisect_left(done, (at,)) :]:
+    for index in range(bisect_left(done, (at,)), len(done)):
+        start, behind, replacement = done[index]
         if start >= end:
             break
         parts += [text[at:start], replacement]

@@ -77,17 +77,19 @@ def balanced(text: str, count: int, *, width: Callable[[str], int] = width_of) -
 
 
 def _lines(words: Iterable[tuple[str, str, int]], width: int, first: int = 0) -> list[str]:
-    lines, room = [""], width - first
+    lines: list[list[str]] = [[]]  # joined at the end, because a line grows by copies otherwise
+    room = width - first
     for gap, word, columns in words:
         if lines[-1] and len(gap) + columns > room:
-            lines.append("")
+            lines.append([])
             room = width
         if lines[-1]:
-            lines[-1] += gap
+            lines[-1].append(gap)
             room -= len(gap)
-        lines[-1] += word
+        if word:
+            lines[-1].append(word)
         room -= columns
-    return lines
+    return ["".join(line) for line in lines]
 
 
 def _words(text: str, width: Callable[[str], int]) -> Iterator[tuple[str, str, int]]:

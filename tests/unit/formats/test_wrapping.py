@@ -44,6 +44,13 @@ def test_chinese_and_japanese_are_broken_between_characters_but_not_before_marks
     assert wrapped("한국어 문장", 6) == ["한국어", "문장"]
 
 
+@pytest.mark.parametrize("size", [100, 200, 400])
+def test_each_word_is_measured_once(size):
+    measured = []
+    balanced("ab " * size, 3, width=lambda text: measured.append(text) or len(text))
+    assert len(measured) <= size + 1  # and the whole text
+
+
 @pytest.mark.parametrize("text", ["", " ", "a", "a\u00a0b"])
 def test_small_texts(text):
     assert balanced(text, 3) == wrapped(text, 1) == [text.strip(" ")]

@@ -171,7 +171,8 @@ class MarkdownDocument(Document):
         """Return a range of the file as in the text of its block, with the translations of descriptions in it."""
         at, end = map(block.in_text, place)
         parts = []
-        for start, behind in self._descriptions[bisect_left(self._descriptions, place) :]:
+        for index in range(bisect_left(self._descriptions, place), len(self._descriptions)):
+            start, behind = self._descriptions[index]
             if behind > place[1]:
                 break
             parts += [block.text[at : block.in_text(start)], source((start, behind))]
