@@ -19,7 +19,7 @@ MOST_BYTES = 200_000_000
 
 _UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_LINE = re.compile(r"([^\r\n]*+)(\r\n|\r|\n|\Z)")
+_LINE = re.compile(r"([^\r\n]*+)(\r{0,2}\n|\r|\Z)")
 
 _WITH_STATES = frozenset(
     {"hz", "iso2022_jp", "iso2022_kr", "utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
@@ -119,7 +119,7 @@ class FileText:
         return cls(name, data, text, encoding, len(mark))
 
     def lines(self) -> Iterator[Line]:
-        r"""Yield the lines; a line ends with `\n`, `\r\n` or `\r`."""
+        r"""Yield the lines; a line ends with `\n`, `\r\n`, `\r\r\n` (converted twice) or `\r`."""
         number = position = 0
         while position < len(self.text):
             match = _LINE.match(self.text, position)

@@ -124,7 +124,7 @@ def _string_values(source: FileText) -> Iterator[tuple[int, int]]:
             case _Due.VALUE | _Due.VALUE_OR_END, _, "{" | "[":
                 closing.append("}" if sign == "{" else "]")
                 due = _Due.KEY_OR_END if sign == "{" else _Due.VALUE_OR_END
-                if len(closing) > MOST_DEPTH:
+                if len(closing) - 1 > MOST_DEPTH:
                     raise source.refuse(position, f"the JSON is nested deeper than {MOST_DEPTH} levels")
             case _Due.KEY | _Due.KEY_OR_END, "string", _:
                 due = _Due.COLON

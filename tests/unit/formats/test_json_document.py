@@ -97,7 +97,7 @@ def test_what_is_no_json_is_refused_with_its_line(read, directory, written, mess
 
 
 def test_deep_nesting_is_refused(read):
-    read("a.json", "[" * (MOST_DEPTH - 1) + "]" * (MOST_DEPTH - 1))
-    for written in ("[" * 100_000, '{"a":' * 100_000, "[" * MOST_DEPTH + "]" * MOST_DEPTH):
+    read("a.json", "[" * MOST_DEPTH + "]" * MOST_DEPTH)
+    for written in ("[" * 100_000, '{"a":' * 100_000, "[" * (MOST_DEPTH + 1) + "]" * (MOST_DEPTH + 1)):
         with pytest.raises(DataError, match="line 1: the JSON is nested deeper than 500 levels"):
             read("a.json", written)

@@ -15,13 +15,22 @@ from clearhead.files.streams import UTF8_MARK
 from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.gettext.catalogue import form_of_one
-from clearhead.formats.gettext.po import CatalogueEntry, decoded_catalogue, entries_of, quoted
+from clearhead.formats.gettext.po import (
+    STRING,
+    CatalogueEntry,
+    decoded_catalogue,
+    entries_of,
+    quoted,
+    with_line_feeds,
+)
 from clearhead.formats.wrapping import width_of
 from clearhead.text.format_strings import format_of
 
 MOST_COLUMNS = 79
 """Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""
 _WORD = re.compile(r"[^ ]* *\n?")
+_TO_LAST_STRING = re.compile(rf'[^"]*+(?:{STRING}(?:[ \t]++(?=["\r\n]|\Z))?+)++', re.DOTALL)
+"""A line up to the end of its strings, and to its own end unless a comment follows."""
 _TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
 
 
@@ -75,7 +84,8 @@ class GettextCatalogue(Document):
         self._data, self._name = data, name
         mark_bytes = len(UTF8_MARK) if data.startswith(UTF8_MARK) else 0
         # Starts of all lines, and the end. In every encoding that `charset_of` accepts, a line feed is the same byte.
-        self._starts = [mark_bytes, *(match.end() for match in re.finditer(b"\n", data)), len(data)]
+        ends = re.finditer(b"\n", with_line_feeds(data))
+        self._starts = [mark_bytes, *(match.end() for match in ends), len(data)]
         if len(self._starts) - 2 != text.count("\n") or "a".encode(self._charset) != b"a":
             raise DataError(f"{name} is in {self._charset}, which cannot be written line by line; convert it to UTF-8")
         self.segments: list[Segment] = []
@@ -159,13 +169,14 @@ class GettextCatalogue(Document):
         """Return the change of the lines of a translation."""
         first, last = form.lines
         start, end = self._starts[first - 1], self._starts[last]
-        ended = self._data[start : self._starts[first]]
-        line_end = b"\r\n" if ended.endswith(b"\r\n") else b"\n"
-        stays = re.search(rb"\r?\n?\Z", self._data[start:end])
-        assert stays is not None
+        line_end = _line_end(self._data[start : self._starts[first]])
+        last_line = self._data[self._starts[last - 1] : end].decode(self._charset)
+        strings = _TO_LAST_STRING.match(last_line)
+        assert strings is not None
+        rest = last_line[strings.end() :].encode(self._charset)
         line = self.segments[form.segment].line
         lines = [self._encoded(written, line) for written in _string_lines(form.keyword, text)]
-        return Splice(start, start + stays.start(), line_end.join(lines))
+        return Splice(start, end - len(rest), line_end.join(lines))
 
     def _notes(self, message: _Message, notes: Sequence[str]) -> Iterator[Splice]:
         """Yield the changes that replace old notes by new ones."""
@@ -173,7 +184,7 @@ class GettextCatalogue(Document):
             yield Splice(self._starts[number - 1], self._starts[number], b"")
         if notes:
             start, end = self._starts[message.notes - 1 : message.notes + 1]
-            line_end = "\r\n" if self._data[start:end].endswith(b"\r\n") else "\n"
+            line_end = _line_end(self._data[start:end]).decode()
             written = "".join(f"# {note}{line_end}" for note in notes)
             # Characters of a note that the encoding lacks are escaped: a note must not prevent writing the translation.
             yield Splice(start, start, written.encode(self._charset, "backslashreplace"))
@@ -186,7 +197,7 @@ class GettextCatalogue(Document):
         if message.flags:
             at = line.index(b"#,") + 2
             return Splice(start + at, start + at, b" fuzzy," if line[at:].strip() else b" fuzzy")
-        return Splice(start, start, b"#, fuzzy\r\n" if line.endswith(b"\r\n") else b"#, fuzzy\n")
+        return Splice(start, start, b"#, fuzzy" + _line_end(line))
 
     def _encoded(self, written: str, line: int) -> bytes:
         if "\0" in written:
@@ -208,6 +219,15 @@ def read_po(path: str) -> GettextCatalogue:
             cannot be parsed.
     """
     return GettextCatalogue(read_bytes(path), path)
+
+
+def _line_end(line: bytes) -> bytes:
+    r"""Return the end of a line; `\n` if it has none.
+
+    >>> _line_end(b"a\r\n"), _line_end(b"a")
+    (b'\r\n', b'\n')
+    """
+    return line[len(line.rstrip(b"\r\n")) :] or b"\n"
 
 
 def _with_line_feeds_of(source: str, text: str) -> str:

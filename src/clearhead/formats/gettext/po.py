@@ -22,6 +22,8 @@ from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, re
 
 STRING = r'"((?:[^"\\]|\\.)*+)"'
 STRINGS = re.compile(rf"(?:{STRING}\s*+)++")
+BEFORE_COMMENT = re.compile(rf"((?:{STRING}|[^\"#])++)#")
+"""Part of a line before a comment; quotation marks enclose any `#` that begins none."""
 KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\s*\[\s*([0-9]{1,3})\s*\])?\s*(?=\")")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", "a": "\a", "b": "\b", '"': '"', "\\": "\\"}
 SHOWN_CHARACTERS = 40
@@ -91,16 +93,17 @@ def _messages(data: bytes, name: str) -> Iterator[Message]:
 
 
 def decoded_catalogue(data: bytes, name: str) -> tuple[str, str]:
-    """Return the text of a catalogue, without byte order mark, and its encoding as the catalogue names it.
+    r"""Return the text of a catalogue, without byte order mark, and its encoding as the catalogue names it.
 
     Args:
-        data: All bytes of the file.
+        data: All bytes of the file. Without `\n`, each `\r` ends a line, and is a `\n` in the text.
         name: Name of the file in messages.
 
     Raises:
         DataError: If the data is not text, or not in its declared encoding.
     """
     refuse_foreign(data[:4], name)
+    data = with_line_feeds(data)
     if (nul := data.find(b"\0")) >= 0:
         line = data.count(b"\n", 0, nul) + 1
         raise DataError(f"{name}, line {line}: there is a NUL byte (0x00); is it a binary file?")
@@ -124,6 +127,11 @@ def decoded_catalogue(data: bytes, name: str) -> tuple[str, str]:
             f"{name}, line {line}: byte {byte} (0x{data[error.start]:02x}) is not valid {charset}, in which the file "
             f"is, {why}; let the header say the right one, for example charset=ISO-8859-1"
         ) from None
+
+
+def with_line_feeds(data: bytes) -> bytes:
+    r"""Return a file with `\n` in place of each `\r` if it has no other line ends; all positions stay the same."""
+    return data if b"\n" in data else data.replace(b"\r", b"\n")
 
 
 def _latin_lines(data: bytes) -> Iterator[str]:
@@ -161,6 +169,8 @@ class CatalogueLine(NamedTuple):
     """Number of the plural form after the keyword."""
     text: str | None
     """Text of its strings; None for a comment or a malformed line."""
+    is_tail: bool
+    """Whether it is a comment at the end of a line, which begins the next message, as in gettext."""
 
     @property
     def is_comment(self) -> bool:
@@ -177,8 +187,7 @@ class CatalogueLine(NamedTuple):
 def _lines(lines: Iterable[str]) -> Iterator[CatalogueLine]:
     """Parse lines individually; lines with a previous source (`#|`, `#~|`) are comments."""
     is_apart = False
-    for number, line in enumerate(lines, start=1):
-        words = line.strip()
+    for number, words, is_tail in _numbered(lines):
         is_obsolete = words.startswith("#~") and not words.startswith("#~|")
         if is_obsolete:
             words = words[2:].lstrip()
@@ -189,8 +198,20 @@ def _lines(lines: Iterable[str]) -> Iterator[CatalogueLine]:
         strings = words[match.end() :] if match else words
         text = _unquoted(strings) if STRINGS.fullmatch(strings) else None
         form = int(match[2]) if match and match[2] else None
-        yield CatalogueLine(number, words, is_obsolete, is_apart, match[1] if match else "", form, text)
+        yield CatalogueLine(number, words, is_obsolete, is_apart, match[1] if match else "", form, text, is_tail)
         is_apart = False
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str, bool]]:
+    """Yield each line with its number, and whether it is a comment cut from the end of a line."""
+    for number, line in enumerate(lines, start=1):
+        words = line.strip()
+        obsolete = "#~" if words.startswith("#~") and not words.startswith("#~|") else ""
+        if cut := BEFORE_COMMENT.match(words, len(obsolete)):
+            yield number, words[: cut.end(1)].rstrip(), False
+            yield number, words[cut.end(1) :], True
+        else:
+            yield number, words, False
 
 
 @dataclass
@@ -232,7 +253,8 @@ class CatalogueEntry:
 
     def take(self, line: CatalogueLine) -> None:
         """Add a line to the message."""
-        self.lines.append(line)
+        if not line.is_tail:
+            self.lines.append(line)
         if line.is_comment:
             if line.words.startswith("#,"):
                 self.flags.update(re.split(r"[,\s]+", line.words[2:]))

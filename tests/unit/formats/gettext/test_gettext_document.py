@@ -162,6 +162,40 @@ def test_line_ends_and_byte_order_mark_stay(read, fill, mark):
     )
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\r\n"])
+def test_every_kind_of_line_end_is_read_and_written(read, fill, end):
+    document = read("a.po", 'msgid "a"\nmsgstr ""\n\nmsgid "b"\nmsgstr "c"\n'.replace("\n", end))
+    assert [(one.line, one.text, one.translation) for one in document.segments] == [(1, "a", ""), (4, "b", "c")]
+    expected = '#, fuzzy\nmsgid "a"\nmsgstr "x"\n\nmsgid "b"\nmsgstr "c"\n'.replace("\n", end)
+    assert fill(document, {"a": "x"}) == expected
+
+
+@pytest.mark.parametrize(("charset", "old"), [("UTF-8", "x"), ("SHIFT_JIS", "表"), ("ISO-2022-JP", "犬")])
+def test_a_comment_after_a_translation_belongs_to_the_next_message_and_stays(read, charset, old):
+    head = f'msgid ""\nmsgstr "Content-Type: text/plain; charset={charset}\\n"\n\n'
+    text = head + 'msgid "a"\nmsgstr "{}" #, fuzzy\nmsgid "b"\nmsgstr ""# "one" {}\n\nmsgid "c"\nmsgstr "d # e"\n'
+    document = read("a.po", text.format(old, old).encode(charset))
+    assert [(one.text, one.translation, one.is_finished) for one in document.segments] == [
+        ("a", old, True),
+        ("b", "", False),
+        ("c", "d # e", True),
+    ]
+    filled = document.filled([Filling("x"), Filling("y"), None]).decode(charset)
+    expected = (
+        head
+        + f"""#, fuzzy
+msgid "a"
+msgstr "x" #, fuzzy
+msgid "b"
+msgstr "y"# "one" {old}
+
+msgid "c"
+msgstr "d # e"
+"""
+    )
+    assert filled == expected
+
+
 @pytest.mark.parametrize("charset", ["ISO-8859-1", "SHIFT_JIS", "ISO-2022-JP"])
 def test_the_declared_encoding_is_written(read, charset):
     head = f'msgid ""\nmsgstr "Content-Type: text/plain; charset={charset}\\n"\n\n'

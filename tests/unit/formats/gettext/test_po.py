@@ -37,6 +37,29 @@ def texts(pairs) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for pair in pairs]
 
 
+def test_carriage_returns_end_lines_where_there_are_no_line_feeds(tmp_path):
+    text = HEADER + 'msgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n'
+    for end in ("\r", "\r\r\n"):
+        pairs = read(tmp_path, text.replace("\n", end))
+        assert [(pair.line, pair.source, pair.target, pair.skipped) for pair in pairs] == [
+            (6, "a", "b", None),
+            (9, "c", "", "untranslated"),
+        ]
+    with pytest.raises(DataError, match="line 6: byte 8"):
+        read(tmp_path, (HEADER.encode() + b'msgid "\xff"\n').replace(b"\n", b"\r"))
+
+
+def test_a_comment_after_strings_is_read_as_gettext_does(tmp_path):
+    text = 'msgid "a"\nmsgstr "re"\n"st" # one\n\nmsgid "#b"\nmsgstr "c"#, fuzzy\nmsgid "d"\nmsgstr "e"\n'
+    found = [(pair.line, pair.source, pair.target, pair.skipped) for pair in read(tmp_path, HEADER + text)]
+    assert found == [(6, "a", "rest", None), (10, "#b", "c", None), (12, "d", "e", "unfinished")]
+    if which("msgcat") is not None:
+        (tmp_path / "m.po").write_text(HEADER + text, encoding="utf-8")
+        told = subprocess.run(["msgcat", tmp_path / "m.po"], check=True, capture_output=True, text=True).stdout
+        assert 'msgid "a"\nmsgstr "rest"\n' in told
+        assert '#, fuzzy\nmsgid "d"' in told
+
+
 KINDS = r"""
 # A translator's word.
 #. A programmer's word.

@@ -12,7 +12,9 @@ CUES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), st.integers(1
 
 
 @settings(max_examples=50)
-@given(CUES, st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from(["", "\ufeff"]), st.booleans(), st.booleans())
+@given(
+    CUES, st.sampled_from(["\n", "\r\n", "\r", "\r\r\n"]), st.sampled_from(["", "\ufeff"]), st.booleans(), st.booleans()
+)
 def test_translations_come_into_their_cues(read, fill, cues, line_end, mark, is_webvtt, ends):
     head = ["WEBVTT", ""] if is_webvtt else []
     for number, (lines, blanks) in enumerate(cues, start=1):
