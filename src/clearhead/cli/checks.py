@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,16 @@ def refuse_mixing(option: str, path: str | None, output: str) -> None:
     """
     if path is not None and is_standard_output(path):
         raise ConfigError(f"{option} {path} would be mixed with the {output}; name a file")
+
+
+def refuse_binary(what: str, output: str | None) -> None:
+    """Make sure that what is no text goes to standard output only if asked for, and never to a terminal.
+
+    Raises:
+        ConfigError: If no output is named, or it is a terminal.
+    """
+    if output is None or (is_standard_output(output) and sys.stdout.isatty()):
+        raise ConfigError(f"{what} is no text, which a terminal could show; name a file with -o, or -o - for a pipe")
 
 
 def refuse_other_than_page(option: str, path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import given, refuse_missing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import given, refuse_binary, refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Beam, Device, Model, TargetLang, Threads, ToldSourceLang, with_option_groups
 from clearhead.cli.pairs import PairOptions
@@ -123,7 +122,8 @@ def explain(
     test_set = [path for path in (source, reference) if path is not None]
     refuse_missing(test_set)
     refuse_overwriting(output, test_set)
-    _refuse_terminal(chosen, output)
+    if chosen is Form.png:
+        refuse_binary("a picture", output or "-")
 
     from clearhead.bundle import model_directory
     from clearhead.inspection.canvas import require_plots
@@ -181,16 +181,6 @@ def _form_of(form: Form | None, output: str | None) -> Form:
     if ending not in by_ending:
         raise ConfigError(f"what shall {output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
     return by_ending[ending]
-
-
-def _refuse_terminal(form: Form, output: str | None) -> None:
-    """Refuse to write a picture to a terminal.
-
-    Raises:
-        ConfigError: If the output is a terminal.
-    """
-    if form is Form.png and is_standard_output(output) and sys.stdout.isatty():
-        raise ConfigError("a picture is nothing for a terminal; name a file with -o")
 
 
 def _explained(

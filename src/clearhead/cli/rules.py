@@ -44,6 +44,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--nbest, --diversity, --prefix, --alignments", excludes="a document", why="only with lines of text"),
         Rule("--columns, --only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
         Rule("--from-lang, --to-lang", needs="a document, --memory FILE"),
+        Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),
     ),
     "backtranslate": (Rule("--beam, --precision", excludes="--sample", why=_DRAWN), Rule("--seed", needs="--sample")),
     "score": (

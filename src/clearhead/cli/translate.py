@@ -61,8 +61,8 @@ def translate(
             "--output",
             "-o",
             metavar="FILE",
-            help="Output file; .gz, .xz and .zst are compressed. The translation of a document must have the "
-            "extension of the document. For several documents name a directory; each translation gets the name "
+            help="Output file; .gz, .xz and .zst are compressed. The translation of a document must have an "
+            "extension of its format. For several documents name a directory; each translation gets the name "
             "of its document.",
         ),
     ] = None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_overwriting, refuse_report
+from clearhead.cli.checks import refuse_binary, refuse_overwriting, refuse_report
 from clearhead.cli.console import notice, progress
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError, DataError
@@ -51,8 +51,8 @@ class DocumentOptions:
         str | None,
         typer.Option(
             metavar="L",
-            help="Language to translate from in a .tmx file; also the source language in a --memory with named "
-            "languages.",
+            help="Language to translate from in a .tmx file; that of the sources in an .xlf file, if it names none; "
+            "also the source language in a --memory with named languages.",
             show_default="the source language of the file",
             rich_help_panel="Documents",
         ),
@@ -61,8 +61,8 @@ class DocumentOptions:
         str | None,
         typer.Option(
             metavar="L",
-            help="Language to translate into in a .tmx file, which may be missing there so far; also the target "
-            "language in a --memory with named languages.",
+            help="Language to translate into in a .tmx file, which may be missing there so far; that of the targets in "
+            "an .xlf file, if it names none; also the target language in a --memory with named languages.",
             show_default="the other one of two",
             rich_help_panel="Documents",
         ),
@@ -73,6 +73,14 @@ class DocumentOptions:
             "--paragraphs",
             help="Read plain text as paragraphs: lines up to a blank line are translated together, and wrapped like "
             "the source.",
+        ),
+    ] = False
+    as_text: Annotated[
+        bool,
+        typer.Option(
+            "--as-text",
+            help="Translate the lines of any file, also of a document or of a format that is not read as one: its "
+            "markup is text, too.",
         ),
     ] = False
     only_missing: Annotated[
@@ -89,9 +97,14 @@ class DocumentOptions:
 
         Raises:
             ConfigError: If only some files are documents.
+            DataError: If the format of a file cannot be read.
         """
-        from clearhead.formats.document_files import is_document
+        from clearhead.formats.document_files import is_document, refuse_unread
 
+        if self.as_text:
+            return False
+        for path in paths:
+            refuse_unread(path, "; --as-text translates every line of it as it is")
         documents = [path for path in paths if is_document(path)]
         if documents and len(documents) < len(paths) and not self.paragraphs:
             other = next(path for path in paths if path not in documents)
@@ -142,15 +155,18 @@ def translate_documents(
         workers: Processes that share the lines.
 
     Raises:
-        ConfigError: If an output has another extension than its document, or an option does not apply.
+        ConfigError: If an output has another extension than its document, an option does not apply, or a binary
+            document would go to standard output unasked.
         DataError: If a document cannot be read, or an output cannot be written or is an input.
     """
     from clearhead.files import display_name, some_names
-    from clearhead.formats.document_files import read_document
+    from clearhead.formats.document_files import is_binary, read_document
     from clearhead.translation.documents import CHUNK_LINES
     from clearhead.translation.review_page import reporting
 
     outputs = _outputs(paths, output, is_jsonl=is_jsonl)
+    if not is_jsonl and is_binary(paths[0]):
+        refuse_binary(display_name(paths[0]), output)
     for target in outputs:
         refuse_overwriting(target, paths)
     refuse_report(report, paths, outputs)
@@ -259,10 +275,11 @@ def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> lis
 
 def _refuse_other_format(path: str, output: str) -> None:
     from clearhead.files import display_name
-    from clearhead.formats.document_files import is_document
+    from clearhead.formats.document_files import is_document, is_same_format
 
     extension = Path(path).suffix.lower()
-    if Path(output).suffix.lower() != extension and (is_document(path) or is_document(output)):
+    is_alike = Path(output).suffix.lower() == extension or is_same_format(path, output)
+    if not is_alike and (is_document(path) or is_document(output)):
         what = f"a {extension} file" if is_document(path) else "plain text"
         raise ConfigError(f"{output} must have another extension, for it will be {what}, as {display_name(path)} is")
 

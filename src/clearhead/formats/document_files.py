@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import COMPRESSIONS
 from clearhead.formats.document import Document
+from clearhead.formats.gettext import catalogue
 from clearhead.formats.gettext.document import read_po
 from clearhead.formats.html.document import read_html
 from clearhead.formats.json_document import read_json_strings
@@ -18,6 +19,7 @@ from clearhead.formats.subtitles.document import read_subrip, read_webvtt
 from clearhead.formats.tables.document import read_csv, read_tsv
 from clearhead.formats.tmx.document import read_tmx
 from clearhead.formats.word.document import read_docx
+from clearhead.formats.xliff import units
 from clearhead.formats.xliff.document import read_xliff
 
 
@@ -28,25 +30,45 @@ class DocumentFormat(NamedTuple):
     """Reader; takes the path, and the options as keyword arguments."""
     options: tuple[str, ...] = ()
     """Names of the reader's options, such as `columns`; None means that an option is not set."""
+    is_binary: bool = False
+    """Whether its files are no text, which a terminal cannot show."""
 
 
 DOCUMENTS: dict[str, DocumentFormat] = {
     ".csv": DocumentFormat(read_csv, ("columns",)),
-    ".docx": DocumentFormat(read_docx),
+    ".docx": DocumentFormat(read_docx, is_binary=True),
     ".htm": DocumentFormat(read_html),
     ".html": DocumentFormat(read_html),
     ".json": DocumentFormat(read_json_strings),
     ".markdown": DocumentFormat(read_markdown),
     ".md": DocumentFormat(read_markdown),
-    ".po": DocumentFormat(read_po),
+    **dict.fromkeys(catalogue.EXTENSIONS, DocumentFormat(read_po)),
     ".srt": DocumentFormat(read_subrip),
     ".tmx": DocumentFormat(read_tmx, ("from_lang", "to_lang")),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),
-    ".xlf": DocumentFormat(read_xliff),
-    ".xliff": DocumentFormat(read_xliff),
+    **dict.fromkeys(units.EXTENSIONS, DocumentFormat(read_xliff)),
 }
-"""Lower-case extension to format. Files with any other extension are plain text."""
+"""Lower-case extension to format."""
+
+_CATALOGUE = "convert it to XLIFF or PO, with Okapi's Tikal or the Translate Toolkit, for example, and back afterwards"
+
+UNREAD: dict[str, str] = {
+    **dict.fromkeys((".arb", ".ftl", ".idml", ".ini", ".odp", ".php", ".plist", ".pptx", ".properties"), _CATALOGUE),
+    **dict.fromkeys((".resw", ".resx", ".strings", ".stringsdict", ".toml", ".ts", ".xcstrings"), _CATALOGUE),
+    **dict.fromkeys((".xml", ".yaml", ".yml"), _CATALOGUE),
+    ".mo": "make a .po of it, with msgunfmt, for example",
+    ".po~": "it is the backup of a catalogue; rename a copy of it to .po",
+    ".ppt": "save it as .pptx, and convert that to XLIFF, with Okapi's Tikal, for example",
+    **dict.fromkeys((".doc", ".odt", ".pages", ".pdf", ".rtf"), "save it as .docx"),
+    **dict.fromkeys((".numbers", ".ods", ".xls", ".xlsx"), "save the sheet as .csv"),
+    **dict.fromkeys((".adoc", ".epub", ".org", ".rst", ".tex"), "convert it to .md or .docx, with pandoc, for example"),
+    **dict.fromkeys((".ass", ".sbv", ".ssa", ".sub", ".ttml"), "convert it to .srt or .vtt, with ffmpeg, for example"),
+    **dict.fromkeys(
+        (".arrow", ".feather", ".jsonl", ".ndjson", ".parquet"), "make a .tsv or .csv of the texts to translate"
+    ),
+}
+"""Extensions of formats that are not read as documents, with what can be done. Any other extension is plain text."""
 
 
 def is_document(path: str) -> bool:
@@ -56,6 +78,36 @@ def is_document(path: str) -> bool:
     (True, True, False, False)
     """
     return _extension(path) in DOCUMENTS
+
+
+def is_binary(path: str) -> bool:
+    """Return whether a document is no text, which a terminal cannot show."""
+    return is_document(path) and DOCUMENTS[_extension(path)].is_binary
+
+
+def is_same_format(path: str, other: str) -> bool:
+    """Return whether two names are of the same format of documents.
+
+    >>> is_same_format("messages.pot", "messages.po"), is_same_format("a.csv", "a.tsv"), is_same_format("a", "b")
+    (True, False, False)
+    """
+    found = DOCUMENTS.get(_extension(path))
+    return found is not None and found == DOCUMENTS.get(_extension(other))
+
+
+def refuse_unread(path: str, otherwise: str = "") -> None:
+    """Refuse a file whose format cannot be read, instead of translating its markup as text.
+
+    Args:
+        path: The file.
+        otherwise: What else the user can do.
+
+    Raises:
+        DataError: If its extension is in `UNREAD`; the message says what can be done.
+    """
+    extension = _extension(path)
+    if (advice := UNREAD.get(extension)) is not None:
+        raise DataError(f"{path}: {extension} files are not read as documents; {advice}{otherwise}")
 
 
 def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Document:
@@ -68,8 +120,10 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
 
     Raises:
         ConfigError: If the format does not have an option, or the file does not contain what it names.
-        DataError: If the file cannot be read, is compressed, is larger than `MOST_BYTES`, or is damaged.
+        DataError: If the file cannot be read, is compressed, is larger than `MOST_BYTES`, or is damaged, or its format
+            cannot be read.
     """
+    refuse_unread(path)
     extension, asked = _extension(path), {name: value for name, value in options.items() if value is not None}
     found = DOCUMENTS.get(extension)
     if found is None and not paragraphs:

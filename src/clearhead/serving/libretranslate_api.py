@@ -14,8 +14,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from starlette.datastructures import UploadFile
 
+from clearhead.formats.document_files import refuse_unread
 from clearhead.formats.languages import english_name
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
@@ -80,6 +82,13 @@ def libre_router(service: Service) -> APIRouter:
             },
         }
 
+    @router.get("/spec", response_model=dict[str, Any])
+    async def spec(request: Request) -> Any:
+        """Return the OpenAPI document of these endpoints, at the path that LibreTranslate uses."""
+        document = request.app.openapi()
+        own = {route.path for route in router.routes if isinstance(route, APIRoute)}
+        return {**document, "paths": {path: said for path, said in document["paths"].items() if path in own}}
+
     @router.get("/health", response_model=Health)
     async def health() -> Any:
         """Health check: 503 while models are being loaded and during shutdown."""
@@ -139,6 +148,7 @@ def libre_router(service: Service) -> APIRouter:
             raise bad_request("Invalid request: empty file")
         name, data = safe_name(file.filename), await file.read()
         if not name.lower().endswith(EXTENSIONS):
+            refuse_unread(name)
             raise bad_request("Invalid request: file format not supported")
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded

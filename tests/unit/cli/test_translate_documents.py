@@ -5,13 +5,14 @@ import json
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import docx
 import pytest
 
 from clearhead.bundle import save_bundle
-from clearhead.cli import main
+from clearhead.cli import checks, main
 from clearhead.cli.translate import translate
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.text.quality_flags import Flag
@@ -153,6 +154,30 @@ def test_standard_output_takes_a_document_byte_for_byte(run_command, model, file
     run_command(translate, model, "--paragraphs", "-o", "new.txt.gz", stdin="ein\nHund\n")
     assert gzip.decompress(Path("new.txt.gz").read_bytes()) == b"EIN\nHUND\n"
     assert not [name for name in names(files) if name.startswith(".")]
+
+
+def test_a_binary_document_goes_to_standard_output_only_if_asked_for(run_command, model, files, shouting, monkeypatch):
+    assert run_command(translate, model, "letter.docx", "-o", "-").stdout_bytes.startswith(b"PK")
+    assert '"text": "JA"' in run_command(translate, model, "letter.docx", "--format", "jsonl").stdout
+    monkeypatch.setattr(sys, "stdout", sys.__stdout__)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with pytest.raises(ConfigError, match="a picture is no text"):
+        checks.refuse_binary("a picture", "-")
+
+
+def test_any_file_can_be_translated_as_lines(run_command, model, files, shouting):
+    Path("menu.strings").write_text('"ja" = "nein";\n', encoding="utf-8")
+    assert run_command(translate, model, "menu.strings", "--as-text").stdout == '"JA" = "NEIN";\n'
+    assert run_command(translate, model, "page.html", "--as-text").stdout == '<P CLASS="A">JA</P>\n'
+
+
+def test_a_translation_may_have_another_extension_of_its_format(run_command, model, files, shouting):
+    Path("a.pot").write_bytes(b'msgid "ja"\nmsgstr ""\n')
+    run_command(translate, model, "a.pot", "-o", "a.po")
+    assert Path("a.po").read_text(encoding="utf-8") == '#, fuzzy\nmsgid "ja"\nmsgstr "JA"\n'
+    Path("a.sdlxliff").write_text(FILES["messages.xlf"][0], encoding="utf-8")
+    run_command(translate, model, "a.sdlxliff", "-o", "a.xlf")
+    assert Path("a.xlf").read_text(encoding="utf-8") == FILES["messages.xlf"][1]
 
 
 def test_what_became_of_the_segments_is_said(run_command, model, files, shouting):
@@ -356,6 +381,17 @@ def test_a_damaged_journal_is_not_used(stopped, run_command, model):
         (["products.csv", "--columns", "name,id,x"], ConfigError, "products.csv has no column 'x'"),
         (["products.csv", "--columns", '"na'], ConfigError, '--columns "na: unexpected end of data'),
         (["products.csv", "--columns", ""], ConfigError, "columns : name one or two different ones"),
+        (
+            ["menu.strings"],
+            DataError,
+            "menu.strings: .strings files are not read as documents; convert it to XLIFF or PO, with Okapi's Tikal or "
+            "the Translate Toolkit, for example, and back afterwards; --as-text translates every line of it as it is",
+        ),
+        (["letter.txt", "menu.strings"], DataError, "menu.strings: .strings files are not read"),
+        (["menu.strings", "--paragraphs"], DataError, "menu.strings: .strings files are not read"),
+        (["letter.txt", "--as-text", "--paragraphs"], ConfigError, "--as-text cannot be used with --paragraphs"),
+        (["products.csv", "--as-text", "--columns", "1"], ConfigError, "--columns needs a document"),
+        (["letter.docx"], ConfigError, "letter.docx is no text, which a terminal could show; name a file with -o, or"),
         (["messages.json.gz"], DataError, "messages.json.gz is a compressed document"),
         (["messages.json", "--beam", 0, "-o", "b.json"], ConfigError, "decode.beam_size = 0"),
     ],
@@ -366,6 +402,7 @@ def test_mistakes_are_told_before_anything_is_written(run_command, model, files,
     Path("out/messages.json").write_text("[]")
     Path("messages.json.gz").write_bytes(b"")
     Path("bad.json").write_text("[\n}")
+    Path("menu.strings").write_text('"ja" = "nein";\n')
     before = names(files), names("out")
     with pytest.raises(error) as caught:
         run_command(translate, model, *arguments)

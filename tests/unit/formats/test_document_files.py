@@ -6,7 +6,8 @@ import pytest
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.formats.document import Filling
-from clearhead.formats.document_files import is_document, read_document
+from clearhead.formats.document_files import DOCUMENTS, UNREAD, is_document, read_document
+from clearhead.formats.pair_files import READERS
 
 SAMPLES = {
     ".csv": 'id,en,de\r\n1,"A ""dog""",\r\n2,Cat,Katze\r\n3, "x\ny",\r\n',
@@ -61,12 +62,21 @@ def test_a_document_is_told_by_its_extension():
     ]
 
 
+def test_each_extension_has_one_meaning():
+    assert not DOCUMENTS.keys() & UNREAD.keys()
+    assert [
+        one for one in ("mqxliff", "pot", "sdlxliff", "txlf") if not {f".{one}"} <= DOCUMENTS.keys() & READERS.keys()
+    ] == []
+
+
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
         ("a.json.gz", {}, DataError, r"a.json.gz is a compressed document \(.gz\); decompress it first"),
         ("a.txt.zst", {"paragraphs": True}, DataError, "is a compressed document"),
         ("a.txt", {}, DataError, r"cannot tell the format of a.txt; documents end in \.csv, .*\.json"),
+        ("a.YAML", {}, DataError, r"a.YAML: \.yaml files are not read as documents; convert it to XLIFF or PO"),
+        ("a.xlsx", {"paragraphs": True}, DataError, r"\.xlsx files are not read as documents; save the sheet as \.csv"),
         ("a.json", {"columns": [1]}, ConfigError, "a.json: --columns has no meaning for a .json file"),
         ("a.json", {"columns": [1], "paragraphs": True}, ConfigError, "--columns, --paragraphs have no meaning"),
         ("a.txt", {"columns": [1], "paragraphs": True}, ConfigError, "--columns has no meaning for plain text"),

@@ -62,6 +62,14 @@ def test_many_clients_at_once_get_what_the_command_gives(server, models, command
         list(threads.map(ask, range(2 * len(LINES))))
 
 
+def test_the_endpoints_of_libretranslate_are_described_at_its_path(client):
+    found = client.get("/spec").json()
+    assert found["openapi"].startswith("3.")
+    assert {"/translate", "/detect", "/languages", "/translate_file", "/frontend/settings"} <= found["paths"].keys()
+    assert not [path for path in found["paths"] if path.startswith("/v1/")]
+    assert found["paths"]["/detect"] == client.get("/openapi.json").json()["paths"]["/detect"]
+
+
 def test_texts_of_several_lines_keep_their_white_space(client, models, command):
     first, second = command(models["de-en"], lines=LINES[:2])
     text = f"\n  {LINES[0]}\r\n\t\n{LINES[1]}  "
@@ -211,6 +219,7 @@ def test_a_file_comes_back_translated(client, models, tmp_path):
     assert client.get(url + "x").status_code == 404
     for name, data, message in (
         ("a.exe", b"x", "file format not supported"),
+        ("a.strings", b'"a" = "b";', r"^a\.strings: \.strings files are not read as documents; convert it to XLIFF"),
         ("a.json", b"{", r"^a\.json"),
         ("a.docx", b"PK no archive", r"^a\.docx"),
         ("a.MD", b"*a\n\n" * 260_000, "exceeds text limit"),  # which would take a quarter of a minute to read

@@ -9,6 +9,8 @@ from clearhead.errors import DataError
 from clearhead.formats.xml.elements import SPACE, XmlElement
 from clearhead.formats.xml.events import StartTag
 
+EXTENSIONS = (".mqxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
+"""Extensions of XLIFF files, also those of memoQ, Trados and Wordfast."""
 UNITS = {"trans-unit", "unit"}
 """Names of the elements in which units are."""
 
