@@ -47,7 +47,7 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".tmx": DocumentFormat(read_tmx, ("from_lang", "to_lang")),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),
-    **dict.fromkeys(units.EXTENSIONS, DocumentFormat(read_xliff)),
+    **dict.fromkeys(units.EXTENSIONS, DocumentFormat(read_xliff, ("from_lang", "to_lang"))),
 }
 """Lower-case extension to format."""
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import NamedTuple
 
+from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.units import UNITS, XliffUnit, segments_of, units_of, version_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, with_attribute, without_attribute
-from clearhead.formats.xml.escaping import UNWRITABLE
-from clearhead.formats.xml.inline_text import InlineText, TagNumbers, escaped
+from clearhead.formats.xml.escaping import UNWRITABLE, language_tag
+from clearhead.formats.xml.inline_text import InlineText, TagNumbers
+from clearhead.formats.xml.translation_units import are_related
 
 REVIEW_STATE = "needs-review-translation"
 """State of an unreviewed `target` in XLIFF 1.x."""
@@ -23,6 +25,8 @@ EXACT_MATCH = "exact-match"
 """State qualifier in XLIFF 1.x of a `target` that is an exact match from a translation memory."""
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 """Namespace of the Translation Candidates module of XLIFF 2.x."""
+_START_TAG = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
+_DATA_REFERENCE = re.compile(r"""\s+dataRef(?:Start|End)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _UNKNOWN = "\ufffd"
 
 
@@ -52,19 +56,23 @@ class XliffDocument(Document):
     format = "XLIFF"
     keeps_finished = True
 
-    def __init__(self, data: bytes, name: str) -> None:
+    def __init__(self, data: bytes, name: str, from_lang: str | None = None, to_lang: str | None = None) -> None:
         """Find the units to translate.
 
         Args:
             data: All bytes of the file.
             name: Name of the file in messages.
+            from_lang: Language of the sources, to be written where the file names none; None writes none.
+            to_lang: Language of the targets, likewise.
 
         Raises:
+            ConfigError: If the file names another language.
             DataError: If the file is not XLIFF, or is refused by `XmlFile`.
         """
         self._file = XmlFile(data, name)
         root, found = self._file.elements(UNITS)
         self._is_first_version = version_of(root, name).startswith("1.")
+        self._new_languages = [*self._languages(name, from_lang, to_lang)]
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
         for element, said in found:
@@ -75,13 +83,15 @@ class XliffDocument(Document):
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations as targets, marked as translated but not reviewed.
 
+        The languages given are written wherever the file names none, even if nothing is translated.
+
         A translation-memory match is written next to its segment: in an `alt-trans` with `match-quality` (1.x), or as
         `mtc:match` of the Translation Candidates module (2.x).
 
         Raises:
             DataError: If a translation contains a character that XML forbids.
         """
-        changes: list[tuple[int, int, str]] = []
+        changes = [*self._new_languages]
         candidates: dict[int, tuple[XmlElement, list[str]]] = {}
         for unit in self._units:
             chosen = fillings[unit.first : unit.first + len(unit.parts)]
@@ -91,6 +101,28 @@ class XliffDocument(Document):
                     candidates.setdefault(unit.read.around.start, (unit.read.around, []))[1].append(found)
         changes += (self._candidates(*of_unit) for of_unit in candidates.values())
         return self._file.spliced(changes)
+
+    def _languages(self, name: str, *given: str | None) -> Iterator[tuple[int, int, str]]:
+        """Yield the changes that write the languages of sources and targets.
+
+        Raises:
+            ConfigError: If one is no language, or the file names another.
+        """
+        names = ("source-language", "target-language") if self._is_first_version else ("srcLang", "trgLang")
+        options = zip(names, given, ("--from-lang", "--to-lang"), strict=True)
+        asked = [(key, language_tag(language), option) for key, language, option in options if language is not None]
+        for tag in self._file.start_tags("file" if self._is_first_version else "xliff") if asked else ():
+            start, end = self._file.tag_place(tag)
+            written = self._file.raw(start, end)
+            for key, language, option in asked:
+                there = tag.attributes.get(key, "").strip()
+                if there and not are_related(there, language):
+                    raise ConfigError(
+                        f"{name}, line {tag.line}: {key} is {there!r}, and {option} {language!r}; "
+                        f"leave the option out, or correct the file"
+                    )
+                written = written if there else with_attribute(written, key, language)
+            yield start, end, written
 
     def _add(self, unit: XliffUnit) -> None:
         """Add the segments of a unit; a unit without a source, or with a self-closing one, has none."""
@@ -106,11 +138,13 @@ class XliffDocument(Document):
         for key, part in elements.items():
             there = present.get(key)
             numbers = TagNumbers()
-            read = numbers.read(part, keeps_space=unit.keeps_space, protects_tags=True)
+            in_source, in_target = unit.protected
+            read = numbers.read(part, keeps_space=unit.keeps_space, protects_tags=True, protected=in_source)
             raw = translation = ""
             if there is not None:
                 raw = self._file.raw(there.content, there.content_end)
-                translation = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True).text
+                of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
+                translation = of_target.text
             parts.append(_Part(part, read, raw))
             is_finished = there is not None and not there.is_blank and not unit.is_unfinished
             self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
@@ -168,7 +202,7 @@ class XliffDocument(Document):
             if filling is None or (match := filling.suggestion) is None:
                 continue
             texts = "".join(
-                f"<{prefix}{name}>{escaped(UNWRITABLE.sub(_UNKNOWN, text), file)}</{prefix}{name}>"
+                f"<{prefix}{name}>{part.source.markup(UNWRITABLE.sub(_UNKNOWN, text), file)}</{prefix}{name}>"
                 for name, text in (("source", match.source), ("target", match.target))
             )
             if self._is_first_version:
@@ -178,6 +212,8 @@ class XliffDocument(Document):
                 found.append(f"{space}<{prefix}alt-trans{of_part} {quality}>{texts}</{prefix}alt-trans>")
             else:
                 quality = f'type="tm" similarity="{match.percent}.0"'
+                # A match has original data of its own, not that of its unit.
+                texts = _START_TAG.sub(lambda tag: _DATA_REFERENCE.sub("", tag[0]), texts)
                 found.append(f'{{match}} ref="#{html.escape(self._id(unit))}" {quality}>{texts}{{end}}')
         return "".join(found)
 
@@ -199,14 +235,20 @@ class XliffDocument(Document):
         return next(islice(free, self._units.index(unit), None))
 
 
-def read_xliff(path: str) -> XliffDocument:
+def read_xliff(path: str, from_lang: str | None = None, to_lang: str | None = None) -> XliffDocument:
     """Read an XLIFF file.
 
+    Args:
+        path: The file.
+        from_lang: Language of the sources, for a file that names none.
+        to_lang: Language of the targets, for a file that names none.
+
     Raises:
+        ConfigError: If the file names another language.
         DataError: If the file cannot be read, is too large, is not XLIFF, is not well-formed, or has entities of its
             own.
     """
-    return XliffDocument(read_bytes(path), path)
+    return XliffDocument(read_bytes(path), path, from_lang, to_lang)
 
 
 def _prefix(tag: str) -> str:

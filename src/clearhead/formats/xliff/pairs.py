@@ -67,7 +67,8 @@ def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator
             source, target = (sources.get(key), targets.get(key)) if is_cut else (unit.source, unit.target)
             line = source.tag.line if is_cut and source is not None else line
             texts = (source_language, source), (target_language, target)
-            yield TranslationUnit(line, texts, _skipped(unit, source, target), keeps_space=unit.keeps_space)
+            skipped, notes = _skipped(unit, source, target), unit.protected
+            yield TranslationUnit(line, texts, skipped, keeps_space=unit.keeps_space, protected=notes)
 
 
 def _own_language(text: XmlElement | None) -> str:

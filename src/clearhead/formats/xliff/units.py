@@ -8,9 +8,12 @@ from typing import NamedTuple
 from clearhead.errors import DataError
 from clearhead.formats.xml.elements import SPACE, XmlElement
 from clearhead.formats.xml.events import StartTag
+from clearhead.formats.xml.inline_text import open_annotations
 
 EXTENSIONS = (".mqxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
 """Extensions of XLIFF files, also those of memoQ, Trados and Wordfast."""
+NAMESPACE = "urn:oasis:names:tc:xliff:document:"
+"""Start of the namespaces of XLIFF; the version follows."""
 UNITS = {"trans-unit", "unit"}
 """Names of the elements in which units are."""
 
@@ -27,6 +30,8 @@ class XliffUnit(NamedTuple):
     seg_source: XmlElement | None
     """The source segmented by `<mrk mtype="seg">` (1.2)."""
     target: XmlElement | None
+    protected: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Ids of the annotations that forbid translation and are open at the start of the source, and of the target."""
 
     @property
     def is_translatable(self) -> bool:
@@ -49,9 +54,21 @@ class XliffUnit(NamedTuple):
 
 def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]:
     """Yield the units in an element of `UNITS`, to which some attributes of `INHERITED` apply."""
-    for element in [around] if around.tag.name == "trans-unit" else around.children("segment"):
+    source_notes = target_notes = frozenset[str]()
+    for element in [around] if around.tag.name == "trans-unit" else around.elements:
+        if element.tag.namespace != around.tag.namespace or element.tag.name not in (
+            "trans-unit",
+            "segment",
+            "ignorable",
+        ):
+            continue
         texts = element.first_children()
-        yield XliffUnit(around, element, said, *map(texts.get, ("source", "seg-source", "target")))
+        source, target = texts.get("source"), texts.get("target")
+        if element.tag.name != "ignorable":
+            notes = source_notes, target_notes
+            yield XliffUnit(around, element, said, source, texts.get("seg-source"), target, notes)
+        if element is not around:
+            source_notes, target_notes = open_annotations(source, source_notes), open_annotations(target, target_notes)
 
 
 def segments_of(text: XmlElement | None) -> dict[str, XmlElement]:
@@ -74,7 +91,7 @@ def segments_of(text: XmlElement | None) -> dict[str, XmlElement]:
 
 
 def version_of(root: StartTag, name: str) -> str:
-    """Return the version of an XLIFF file.
+    """Return the version of an XLIFF file; one that names none has the version of its namespace.
 
     Args:
         root: Start tag of its first element.
@@ -85,7 +102,9 @@ def version_of(root: StartTag, name: str) -> str:
     """
     if root.name != "xliff":
         raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; an XLIFF has <xliff>")
-    version = root.attributes.get("version", "")
+    version = root.attributes.get("version") or root.namespace.partition(NAMESPACE)[2]
     if version[:2] not in ("1.", "2."):
-        raise DataError(f"{name}, line {root.line}: XLIFF 1.x and 2.x can be read, and this has version {version!r}")
+        raise DataError(
+            f"{name}, line {root.line}: XLIFF 1.1, 1.2 and 2.0 to 2.2 can be read, and this has version {version!r}"
+        )
     return version

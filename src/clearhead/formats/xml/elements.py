@@ -197,6 +197,15 @@ class XmlFile:
         root, found = elements(text_events(self.source.text, self.source.path), names)
         return root, ((with_positions(element, self._utf8), said) for element, said in found)
 
+    def start_tags(self, name: str) -> Iterator[StartTag]:
+        """Yield the start tags of all elements with a name; raises as `elements` does."""
+        events = text_events(self.source.text, self.source.path)
+        return (event for event in events if isinstance(event, StartTag) and event.name == name)
+
+    def tag_place(self, tag: StartTag) -> tuple[int, int]:
+        """Return start and end of a start tag."""
+        return tag.place, _tag_end(self._utf8, tag.place)
+
     def raw(self, start: int, end: int) -> str:
         """Return the text of the file between two positions."""
         return self._utf8[start:end].decode()

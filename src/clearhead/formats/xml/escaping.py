@@ -74,10 +74,19 @@ def language_tags(languages: tuple[str, str]) -> tuple[str, str]:
     >>> language_tags(("en", "pt_BR"))
     ('en', 'pt-BR')
     """
-    source, target = (language.replace("_", "-") for language in languages)
-    for language in (source, target):
-        if not LANGUAGE_TAG.fullmatch(language):
-            raise ConfigError(f"{language!r} is no language; give one such as en, de-AT or zh-Hant")
+    source, target = map(language_tag, languages)
     if source.casefold() == target.casefold():
         raise ConfigError(f"source and target are both {source!r}; the file must name a different language for each")
     return source, target
+
+
+def language_tag(language: str) -> str:
+    """Return a language as an XML language tag (RFC 3066), with hyphens instead of underscores.
+
+    Raises:
+        ConfigError: If it is not a language tag.
+    """
+    tag = language.replace("_", "-")
+    if not LANGUAGE_TAG.fullmatch(tag):
+        raise ConfigError(f"{tag!r} is no language; give one such as en, de-AT or zh-Hant")
+    return tag

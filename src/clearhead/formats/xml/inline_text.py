@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
@@ -39,6 +39,8 @@ class InlineText:
     """For each tag as written in the text, the range of its markup in the file, or the words that it replaces."""
     links: set[int] = field(default_factory=set)
     """Numbers of the pairs that are links."""
+    fixed: list[list[str]] = field(default_factory=list)
+    """Sequences of tags that must keep their order (`canReorder` in XLIFF 2)."""
 
     def filled(self, translation: str, file: XmlFile, line: int) -> str:
         """Return a translation as the content of an element, with each inline element of the source exactly once.
@@ -55,7 +57,30 @@ class InlineText:
             raise DataError(
                 f"{file.source.path}, line {line}: the translation holds U+{ord(found[0]):04X}, which XML does not have"
             )
-        parts = tokens(mended(translation, self.text, self.links)[0])
+        mended_text = mended(translation, self.text, self.links)[0]
+        ordered = self._in_order(tokens(mended_text))
+        return self._written(mended("".join(map(str, ordered)), self.text, self.links)[0], file)
+
+    def markup(self, text: str, file: XmlFile) -> str:
+        """Return another text of the segment, such as a translation-memory match, as the content of an element.
+
+        Tags that the segment lacks are dropped, those that only the segment has are not added.
+        """
+        there = {token.number for token in tokens(text) if isinstance(token, Tag)}
+        shared = [token for token in tokens(self.text) if isinstance(token, Tag) and token.number in there]
+        return self._written(mended(text, "".join(map(str, shared)))[0], file)
+
+    def _in_order(self, parts: Sequence[str | Tag]) -> list[str | Tag]:
+        """Return the parts with the tags of each sequence in the order of the source."""
+        sequence_of = {tag: number for number, tags in enumerate(self.fixed) for tag in tags}
+        due = [iter(tags) for tags in self.fixed]
+        return [
+            next(due[sequence_of[str(part)]]) if isinstance(part, Tag) and str(part) in sequence_of else part
+            for part in parts
+        ]
+
+    def _written(self, text: str, file: XmlFile) -> str:
+        parts = tokens(text)
         codes = (self.codes[str(part)] if isinstance(part, Tag) else part for part in parts)
         return "".join(escaped(code, file) if isinstance(code, str) else file.raw(*code) for code in codes)
 
@@ -70,7 +95,14 @@ class TagNumbers:
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str, str, int], int] = {}
 
-    def read(self, element: XmlElement, *, keeps_space: bool, protects_tags: bool = False) -> InlineText:
+    def read(
+        self,
+        element: XmlElement,
+        *,
+        keeps_space: bool,
+        protects_tags: bool = False,
+        protected: frozenset[str] = frozenset(),
+    ) -> InlineText:
         """Return the content of an element as text with numbered tags.
 
         An element around words becomes a pair of tags, and so do a start and an end if they are well nested, and code
@@ -84,14 +116,23 @@ class TagNumbers:
                 space around it.
             protects_tags: Whether words that look like a numbered tag become one; otherwise they are read as a tag, as
                 files of pairs are written.
+            protected: Annotations that begin before this text and forbid translation, see `open_annotations`.
         """
-        if not protects_tags and len(element.parts) == 1 and isinstance(text := element.parts[0], str):  # most texts
+        if (
+            not protects_tags
+            and not protected
+            and len(element.parts) == 1
+            and isinstance(text := element.parts[0], str)
+        ):  # most texts
             return InlineText(text if keeps_space else _on_one_line(text))
         texts: list[str] = []
         codes: dict[str, tuple[int, int] | str] = {}
         links: set[int] = set()
+        fixed: list[list[str]] = []
         seen: defaultdict[tuple[str, str, str], int] = defaultdict(int)
-        for piece in [*_pieces(element, protects_tags)]:  # a list first: a start is linked when its end is found
+        for piece in [
+            *_pieces(element, protects_tags, {*protected})
+        ]:  # a list first: a start is linked when its end is found
             if isinstance(piece, str):
                 texts.append(piece)
                 continue
@@ -105,9 +146,13 @@ class TagNumbers:
                 if piece.is_paired and piece.is_link:
                     links.add(piece.number)
             codes[tag] = piece.code
+            if piece.order == "firstNo" or (piece.order == "no" and not fixed):
+                fixed.append([tag])
+            elif piece.order == "no":
+                fixed[-1].append(tag)
             texts.append(tag)
         text = "".join(texts)
-        return InlineText(text if keeps_space else _on_one_line(text), codes, links)
+        return InlineText(text if keeps_space else _on_one_line(text), codes, links, fixed)
 
 
 @dataclass(slots=True)
@@ -118,6 +163,8 @@ class _Piece:
     name: str = ""
     key: str = ""
     """Key shared by the same element in other languages; empty if there is none."""
+    order: str = ""
+    """Its `canReorder` in XLIFF 2; `no` and `firstNo` keep it in a sequence."""
     begin: _Piece | None = None
     """For the second tag of a pair, the first."""
     is_paired: bool = False
@@ -125,24 +172,94 @@ class _Piece:
     is_link: bool = False
 
 
-def _pieces(element: XmlElement, protects_tags: bool) -> Iterator[str | _Piece]:
+def open_annotations(text: XmlElement | None, before: frozenset[str]) -> frozenset[str]:
+    """Return the ids of the annotations that forbid translation (`<sm translate="no"/>`) and go on after a text.
+
+    Args:
+        text: The content of a segment; None if there is none.
+        before: Ids of those that are open at its start.
+    """
+    held = {*before}
+    for element in [] if text is None else _descendants(text):
+        _annotate(element, held)
+    return frozenset(held)
+
+
+def _descendants(element: XmlElement) -> Iterator[XmlElement]:
+    """Yield all descendants, in the order of the file."""
+    waiting = element.elements[::-1]
+    while waiting:
+        yield (one := waiting.pop())
+        waiting += one.elements[::-1]
+
+
+def _forbids_translation(element: XmlElement) -> bool:
+    return element.tag.name == "sm" and element.tag.attributes.get("translate") == "no"
+
+
+def _annotate(element: XmlElement, held: set[str]) -> None:
+    """Update the ids of open annotations by an element, if it is the start or the end of one."""
+    if _forbids_translation(element):
+        held.add(element.tag.attributes.get("id", ""))
+    elif element.tag.name == "em":
+        held.discard(element.tag.attributes.get("startRef", ""))
+
+
+def _end_within(element: XmlElement, held: set[str]) -> bool:
+    """Return whether all open annotations end somewhere within an element; if not, update them by its content."""
+    after = {*held}
+    for inner in _descendants(element):
+        _annotate(inner, after)
+        if not after:
+            return True
+    held.clear()
+    held.update(after)
+    return False
+
+
+def _pieces(element: XmlElement, protects_tags: bool, held: set[str]) -> Iterator[str | _Piece]:
+    """Yield the texts and tags of an element.
+
+    Args:
+        element: The element.
+        protects_tags: As in `TagNumbers.read`.
+        held: Ids of open annotations that forbid translation; what is between their start and end becomes one tag.
+    """
     begun: list[tuple[str, _Piece]] = []  # starts without an end yet, each with the key that its end has
     waiting: defaultdict[str, int] = defaultdict(int)  # how many of them have a key
+    start, key, is_kept = element.content, min(held, default=""), False
     for part in element.parts:
         if isinstance(part, str):
-            for token in tokens(part) if protects_tags else [part]:
+            is_kept |= bool(held)
+            for token in [] if held else tokens(part) if protects_tags else [part]:
                 yield _Piece(str(token), key=str(token)) if isinstance(token, Tag) else token
             continue
         name, said = part.tag.name, part.tag.attributes
+        if held or _forbids_translation(part):
+            if not held:
+                start, key = part.start, said.get("id", "")
+            if not _end_within(part, held):
+                _annotate(part, held)
+                is_kept = bool(held)
+                if not held:
+                    yield _Piece((start, part.end), "sm", key)
+                continue
+            if is_kept:
+                yield _Piece((start, part.start), "sm", key)
+                is_kept = False
         role = _ROLES.get(name)
+        order = said.get("canReorder", "")
         if role is None and part.parts and said.get("translate") != "no" and said.get("mtype") != "protected":
-            around = _Piece((part.start, part.content), name, _first_of(part.tag, _KEYS), is_paired=True)
+            around = _Piece((part.start, part.content), name, _first_of(part.tag, _KEYS), order, is_paired=True)
             around.is_link = _is_link(part)
             yield around
-            yield from _pieces(part, protects_tags)
-            yield _Piece((part.content_end, part.end), begin=around)
+            yield from _pieces(part, protects_tags, held)
+            yield _Piece((part.content_end, part.end), order="no" if order == "firstNo" else order, begin=around)
+            start, key = part.end, min(held, default="")
             continue
-        piece = _Piece((part.start, part.end), name, _first_of(part.tag, _KEYS))
+        for inner in _descendants(part) if held else ():
+            _annotate(inner, held)
+        piece = _Piece((part.start, part.end), name, _first_of(part.tag, _KEYS), order)
         piece.is_link = _is_link(part)
         pair = _first_of(part.tag, _PAIR_KEYS)
         if role == "alone" and (half := _half(part)) is not None:
@@ -157,6 +274,8 @@ def _pieces(element: XmlElement, protects_tags: bool) -> Iterator[str | _Piece]:
                 if other == pair:
                     piece.begin, first.is_paired = first, True
         yield piece
+    if is_kept:
+        yield _Piece((start, element.content_end), "sm", key)
 
 
 def _half(element: XmlElement) -> tuple[str, bool] | None:

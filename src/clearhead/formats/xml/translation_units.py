@@ -39,6 +39,8 @@ class TranslationUnit(NamedTuple):
     """Whether line endings in its texts are significant."""
     defect: str | None = None
     """Why it is no pair in any languages."""
+    protected: Sequence[frozenset[str]] = ()
+    """For each text, the annotations open at its start, see `open_annotations`; empty if none are."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,16 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
     if first is None or second is None:
         return SentencePair("", "", origin, skipped="other_languages")
     numbers = TagNumbers()
-    left, right = [
-        "" if text is None else segment_on_one_line(numbers.read(text, keeps_space=unit.keeps_space).text)
-        for text in (unit.texts[first][1], unit.texts[second][1])
-    ]
+    left, right = [_text(unit, place, numbers) for place in (first, second)]
     return SentencePair(left, right, origin, skipped=unit.skipped)
+
+
+def _text(unit: TranslationUnit, place: int, numbers: TagNumbers) -> str:
+    text = unit.texts[place][1]
+    if text is None:
+        return ""
+    protected = unit.protected[place] if unit.protected else frozenset()
+    return segment_on_one_line(numbers.read(text, keeps_space=unit.keeps_space, protected=protected).text)
 
 
 @lru_cache(maxsize=1_000)  # most units of a file have the same languages

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clearhead.errors import DataError
-from clearhead.formats import read_pairs
-from clearhead.formats.document import Filling
+from clearhead.errors import ConfigError, DataError
+from clearhead.formats import Wanted, read_pairs
+from clearhead.formats.document import Filling, Suggestion
 from clearhead.formats.document_files import read_document
 from clearhead.formats.xliff.document import XliffDocument
 
@@ -227,7 +227,7 @@ def test_a_prefix_is_that_of_the_source(read, fill):
     [
         ("", "the XML is cut off"),
         ("<a/>", "line 1: the first element is <a>; an XLIFF has <xliff>"),
-        ('<xliff version="3.0"/>', "line 1: XLIFF 1.x and 2.x can be read, and this has version '3.0'"),
+        ('<xliff version="3.0"/>', "line 1: XLIFF 1.1, 1.2 and 2.0 to 2.2 can be read, and this has version '3.0'"),
         ('<xliff version="1.2">\n<a></xliff>', "line 2, column"),
         ('<!DOCTYPE a [<!ENTITY e "x">]><xliff version="1.2"/>', "declares the entity 'e'; entities are refused"),
         (
@@ -295,3 +295,112 @@ def test_whatever_is_in_a_file_it_is_refused_or_filled(sample):
         assert all(one.translation.startswith(("é", "<g", "<x")) for one in again.segments)
         counts["filled"] += 1
     assert min(counts.values()) > 5, counts
+
+
+# Languages, versions, annotations and sequences
+
+
+@pytest.mark.parametrize(
+    ("written", "languages", "expected"),
+    [
+        (
+            '<xliff version="1.2"><file source-language="en" a=">"><trans-unit><source>x</source></trans-unit></file>'
+            '<file target-language="de-AT"/></xliff>',
+            (None, "de"),
+            '<xliff version="1.2"><file source-language="en" a=">" target-language="de"><trans-unit>'
+            "<source>x</source></trans-unit></file>"
+            '<file target-language="de-AT"/></xliff>',
+        ),
+        (
+            '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" trgLang=""><file source-language="x"/></xliff>',
+            ("en", "pt_BR"),
+            '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" trgLang="pt-BR" srcLang="en">'
+            '<file source-language="x"/></xliff>',
+        ),
+    ],
+)
+def test_languages_that_the_file_lacks_are_written(written, languages, expected):
+    document = XliffDocument(written.encode(), "a.xlf", *languages)
+    assert document.filled([None] * len(document.segments)).decode() == expected
+
+
+def test_a_language_that_is_not_that_of_the_file_is_refused():
+    written = b'<xliff version="1.2">\n<file source-language="en" target-language="fr"/></xliff>'
+    with pytest.raises(ConfigError, match=r"a.xlf, line 2: target-language is 'fr', and --to-lang 'de'; leave the"):
+        XliffDocument(written, "a.xlf", to_lang="de")
+    with pytest.raises(ConfigError, match="'de!' is no language"):
+        XliffDocument(written, "a.xlf", to_lang="de!")
+
+
+@pytest.mark.parametrize("version", ["1.2", "2.2"])
+def test_the_namespace_says_the_version_where_nothing_else_does(read, version):
+    unit = "<unit><segment><source>a</source></segment></unit>"
+    unit = "<trans-unit><source>a</source></trans-unit>" if version == "1.2" else unit
+    document = read("a.xlf", f'<xliff xmlns="urn:oasis:names:tc:xliff:document:{version}">{unit}</xliff>')
+    assert [one.text for one in document.segments] == ["a"]
+
+
+def of_version_2(*segments: str) -> str:
+    return f'<xliff version="2.0"><unit>{"".join(segments)}</unit></xliff>'
+
+
+def test_what_an_annotation_forbids_to_translate_is_one_tag_in_every_segment(tmp_path):
+    sources = [
+        'Press <sm id="1" translate="no"/>ESC <ph id="2"/>',
+        "All of it",
+        'KEY<em startRef="1"/> now <sm id="3" translate="no"/>X<em startRef="3"/> <sm id="4"/>then<em startRef="4"/>',
+        '<pc id="5">a <sm id="6" translate="no"/>B</pc> C<em startRef="6"/> d',
+        '<sm id="7" translate="no"/>A <pc id="8">B<em startRef="7"/> c</pc>',
+    ]
+    segments = [f"<segment><source>{one}</source><target>{one}</target></segment>" for one in sources]
+    path = tmp_path / "a.xlf"
+    path.write_text(of_version_2(*segments), encoding="utf-8")
+    document = read_document(str(path))
+    expected = [
+        "Press <x1/>",
+        "<x1/>",
+        "<x1/> now <x2/> <x3/>then<x4/>",
+        "<g1>a <x2/></g1><x3/> d",
+        "<x1/><g2><x3/> c</g2>",
+    ]
+    assert [one.text for one in document.segments] == expected
+    assert [one.translation for one in document.segments] == expected
+    pairs = list(read_pairs([str(path)], Wanted(from_lang="en", to_lang="de")))
+    assert [(pair.source, pair.target) for pair in pairs] == [(text, text) for text in expected]
+    filled = document.filled([Filling(text.replace("now", "jetzt")) for text in expected]).decode()
+    for source in sources:
+        assert f">{source.replace('now', 'jetzt')}</target>" in filled
+
+
+def test_an_annotation_may_end_between_segments(read):
+    between = "<ignorable><source> B<em startRef='1'/></source></ignorable>"
+    first = '<segment><source>a <sm id="1" translate="no"/>A</source></segment>'
+    document = read("a.xlf", of_version_2(first, between, "<segment><source>b</source></segment>"))
+    assert [one.text for one in document.segments] == ["a <x1/>", "b"]
+
+
+def test_codes_that_may_not_be_reordered_keep_their_order(read, fill):
+    source = (
+        '<ph id="1"/>a <ph id="2" canReorder="firstNo"/>b<pc id="3" canReorder="no">c</pc>'
+        '<ph id="4" canReorder="no"/> <ph id="5" canReorder="firstNo"/>'
+    )
+    document = read("a.xlf", of_version_2(f"<segment><source>{source}</source></segment>"))
+    [segment] = document.segments
+    assert segment.text == "<x1/>a <x2/>b<g3>c</g3><x4/> <x5/>"
+    filled = fill(document, {segment.text: "<x5/><x4/> <g3>C</g3> <x2/>B A<x1/>"})
+    target = filled.partition("<target>")[2].partition("</target>")[0]
+    assert target == (
+        '<ph id="5" canReorder="firstNo"/><ph id="2" canReorder="firstNo"/> <pc id="3" canReorder="no">C</pc> '
+        '<ph id="4" canReorder="no"/>B A<ph id="1"/>'
+    )
+
+
+def test_a_match_has_the_elements_of_the_text(read):
+    texts = '<ph id="1" dataRef="d"/> a <b:x xmlns:b="urn:b"/>'
+    match = Suggestion("Old <x1/> <g9>a</g9>", "Alt &<x1/>", 0.8)
+    old = read("a.xlf", one_unit(f"<source>{texts}</source>"))
+    filled = old.filled([Filling("<x1/> A <x2/>", suggestion=match)]).decode()
+    assert '<source>Old <ph id="1" dataRef="d"/> a</source><target>Alt &amp;<ph id="1" dataRef="d"/>' in filled
+    new = read("b.xlf", of_version_2(f'<segment id="s"><source>{texts}</source></segment>'))
+    filled = new.filled([Filling("<x1/> A <x2/>", suggestion=match)]).decode()
+    assert '<source>Old <ph id="1"/> a</source><target>Alt &amp;<ph id="1"/></target></mtc:match>' in filled

@@ -256,7 +256,10 @@ def test_a_file_without_units_is_empty(tmp_path):
     ("content", "message"),
     [
         ("<tmx/>", r"f\.xlf, line 1: the first element is <tmx>; an XLIFF has <xliff>"),
-        ('\n<xliff version="3.0"/>', r"line 2: XLIFF 1\.x and 2\.x can be read, and this has version '3\.0'"),
+        (
+            '\n<xliff version="3.0"/>',
+            r"line 2: XLIFF 1\.1, 1\.2 and 2\.0 to 2\.2 can be read, and this has version '3\.0'",
+        ),
         ("<xliff/>", "this has version ''"),
         ('<xliff version="1.2"><file>', "the XML is cut off"),
     ],

@@ -62,7 +62,7 @@ TEXTS = [
         "<g1>a</g1> <g2><g3>b</g3></g2>",
     ),
     ("xliff 2", "a <mrk id='m' translate='no'>b <pc id='1'>c</pc></mrk>", "a <x1/>"),
-    ("xliff 2", "<sm id='1' translate='no'/>a<em startRef='1'/>", "<x1/>a<x2/>"),
+    ("xliff 2", "<sm id='1' translate='no'/>a<em startRef='1'/>", "<x1/>"),
     ("xliff 2", "bell <cp hex='0007'/>, <cp hex='no character'/>", "bell <x1/>, <x2/>"),
     # TMX 1.4b: section 4.2, content markup
     ("tmx", "a <ph x='48'>&lt;br/&gt;</ph> b <ph x='1567'>{{0}}</ph>", "a <x1/> b <x2/>"),
