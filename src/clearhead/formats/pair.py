@@ -16,6 +16,7 @@ SKIPS = {
     "unfinished": "the file marks its translation as not finished or not checked (fuzzy)",
     "obsolete": "the file marks it as no longer used",
     "not_to_translate": "the file says that it is not to be translated",
+    "without_text": "it names both languages that are read, but has no text in one (in a TMX: a <tuv> without <seg>)",
     "other_languages": "it lacks one of the two languages that are read",
     "unpaired": "nothing in the other file belongs to it",
 }

@@ -43,7 +43,9 @@ def test_check_says_what_is_wrong_and_ends_well(run_command, write_lines):
     assert "\x1b" not in result.stdout
     found = json.loads(run_command(check, path, "--json").stdout)
     assert found["rows"] | {"examples": None} == {
-        **dict.fromkeys(("untranslated", "unfinished", "obsolete", "not_to_translate", "other_languages"), 0),
+        **dict.fromkeys(
+            ("untranslated", "unfinished", "obsolete", "not_to_translate", "without_text", "other_languages"), 0
+        ),
         "unpaired": 0,
         "read": 63,
         "pairs": 62,

@@ -16,7 +16,13 @@ from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile
 from clearhead.formats.xml.escaping import language_tags
 from clearhead.formats.xml.events import LANGUAGE
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers
-from clearhead.formats.xml.translation_units import are_related, language_of, spelt_alike, text_places
+from clearhead.formats.xml.translation_units import (
+    Languages,
+    are_related,
+    language_of,
+    spelt_alike,
+    text_places,
+)
 
 SHOWN_LANGUAGES = 30
 """Maximum languages of a file in a message."""
@@ -56,18 +62,18 @@ class TmxDocument(Document):
         self._file = XmlFile(data, name)
         root, elements = self._file.elements(UNITS)
         refuse_other(root, name)
-        found: dict[str, str] = {}
+        languages = Languages()
         source_language = ""
         for element, _ in elements:
             if element.tag.name == "header":
                 source_language = language_of(element.tag.attributes, "srclang")
-            for language, _ in texts_of(element):
-                found.setdefault(spelt_alike(language), language)
+            else:
+                languages.add_unit(language for language, text in texts_of(element) if text is not None)
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
-        if not found:
+        if not languages.found:
             return
-        self._source, self._target = _languages(name, [*found.values()], source_language, from_lang, to_lang)
+        self._source, self._target = _languages(name, languages, source_language, from_lang, to_lang)
         for unit, said in self._file.elements(UNITS)[1]:
             self._add(unit, keeps_space=said.get(SPACE) == "preserve")
 
@@ -97,7 +103,7 @@ class TmxDocument(Document):
 
     def _add(self, unit: XmlElement, *, keeps_space: bool) -> None:
         """Add the segment of a unit, if the unit has a text in the source language."""
-        texts = texts_of(unit)
+        texts = [(language, text) for language, text in texts_of(unit) if text is not None]
         places = text_places(tuple(language for language, _ in texts), self._source, self._target)
         source, target = (None if place is None else texts[place][1] for place in places)
         if source is None or source.is_closed:
@@ -130,13 +136,13 @@ def read_tmx(path: str, from_lang: str | None = None, to_lang: str | None = None
 
 
 def _languages(
-    name: str, found: Sequence[str], source_language: str, from_lang: str | None, to_lang: str | None
+    name: str, languages: Languages, source_language: str, from_lang: str | None, to_lang: str | None
 ) -> tuple[str, str]:
     """Return the languages of sources and translations.
 
     Args:
         name: Name of the file in messages.
-        found: Languages in the file.
+        languages: Languages in the file.
         source_language: Source language declared in the header; empty if there is none.
         from_lang: Requested source language, or None.
         to_lang: Requested target language, or None.
@@ -144,6 +150,7 @@ def _languages(
     Raises:
         ConfigError: If the file has no text in `from_lang`, the choice is ambiguous, or both languages are the same.
     """
+    found = languages.found
     there = ", ".join(found[:SHOWN_LANGUAGES])
     if from_lang is not None and not any(is_variant(language, from_lang) for language in found):
         raise ConfigError(f"{name} has no text in {from_lang!r}; its languages: {there}")
@@ -157,7 +164,10 @@ def _languages(
         others = [language for language in found if not is_variant(language, source)]
         target = others[0] if len(others) == 1 else None
     if source is None or target is None:
-        raise ConfigError(f"{name}: give --from-lang and --to-lang; its languages: {there}")
+        example = languages.example(from_lang or source_language, to_lang)
+        raise ConfigError(
+            f"{name}: give --from-lang and --to-lang; its languages: {there}" + (f"; {example}" if example else "")
+        )
     if spelt_alike(source) == spelt_alike(target):
         raise ConfigError(f"{name}: source and translation are both to be in {source!r}; its languages: {there}")
     spelt = [language for language in found if spelt_alike(language) == spelt_alike(target)]

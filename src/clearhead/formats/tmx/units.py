@@ -22,11 +22,14 @@ def refuse_other(root: StartTag, name: str) -> None:
         raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; a TMX has <tmx>")
 
 
-def texts_of(unit: XmlElement) -> list[tuple[str, XmlElement]]:
-    """Return the texts of a unit with their languages, in order; texts of an unnamed language are omitted."""
-    texts: list[tuple[str, XmlElement]] = []
-    for version in unit.children("tuv"):
-        language, segment = language_of(version.tag.attributes, LANGUAGE, "lang"), version.first_children().get("seg")
-        if language and segment is not None:
-            texts.append((language, segment))
-    return texts
+def texts_of(unit: XmlElement) -> list[tuple[str, XmlElement | None]]:
+    """Return the texts of a unit with their languages, in order; texts of an unnamed language are omitted.
+
+    Languages without a text (a `tuv` without `seg`) come last, with None.
+    """
+    texts = [
+        (language, version.first_children().get("seg"))
+        for version in unit.children("tuv")
+        if (language := language_of(version.tag.attributes, LANGUAGE, "lang"))
+    ]
+    return sorted(texts, key=lambda text: text[1] is None)

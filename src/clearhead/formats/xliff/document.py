@@ -62,22 +62,26 @@ class XliffDocument(Document):
         Args:
             data: All bytes of the file.
             name: Name of the file in messages.
-            from_lang: Language of the sources, to be written where the file names none; None writes none.
+            from_lang: Language of the sources, to be written where the file names none; None writes none. A part of the
+                file that names another is kept.
             to_lang: Language of the targets, likewise.
 
         Raises:
-            ConfigError: If the file names another language.
+            ConfigError: If the file names other languages only.
             DataError: If the file is not XLIFF, or is refused by `XmlFile`.
         """
         self._file = XmlFile(data, name)
         root, found = self._file.elements(UNITS)
         self._is_first_version = version_of(root, name).startswith("1.")
-        self._new_languages = [*self._languages(name, from_lang, to_lang)]
+        names = ("source-language", "target-language") if self._is_first_version else ("srcLang", "trgLang")
+        options = zip(names, (("--from-lang", from_lang), ("--to-lang", to_lang)), strict=True)
+        asked = {key: (option, language_tag(given)) for key, (option, given) in options if given is not None}
+        self._new_languages = [*self._write_languages(name, asked)]
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
         for element, said in found:
             for unit in units_of(element, said):
-                if unit.is_translatable:
+                if unit.is_translatable and not _other_language(said, asked):
                     self._add(unit)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
@@ -102,27 +106,30 @@ class XliffDocument(Document):
         changes += (self._candidates(*of_unit) for of_unit in candidates.values())
         return self._file.spliced(changes)
 
-    def _languages(self, name: str, *given: str | None) -> Iterator[tuple[int, int, str]]:
-        """Yield the changes that write the languages of sources and targets.
+    def _write_languages(self, name: str, asked: Mapping[str, tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
+        """Yield the changes that write the languages of sources and targets where the file names none.
+
+        Args:
+            name: Name of the file in messages.
+            asked: For each attribute, the option and its language.
 
         Raises:
-            ConfigError: If one is no language, or the file names another.
+            ConfigError: If the file names other languages only.
         """
-        names = ("source-language", "target-language") if self._is_first_version else ("srcLang", "trgLang")
-        options = zip(names, given, ("--from-lang", "--to-lang"), strict=True)
-        asked = [(key, language_tag(language), option) for key, language, option in options if language is not None]
+        refused: list[str] = []
         for tag in self._file.start_tags("file" if self._is_first_version else "xliff") if asked else ():
+            if other := _other_language(tag.attributes, asked):
+                refused.append(f"{name}, line {tag.line}: {other}; leave the option out, or correct the file")
+                continue
             start, end = self._file.tag_place(tag)
             written = self._file.raw(start, end)
-            for key, language, option in asked:
-                there = tag.attributes.get(key, "").strip()
-                if there and not are_related(there, language):
-                    raise ConfigError(
-                        f"{name}, line {tag.line}: {key} is {there!r}, and {option} {language!r}; "
-                        f"leave the option out, or correct the file"
-                    )
-                written = written if there else with_attribute(written, key, language)
+            for key, (_, language) in asked.items():
+                if not tag.attributes.get(key, "").strip():
+                    written = with_attribute(written, key, language)
             yield start, end, written
+            refused.append("")
+        if refused and all(refused):
+            raise ConfigError(refused[0])
 
     def _add(self, unit: XliffUnit) -> None:
         """Add the segments of a unit; a unit without a source, or with a self-closing one, has none."""
@@ -244,11 +251,20 @@ def read_xliff(path: str, from_lang: str | None = None, to_lang: str | None = No
         to_lang: Language of the targets, for a file that names none.
 
     Raises:
-        ConfigError: If the file names another language.
+        ConfigError: If the file names other languages only.
         DataError: If the file cannot be read, is too large, is not XLIFF, is not well-formed, or has entities of its
             own.
     """
     return XliffDocument(read_bytes(path), path, from_lang, to_lang)
+
+
+def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]]) -> str:
+    """Return which attribute names another language than asked for, in words; empty if none does."""
+    for key, (option, language) in asked.items():
+        there = said.get(key, "").strip()
+        if there and not are_related(there, language):
+            return f"{key} is {there!r}, and {option} {language!r}"
+    return ""
 
 
 def _prefix(tag: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from clearhead.errors import DataError
-from clearhead.formats.xml.elements import SPACE, XmlElement
+from clearhead.formats.xml.elements import ITS_TRANSLATE, SPACE, XmlElement
 from clearhead.formats.xml.events import StartTag
 from clearhead.formats.xml.inline_text import open_annotations
 
@@ -36,7 +36,7 @@ class XliffUnit(NamedTuple):
     @property
     def is_translatable(self) -> bool:
         """Whether the file does not exclude it from translation."""
-        return self.said.get("translate") != "no"
+        return "no" not in (self.said.get("translate"), self.said.get(ITS_TRANSLATE))
 
     @property
     def is_unfinished(self) -> bool:

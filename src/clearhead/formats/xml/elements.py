@@ -13,11 +13,13 @@ from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of
 
 SPACE = "http://www.w3.org/XML/1998/namespace space"
 """Name of the attribute `xml:space`, with its namespace."""
+ITS_TRANSLATE = "http://www.w3.org/2005/11/its translate"
+"""Name of the attribute `its:translate` of the Internationalization Tag Set, with its namespace."""
 
 _TAG = re.compile(rb"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
-INHERITED = {SPACE, "translate", "source-language", "target-language", "srcLang", "trgLang"}
+INHERITED = {SPACE, "translate", ITS_TRANSLATE, "source-language", "target-language", "srcLang", "trgLang"}
 """Attributes that apply to the elements within an element, too."""
 
 MAX_SIZE = 10_000_000

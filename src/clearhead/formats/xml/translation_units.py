@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from typing import NamedTuple
 
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files.streams import display_name
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
@@ -23,6 +24,9 @@ HEAD_SIZE = 1_000_000
 MAX_LANGUAGES = 500
 """Maximum languages of a unit, and of a file in messages."""
 MAX_LANGUAGE_CHARACTERS = 60
+MAX_COMBINATIONS = 1_000
+"""Maximum combinations of languages that are counted."""
+_ALONE = "no unit has texts in two of them"
 
 
 class TranslationUnit(NamedTuple):
@@ -76,16 +80,20 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
     units = file.units
     head = _head(units)
     name, can_be_read_again = display_name(path), os.path.isfile(path)
-    found = _languages(head)
-    is_open = len(found) < 2 or not all(_is_there(asked, found) for asked in (wanted.from_lang, wanted.to_lang))
-    if is_open and can_be_read_again:
-        found = _languages(chain(head, units))
     if not head:
         sides = wanted.from_lang or "source", wanted.to_lang or "target"
         return PairFile(path, f"{file.format}, empty", sides, iter(()))
-    source, target = _choose(name, wanted, found, file.source_language)
+    languages = Languages()
+    languages.add(head)
+    try:
+        source, target = _choose(name, wanted, languages, file.source_language)
+    except ClearheadError:
+        if not can_be_read_again:
+            raise
+        languages.add(units)  # what a refusal advises, all units decide
+        source, target = _choose(name, wanted, languages, file.source_language)
 
-    sides = _in_words(source, found), _in_words(target, found)
+    sides = _in_words(source, languages.found), _in_words(target, languages.found)
     # A regular file is read again from the start, and opened only when iteration begins; a pipe can be read only once.
     rest = None if can_be_read_again else chain(head, units)
     return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target), (source, target))
@@ -121,17 +129,80 @@ def _head(units: Iterator[TranslationUnit]) -> list[TranslationUnit]:
     return head
 
 
-def _languages(units: Iterable[TranslationUnit]) -> list[str]:
-    """Return the distinct languages of units, each in its first spelling."""
-    found: dict[str, str] = {}
-    for unit in units:
-        for language, _ in unit.texts:
-            if len(found) < MAX_LANGUAGES:
-                found.setdefault(spelt_alike(language), language)
-    return [*found.values()]
+class Languages:
+    """The languages of units, and which of them occur together."""
+
+    def __init__(self) -> None:
+        self._spelt: dict[str, str] = {}
+        self._together: Counter[frozenset[str]] = Counter()
+
+    @property
+    def found(self) -> list[str]:
+        """The distinct languages, each in its first spelling."""
+        return [*self._spelt.values()]
+
+    def add(self, units: Iterable[TranslationUnit]) -> None:
+        """Add the languages of units."""
+        for unit in units:
+            self.add_unit(language for language, _ in unit.texts)
+
+    def add_unit(self, languages: Iterable[str]) -> None:
+        """Add the languages of a unit."""
+        there: set[str] = set()
+        for language in languages:
+            if (key := spelt_alike(language)) in self._spelt or len(self._spelt) < MAX_LANGUAGES:
+                self._spelt.setdefault(key, language)
+                there.add(key)
+        if frozenset(there) in self._together or len(self._together) < MAX_COMBINATIONS:
+            self._together[frozenset(there)] += 1
+
+    def example(self, source: str | None = None, target: str | None = None) -> str:
+        """Return options for two languages that most units have, in words; empty if no unit has two.
+
+        Regions count as one language if this leaves two.
+
+        Args:
+            source: Preferred source language, if there is one.
+            target: Preferred target language, likewise.
+        """
+        for shortened in (_without_region, spelt_alike):
+            sets = Counter[frozenset[str]]()
+            for languages, number in self._together.items():
+                sets[frozenset(map(shortened, filter(None, languages)))] += number
+            order = dict.fromkeys(map(shortened, filter(None, self._spelt)))
+            right = shortened(target) if target else ""
+            left = _most_common(sets, order, right, shortened(source) if source else "")
+            right = _most_common(sets, order, left, right) if left else ""
+            if right:
+                one, other = (self._spelling(key, shortened) for key in (left, right))
+                return f"for example --from-lang {one} --to-lang {other}"
+        return ""
+
+    def _spelling(self, key: str, shortened: Callable[[str], str]) -> str:
+        there = [spelt for language, spelt in self._spelt.items() if shortened(language) == key]
+        return there[0] if len(there) == 1 else key
 
 
-def _choose(name: str, wanted: Wanted, found: Sequence[str], source_language: str) -> tuple[str, str]:
+def _most_common(sets: Counter[frozenset[str]], order: Iterable[str], other: str, preferred: str) -> str:
+    """Return the language, without `other`, that most units have together with it or, if it is empty, with any.
+
+    The preferred one comes first if any unit has it so, then the first of `order`.
+    """
+    counts = dict.fromkeys(order, 0)
+    for languages, number in sets.items():
+        if len(languages) > 1 and (not other or other in languages):
+            for language in languages - {other}:
+                counts[language] += number
+    best = max(counts, key=lambda language: counts[language], default="")
+    return preferred if counts.get(preferred) else best if counts.get(best) else ""
+
+
+def _without_region(language: str) -> str:
+    return spelt_alike(language).partition("-")[0]
+
+
+def _choose(name: str, wanted: Wanted, languages: Languages, source_language: str) -> tuple[str, str]:
+    found = languages.found
     there = ", ".join(map(_called, found))
     for asked in (wanted.from_lang, wanted.to_lang):
         if not _is_there(asked, found):
@@ -146,8 +217,8 @@ def _choose(name: str, wanted: Wanted, found: Sequence[str], source_language: st
     if source is None and target is None:
         if len(found) > 2:
             raise ConfigError(
-                f"{name} has {len(found)} languages: {there}; say which two to read, "
-                f"for example --from-lang {found[0]} --to-lang {found[1]}"
+                f"{name} has {len(found)} languages: {there}; "
+                + (f"say which two to read, {example}" if (example := languages.example(source_language)) else _ALONE)
             )
         source = next((language for language in found if are_related(language, source_language)), found[0])
     asked = target if source is None else source
@@ -155,9 +226,10 @@ def _choose(name: str, wanted: Wanted, found: Sequence[str], source_language: st
     named = [language for language in found if language and is_variant(language, asked)] or [""]
     others = [language for language in found if language not in named]
     if len(others) != 1:
+        example = languages.example(wanted.from_lang or source_language, wanted.to_lang)
         raise ConfigError(
             f"{name}: one language of the pair is to be {asked!r}, which leaves open the other; give both "
-            f"--from-lang and --to-lang; its languages: {there}"
+            f"--from-lang and --to-lang; its languages: {there}; {example or _ALONE}"
         )
     return (others[0], asked) if source is None else (asked, others[0])
 
@@ -180,6 +252,8 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
     first, second = text_places(tuple([language for language, _ in unit.texts]), source, target)
     if first is None or second is None:
         return SentencePair("", "", origin, skipped="other_languages")
+    if unit.skipped is None and None in (unit.texts[first][1], unit.texts[second][1]):
+        return SentencePair("", "", origin, skipped="without_text")
     numbers = TagNumbers()
     left, right = [_text(unit, place, numbers) for place in (first, second)]
     return SentencePair(left, right, origin, skipped=unit.skipped)

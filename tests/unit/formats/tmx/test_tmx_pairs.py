@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import tracemalloc
 from itertools import islice
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import PairFile, SentencePair, Wanted, holds_pairs, read_pairs
+from clearhead.formats.tmx.document import read_tmx
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
 
 THREE = {"en": "dog", "de": "Hund", "fr": "chien"}
@@ -296,3 +298,46 @@ def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     assert write_tmx(path, [SentencePair(*both, "x:1") for both in texts], ("en", "de")) == len(texts)
     assert [(pair.source, pair.target) for pair in read_pairs([path])] == texts
+
+
+def of_units(*units: str) -> str:
+    """Return a TMX of units such as `en=a|de=b`; `en` alone is a language without a `seg`."""
+    written = [
+        "".join(
+            f'<tuv xml:lang="{language}">{sign and f"<seg>{text}</seg>"}</tuv>'
+            for language, sign, text in (part.partition("=") for part in unit.split("|"))
+        )
+        for unit in units
+    ]
+    return f'<tmx version="1.4"><header/><body>{"".join(f"<tu>{one}</tu>" for one in written)}</body></tmx>'
+
+
+def test_a_language_without_a_segment_has_its_own_reason(tmp_path):
+    path = tmp_path / "m.tmx"
+    path.write_text(of_units("en|de=b", "en=a|de=b", "en|de=b|en=c", "en=d|fr=e"), encoding="utf-8")
+    found = texts(open_tmx(str(path), Wanted(from_lang="en", to_lang="de")))
+    assert found == ["without_text", ("a", "b"), ("c", "b"), "other_languages"]
+
+
+@pytest.mark.parametrize(
+    ("units", "example"),
+    [
+        (["sv-SE=a|fi-FI=b", "sv=a|fi=b", "sv-SE=c"], "--from-lang sv --to-lang fi"),
+        (["en=a", "de=b", *["x=c"] * 1_500, "fr=c|it-CH=d"], "--from-lang fr --to-lang it-CH"),
+        (["en-US=a|en-GB=b", "en-AU=c"], "--from-lang en-US --to-lang en-GB"),
+        (["en=a", "de=b", "fr=c"], "no unit has texts in two of them"),
+        (["en=a|de=b", "en=a|fr=b", "en=c|fr=d"], "--from-lang en --to-lang fr"),
+    ],
+)
+def test_the_languages_that_are_advised_give_pairs(tmp_path, units, example):
+    path = tmp_path / "m.tmx"
+    path.write_text(of_units(*units), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        open_tmx(str(path), Wanted())
+    assert example in str(caught.value)
+    if words := re.search("--from-lang (.+) --to-lang (.+)", str(caught.value)):
+        pairs = open_tmx(str(path), Wanted(from_lang=words[1], to_lang=words[2])).pairs
+        assert any(pair.skipped is None for pair in pairs)
+    if "=c" in units[-1]:
+        with pytest.raises(ConfigError, match="give --from-lang and --to-lang"):
+            read_tmx(str(path))

@@ -324,6 +324,16 @@ def test_languages_that_the_file_lacks_are_written(written, languages, expected)
     assert document.filled([None] * len(document.segments)).decode() == expected
 
 
+def test_a_file_element_in_another_language_is_kept():
+    unit = "<trans-unit><source>x</source></trans-unit>"
+    written = f'<xliff version="1.2"><file>{unit}</file><file target-language="fr">{unit}</file></xliff>'
+    document = XliffDocument(written.encode(), "a.xlf", to_lang="de")
+    assert len(document.segments) == 1
+    target = '<target state="needs-review-translation">y</target>'
+    expected = written.replace("<file>", '<file target-language="de">').replace("</source>", f"</source>{target}", 1)
+    assert document.filled([Filling("y")]).decode() == expected
+
+
 def test_a_language_that_is_not_that_of_the_file_is_refused():
     written = b'<xliff version="1.2">\n<file source-language="en" target-language="fr"/></xliff>'
     with pytest.raises(ConfigError, match=r"a.xlf, line 2: target-language is 'fr', and --to-lang 'de'; leave the"):
@@ -404,3 +414,9 @@ def test_a_match_has_the_elements_of_the_text(read):
     new = read("b.xlf", of_version_2(f'<segment id="s"><source>{texts}</source></segment>'))
     filled = new.filled([Filling("<x1/> A <x2/>", suggestion=match)]).decode()
     assert '<source>Old <ph id="1"/> a</source><target>Alt &amp;<ph id="1"/></target></mtc:match>' in filled
+
+
+def test_the_tag_set_of_the_w3c_forbids_translation_too(read):
+    units = '<trans-unit i:translate="no"><source>a</source></trans-unit><trans-unit><source>b</source></trans-unit>'
+    document = read("a.xlf", f'<xliff version="1.2" xmlns:i="http://www.w3.org/2005/11/its">{units}</xliff>')
+    assert [one.text for one in document.segments] == ["b"]
