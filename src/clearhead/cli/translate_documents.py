@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clearhead.translation.translator import Translator
 
 
+SHOWN_LINES = 10
 LONGEST_NUMBER = 6
 """Maximum digits of a column number."""
 
@@ -81,6 +82,15 @@ class DocumentOptions:
             "--as-text",
             help="Translate the lines of any file, also of a document or of a format that is not read as one: its "
             "markup is text, too.",
+        ),
+    ] = False
+    skip_bad_units: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-units",
+            help="Keep the units of an .xlf or .tmx file that hold a character that XML forbids, instead of refusing "
+            "the file; they are counted.",
+            rich_help_panel="Documents",
         ),
     ] = False
     only_missing: Annotated[
@@ -161,6 +171,7 @@ def translate_documents(
     """
     from clearhead.files import display_name, some_names
     from clearhead.formats.document_files import is_binary, read_document
+    from clearhead.text.shortening import first_few
     from clearhead.translation.documents import CHUNK_LINES
     from clearhead.translation.review_page import reporting
 
@@ -170,8 +181,19 @@ def translate_documents(
     for target in outputs:
         refuse_overwriting(target, paths)
     refuse_report(report, paths, outputs)
-    asked = {"columns": options.typed_columns(), "from_lang": options.from_lang, "to_lang": options.to_lang}
+    asked = {
+        "columns": options.typed_columns(),
+        "from_lang": options.from_lang,
+        "to_lang": options.to_lang,
+        "skip_bad_units": options.skip_bad_units or None,
+    }
     documents = [read_document(path, paragraphs=options.paragraphs, **asked) for path in paths]
+    for path, document in zip(paths, documents, strict=True):
+        if lines := document.skipped:
+            shown = first_few([str(line) for line in lines], SHOWN_LINES)
+            notice(
+                f"{display_name(path)}: {len(lines):,} units skipped; XML forbids a character in them: lines {shown}"
+            )
     with load() as translator, reporting(report, some_names(paths)) as pages:
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document, target in zip(paths, documents, outputs, strict=True):

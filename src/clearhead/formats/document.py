@@ -64,6 +64,8 @@ class Document(ABC):
     """Name of the format for messages, such as `gettext catalogue`."""
     segments: Sequence[Segment]
     """Segments in file order."""
+    skipped: Sequence[int] = ()
+    """Lines of damaged units that were left out, as asked for."""
     keeps_finished = False
     """Whether the file is bilingual; finished translations are then kept unless the caller asks to replace them."""
 

@@ -44,10 +44,10 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".md": DocumentFormat(read_markdown),
     **dict.fromkeys(catalogue.EXTENSIONS, DocumentFormat(read_po)),
     ".srt": DocumentFormat(read_subrip),
-    ".tmx": DocumentFormat(read_tmx, ("from_lang", "to_lang")),
+    ".tmx": DocumentFormat(read_tmx, ("from_lang", "to_lang", "skip_bad_units")),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),
-    **dict.fromkeys(units.EXTENSIONS, DocumentFormat(read_xliff, ("from_lang", "to_lang"))),
+    **dict.fromkeys(units.EXTENSIONS, DocumentFormat(read_xliff, ("from_lang", "to_lang", "skip_bad_units"))),
 }
 """Lower-case extension to format."""
 

@@ -180,6 +180,16 @@ def test_a_translation_may_have_another_extension_of_its_format(run_command, mod
     assert Path("a.xlf").read_text(encoding="utf-8") == FILES["messages.xlf"][1]
 
 
+def test_units_with_a_forbidden_character_are_kept_and_counted(run_command, model, files, shouting):
+    unit = "<trans-unit><source>ja{}</source></trans-unit>"
+    written = '<xliff version="1.2">' + "\n".join(unit.format(sign) for sign in ("", "&#2;")) + "</xliff>"
+    Path("a.xlf").write_text(written, encoding="utf-8")
+    result = run_command(translate, model, "a.xlf", "--skip-bad-units")
+    target = '</source><target state="needs-review-translation">JA</target>'
+    assert result.stdout == written.replace("</source>", target, 1)
+    assert "a.xlf: 1 units skipped; XML forbids a character in them: lines 2\n" in result.stderr
+
+
 def test_what_became_of_the_segments_is_said(run_command, model, files, shouting):
     Path("a.tsv").write_text("ja 7\tyes\nnein 7\t\nwas\t\n42\t\n7 Hunde\t\n", encoding="utf-8")
     result = run_command(translate, model, "a.tsv", "--columns", "1,2", "--only-missing")

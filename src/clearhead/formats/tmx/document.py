@@ -46,7 +46,15 @@ class TmxDocument(Document):
     format = "TMX"
     keeps_finished = True
 
-    def __init__(self, data: bytes, name: str, from_lang: str | None = None, to_lang: str | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        name: str,
+        from_lang: str | None = None,
+        to_lang: str | None = None,
+        *,
+        skip_bad_units: bool = False,
+    ) -> None:
         """Find the units to translate.
 
         Args:
@@ -54,12 +62,14 @@ class TmxDocument(Document):
             name: Name of the file in messages.
             from_lang: Language of the sources; None chooses it as described at `read_tmx`.
             to_lang: Language of the translations; None chooses it as described at `read_tmx`.
+            skip_bad_units: Leave out units with a character that XML forbids; `skipped` has their lines.
 
         Raises:
             ConfigError: If the file has no text in `from_lang`, or a language is not given and the choice is ambiguous.
             DataError: If the file is not TMX, or is refused by `XmlFile`.
         """
-        self._file = XmlFile(data, name)
+        self._file = XmlFile(data, name, skip_bad_units=skip_bad_units)
+        self.skipped = self._file.skipped
         root, elements = self._file.elements(UNITS)
         refuse_other(root, name)
         languages = Languages()
@@ -119,7 +129,9 @@ class TmxDocument(Document):
         self._units.append(_Unit(read, target, place, attribute))
 
 
-def read_tmx(path: str, from_lang: str | None = None, to_lang: str | None = None) -> TmxDocument:
+def read_tmx(
+    path: str, from_lang: str | None = None, to_lang: str | None = None, *, skip_bad_units: bool = False
+) -> TmxDocument:
     """Read a TMX translation memory.
 
     Args:
@@ -127,12 +139,13 @@ def read_tmx(path: str, from_lang: str | None = None, to_lang: str | None = None
         from_lang: Language of the sources; None is the one declared in the header, or the only one besides `to_lang`.
         to_lang: Language of the translations, which may be missing in the file; None is the only one besides
             `from_lang`.
+        skip_bad_units: Leave out units with a character that XML forbids; `skipped` has their lines.
 
     Raises:
         ConfigError: If the file has no text in `from_lang`, or a language is not given and the choice is ambiguous.
         DataError: If the file cannot be read, is too large, is not TMX, is not well-formed, or has entities of its own.
     """
-    return TmxDocument(read_bytes(path), path, from_lang, to_lang)
+    return TmxDocument(read_bytes(path), path, from_lang, to_lang, skip_bad_units=skip_bad_units)
 
 
 def _languages(

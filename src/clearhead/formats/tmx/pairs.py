@@ -58,12 +58,13 @@ def write_tmx(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
 
 
 def _read(path: str) -> UnitFile:
-    root, found = elements(read_events(path), UNITS, max_size=MAX_SIZE)
+    forbidden: list[tuple[int, int]] = []
+    root, found = elements(read_events(path, forbidden), UNITS, max_size=MAX_SIZE)
     refuse_other(root, display_name(path))
     first = [*islice(found, 1)]
     source_language = language_of(first[0][0].tag.attributes, "srclang") if first else ""
     version = root.attributes.get("version", "")[:10]
-    return UnitFile(f"TMX {version}".strip(), source_language, read_units(chain(first, found), _units))
+    return UnitFile(f"TMX {version}".strip(), source_language, read_units(path, chain(first, found), _units, forbidden))
 
 
 def _units(element: XmlElement, said: Mapping[str, str]) -> Sequence[TranslationUnit]:

@@ -56,7 +56,15 @@ class XliffDocument(Document):
     format = "XLIFF"
     keeps_finished = True
 
-    def __init__(self, data: bytes, name: str, from_lang: str | None = None, to_lang: str | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        name: str,
+        from_lang: str | None = None,
+        to_lang: str | None = None,
+        *,
+        skip_bad_units: bool = False,
+    ) -> None:
         """Find the units to translate.
 
         Args:
@@ -65,12 +73,14 @@ class XliffDocument(Document):
             from_lang: Language of the sources, to be written where the file names none; None writes none. A part of the
                 file that names another is kept.
             to_lang: Language of the targets, likewise.
+            skip_bad_units: Leave out units with a character that XML forbids; `skipped` has their lines.
 
         Raises:
             ConfigError: If the file names other languages only.
             DataError: If the file is not XLIFF, or is refused by `XmlFile`.
         """
-        self._file = XmlFile(data, name)
+        self._file = XmlFile(data, name, skip_bad_units=skip_bad_units)
+        self.skipped = self._file.skipped
         root, found = self._file.elements(UNITS)
         self._is_first_version = version_of(root, name).startswith("1.")
         names = ("source-language", "target-language") if self._is_first_version else ("srcLang", "trgLang")
@@ -242,20 +252,23 @@ class XliffDocument(Document):
         return next(islice(free, self._units.index(unit), None))
 
 
-def read_xliff(path: str, from_lang: str | None = None, to_lang: str | None = None) -> XliffDocument:
+def read_xliff(
+    path: str, from_lang: str | None = None, to_lang: str | None = None, *, skip_bad_units: bool = False
+) -> XliffDocument:
     """Read an XLIFF file.
 
     Args:
         path: The file.
         from_lang: Language of the sources, for a file that names none.
         to_lang: Language of the targets, for a file that names none.
+        skip_bad_units: Leave out units with a character that XML forbids; `skipped` has their lines.
 
     Raises:
         ConfigError: If the file names other languages only.
         DataError: If the file cannot be read, is too large, is not XLIFF, is not well-formed, or has entities of its
             own.
     """
-    return XliffDocument(read_bytes(path), path, from_lang, to_lang)
+    return XliffDocument(read_bytes(path), path, from_lang, to_lang, skip_bad_units=skip_bad_units)
 
 
 def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]]) -> str:

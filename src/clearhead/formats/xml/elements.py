@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
 from clearhead.formats.file_text import FileText
-from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of, skip_element, text_events
+from clearhead.formats.xml.events import (
+    EndTag,
+    StartTag,
+    XmlEvent,
+    encoding_of,
+    skip_element,
+    text_events,
+    without_forbidden,
+)
 
 SPACE = "http://www.w3.org/XML/1998/namespace space"
 """Name of the attribute `xml:space`, with its namespace."""
@@ -175,8 +184,13 @@ def read_element(events: Iterator[XmlEvent], tag: StartTag, max_size: float) -> 
 class XmlFile:
     """An XML file read completely."""
 
-    def __init__(self, data: bytes, path: str) -> None:
+    def __init__(self, data: bytes, path: str, *, skip_bad_units: bool = False) -> None:
         """Decode the bytes of a file.
+
+        Args:
+            data: All bytes of the file.
+            path: Name of the file in messages.
+            skip_bad_units: Whether elements that contain a character that XML forbids are left out.
 
         Raises:
             DataError: If they are not valid text in their encoding, or that encoding does not allow replacing parts.
@@ -188,6 +202,11 @@ class XmlFile:
                 f"{path} is in {encoding}, which cannot be kept; convert it to UTF-8, also in its first line"
             )
         self._utf8 = self.source.text.encode()
+        self.skipped: list[int] = []
+        """Lines of the elements that were left out."""
+        self._parsed, self._forbidden = (
+            without_forbidden(self.source.text) if skip_bad_units else (self.source.text, [])
+        )
 
     def elements(self, names: Collection[str]) -> tuple[StartTag, Iterator[FoundElement]]:
         """Return the root's start tag, and the elements with one of some names, see `elements`; with all positions.
@@ -196,13 +215,24 @@ class XmlFile:
             DataError: If the file is not well-formed, or contains something that `formats.xml.events` refuses; also
                 during iteration.
         """
-        root, found = elements(text_events(self.source.text, self.source.path), names)
-        return root, ((with_positions(element, self._utf8), said) for element, said in found)
+        root, found = elements(self._events(), names)
+        return root, self._good(found)
+
+    def _events(self) -> Iterator[XmlEvent]:
+        return text_events(self._parsed, self.source.path, advice=", or leave out its unit with --skip-bad-units")
+
+    def _good(self, found: Iterator[FoundElement]) -> Iterator[FoundElement]:
+        self.skipped.clear()
+        for element, said in found:
+            at = bisect_left(self._forbidden, (element.start,))
+            if any(place < element.content_end for place, _ in self._forbidden[at : at + 1]):
+                self.skipped.append(element.tag.line)
+            else:
+                yield with_positions(element, self._utf8), said
 
     def start_tags(self, name: str) -> Iterator[StartTag]:
         """Yield the start tags of all elements with a name; raises as `elements` does."""
-        events = text_events(self.source.text, self.source.path)
-        return (event for event in events if isinstance(event, StartTag) and event.name == name)
+        return (event for event in self._events() if isinstance(event, StartTag) and event.name == name)
 
     def tag_place(self, tag: StartTag) -> tuple[int, int]:
         """Return start and end of a start tag."""

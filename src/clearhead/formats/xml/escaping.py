@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import open_output
 from clearhead.formats.pair import SentencePair
+from clearhead.formats.xml.events import UNWRITABLE
 
-UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 (section 2.2) forbids."""
 _UNWRITABLE_IN_SEGMENTS = re.compile(rf"[\n\r]|{UNWRITABLE.pattern}")
 """Line endings too, because a segment is always a single line."""
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")

@@ -19,6 +19,15 @@ from clearhead.files.streams import COMPRESSED_STARTS, display_name, open_binary
 LANGUAGE = "http://www.w3.org/XML/1998/namespace lang"
 """Name of the attribute `xml:lang`, with its namespace."""
 
+UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 (section 2.2) forbids."""
+_CHARACTER = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]|&#(?:([0-9]{1,8})|x([0-9a-fA-F]{1,8}));")
+_PARTIAL_REFERENCE = re.compile(r"&(?:#x?[0-9a-fA-F]{0,8})?\Z")
+_INVALID_TOKEN = expat.errors.XML_ERROR_INVALID_TOKEN
+_INVALID_REFERENCE = expat.errors.XML_ERROR_BAD_CHAR_REF
+MAX_FORBIDDEN = 10_000
+"""Maximum number of characters that XML forbids in a file whose units with such characters are left out."""
+
 CHUNK_BYTES = 64 * 1024
 MAX_DEPTH = 200
 """Maximum nesting depth of elements."""
@@ -77,7 +86,7 @@ XmlEvent = StartTag | EndTag | str
 """A tag, or a piece of text; the text between two tags may be split into several pieces."""
 
 
-def read_events(path: str) -> Iterator[XmlEvent]:
+def read_events(path: str, forbidden: list[tuple[int, int]] | None = None) -> Iterator[XmlEvent]:
     """Stream the tags and texts of an XML file.
 
     The encoding is that of a byte order mark, else the declared one, else UTF-8; Python's codecs decode it. Comments
@@ -85,6 +94,8 @@ def read_events(path: str) -> Iterator[XmlEvent]:
 
     Args:
         path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        forbidden: Receives the characters that XML forbids, see `without_forbidden`, instead of an error; at most
+            `MAX_FORBIDDEN`.
 
     Raises:
         DataError: During iteration, if the file cannot be read, is not well-formed XML, is not in its declared
@@ -102,11 +113,19 @@ def read_events(path: str) -> Iterator[XmlEvent]:
         encoding = encoding_of(raw, name)
         decoder = codecs.getincrementaldecoder(encoding)()
         parser = _Parser(name)
+        kept, num_bytes = "", 0
         while True:
             try:
                 text = decoder.decode(raw, final=not raw)
             except UnicodeDecodeError as error:
                 raise _undecodable(error, encoding, name, parser.num_line_ends) from None
+            if forbidden is not None:
+                text, kept = _before_partial_reference(kept + text, is_final=not raw)
+                text, found = without_forbidden(text)
+                forbidden += ((num_bytes + place, code) for place, code in found)
+                num_bytes += len(text.encode("utf-8", "surrogatepass"))
+                if len(forbidden) > MAX_FORBIDDEN:
+                    raise DataError(f"{name} has more than {MAX_FORBIDDEN:,} characters that XML forbids")
             problem = parser.feed(text, is_final=not raw)
             yield from parser.take()
             if problem is not None:
@@ -116,23 +135,66 @@ def read_events(path: str) -> Iterator[XmlEvent]:
             raw = stream.read(CHUNK_BYTES)
 
 
-def text_events(text: str, name: str, max_tag_characters: int = MAX_TAG_CHARACTERS) -> Iterator[XmlEvent]:
+def text_events(
+    text: str, name: str, max_tag_characters: int = MAX_TAG_CHARACTERS, advice: str = ""
+) -> Iterator[XmlEvent]:
     """Parse the text of an XML file, and yield its tags and texts.
 
     Args:
         text: The whole text, without a byte order mark.
         name: Name of the file in messages.
         max_tag_characters: See `MAX_TAG_CHARACTERS`.
+        advice: What else can be done about a character that XML forbids.
 
     Raises:
         DataError: If the XML is not well-formed, has entities of its own, or exceeds a limit of this module.
     """
-    parser = _Parser(name, max_tag_characters)
+    parser = _Parser(name, max_tag_characters, advice)
     for start in range(0, len(text) + 1, CHUNK_BYTES):
         problem = parser.feed(text[start : start + CHUNK_BYTES], is_final=start + CHUNK_BYTES > len(text))
         yield from parser.take()
         if problem is not None:
             raise problem
+
+
+def without_forbidden(text: str) -> tuple[str, list[tuple[int, int]]]:
+    r"""Return a text with question marks in place of the characters that XML forbids, and where these are.
+
+    A character, or its reference, becomes as many question marks as it has bytes, so that all positions stay the same.
+
+    Returns:
+        The text, and the position of each such character, in bytes of the text as UTF-8, with its code.
+
+    >>> without_forbidden("é\x1e &#x1E;&#65;")
+    ('é? ??????&#65;', [(2, 30), (4, 30)])
+    """
+    found: list[tuple[int, int]] = []
+    parts: list[str] = []
+    at = num_bytes = 0
+    for match in _CHARACTER.finditer(text):
+        if (code := _forbidden_code(match)) is None:
+            continue
+        parts += [text[at : match.start()], "?" * len(match[0].encode())]
+        found.append((num_bytes + len(parts[-2].encode("utf-8", "surrogatepass")), code))
+        num_bytes = found[-1][0] + len(parts[-1])
+        at = match.end()
+    return "".join([*parts, text[at:]]), found
+
+
+def _forbidden_code(match: re.Match[str]) -> int | None:
+    """Return the code of a character or reference if XML forbids it."""
+    decimal, hexadecimal = match.groups()
+    if not decimal and not hexadecimal:
+        return ord(match[0])
+    code = int(decimal or hexadecimal, 10 if decimal else 16)
+    return code if code > 0x10FFFF or UNWRITABLE.match(chr(code)) else None
+
+
+def _before_partial_reference(text: str, *, is_final: bool) -> tuple[str, str]:
+    """Divide a text before a reference at its end that may go on."""
+    partial = None if is_final else _PARTIAL_REFERENCE.search(text, max(len(text) - 12, 0))
+    at = len(text) if partial is None else partial.start()
+    return text[:at], text[at:]
 
 
 def skip_element(events: Iterator[XmlEvent]) -> None:
@@ -153,10 +215,12 @@ class _Parser:
     Args:
         name: Name of the file in messages.
         max_tag_characters: See `MAX_TAG_CHARACTERS`.
+        advice: See `text_events`.
     """
 
-    def __init__(self, name: str, max_tag_characters: int = MAX_TAG_CHARACTERS) -> None:
+    def __init__(self, name: str, max_tag_characters: int = MAX_TAG_CHARACTERS, advice: str = "") -> None:
         self._name = name
+        self._advice = advice
         self._max_tag_characters = max_tag_characters
         self._events: list[XmlEvent] = []
         self._depth = 0
@@ -183,7 +247,7 @@ class _Parser:
         try:
             self._expat.Parse(text, is_final)
         except expat.ExpatError as error:
-            return self._malformed(error)
+            return self._malformed(error, text)
         except DataError as error:
             return error
         except UnicodeEncodeError:
@@ -208,14 +272,20 @@ class _Parser:
     def _error(self, words: str) -> DataError:
         return DataError(f"{self._name}, line {self._expat.CurrentLineNumber}: {words}")
 
-    def _malformed(self, error: expat.ExpatError) -> DataError:
+    def _malformed(self, error: expat.ExpatError, text: str) -> DataError:
         if error.code in ENDS_TOO_EARLY:
             return DataError(
                 f"{self._name}, line {error.lineno}: the XML is cut off, its first element never ends; "
                 f"make or fetch the file again"
             )
         words = expat.ErrorString(error.code)
-        if words == expat.errors.XML_ERROR_INVALID_TOKEN:
+        at = max(error.lineno - 1 - self.num_line_ends, 0)
+        line = "".join(text.split("\n")[at : at + 1])
+        codes = (code for match in _CHARACTER.finditer(line) if (code := _forbidden_code(match)) is not None)
+        code = next(codes, None) if words in (_INVALID_TOKEN, _INVALID_REFERENCE) else None
+        if code is not None:
+            words = f"this character is not allowed here, for XML forbids U+{code:04X}; remove it{self._advice}"
+        elif words == expat.errors.XML_ERROR_INVALID_TOKEN:
             words = "this character is not allowed here; in text, & is written &amp; and < is written &lt;"
         return DataError(f"{self._name}, line {error.lineno}, column {error.offset + 1}: the XML is broken: {words}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,14 +101,39 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
 
 
 def read_units(
-    found: Iterable[FoundElement], units_of: Callable[[XmlElement, Mapping[str, str]], Iterable[TranslationUnit]]
+    path: str,
+    found: Iterable[FoundElement],
+    units_of: Callable[[XmlElement, Mapping[str, str]], Iterable[TranslationUnit]],
+    forbidden: Sequence[tuple[int, int]],
 ) -> Iterator[TranslationUnit]:
-    """Yield the units of elements, as `elements` finds them with `MAX_SIZE`; one that is too long is a defect."""
+    """Yield the units of elements, as `elements` finds them with `MAX_SIZE`.
+
+    One that is too long, or has one of the characters that `read_events` found `forbidden`, is a defect.
+
+    Raises:
+        DataError: If one of these characters is outside the units.
+    """
+    seen = 0
     for element, said in found:
+        first = bisect_left(forbidden, (element.start,), seen)
+        _refuse_forbidden(path, forbidden[seen:first])
+        seen = bisect_left(forbidden, (element.content_end,), first)
         if element.size > MAX_SIZE:
             yield TranslationUnit(element.tag.line, (), defect=f"it is longer than {MAX_SIZE:,} characters")
+        elif first < seen:
+            yield TranslationUnit(
+                element.tag.line, (), defect=f"it holds U+{forbidden[first][1]:04X}, which XML forbids"
+            )
         else:
             yield from units_of(element, said)
+    _refuse_forbidden(path, forbidden[seen:])
+
+
+def _refuse_forbidden(path: str, forbidden: Sequence[tuple[int, int]]) -> None:
+    if forbidden:
+        raise DataError(
+            f"{display_name(path)}: outside its units is U+{forbidden[0][1]:04X}, which XML forbids; remove it"
+        )
 
 
 def language_of(attributes: Mapping[str, str], *names: str) -> str:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import PairFile, SentencePair, Wanted, holds_pairs, read_pairs
+from clearhead.formats.document import Filling
 from clearhead.formats.tmx.document import read_tmx
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
 
@@ -341,3 +342,26 @@ def test_the_languages_that_are_advised_give_pairs(tmp_path, units, example):
     if "=c" in units[-1]:
         with pytest.raises(ConfigError, match="give --from-lang and --to-lang"):
             read_tmx(str(path))
+
+
+@pytest.mark.parametrize("sign", ["&#x1E;", "\x1e", "&#65534;"])
+def test_a_unit_with_a_forbidden_character_is_no_pair_and_can_be_left_out(tmp_path, sign):
+    path = tmp_path / "m.tmx"
+    written = of_units("en=a|de=b", f"en=c{sign}|de=d", "en=é|de=f").replace("<tu>", "\n<tu>")
+    path.write_text(written.replace("<seg>b</seg>", ""), encoding="utf-8")
+    code = "U+FFFE" if "6" in sign else "U+001E"
+    pairs = list(open_tmx(str(path), Wanted(from_lang="en", to_lang="de")).pairs)
+    assert [(pair.source, pair.line, pair.defect) for pair in pairs] == [
+        ("", 2, None),
+        ("", 3, f"it holds {code}, which XML forbids"),
+        ("é", 4, None),
+    ]
+    with pytest.raises(DataError, match=rf"line 3, .*forbids U\+{code[2:]}; remove it, or leave out its unit with --s"):
+        read_tmx(str(path), "en", "de")
+    document = read_tmx(str(path), "en", "de", skip_bad_units=True)
+    assert [one.text for one in document.segments] == ["a", "é"]
+    assert document.skipped == [3]
+    filled = document.filled([Filling("x"), Filling("y")]).decode()
+    assert filled == path.read_text(encoding="utf-8").replace("f</seg>", "y</seg>").replace(
+        '<tuv xml:lang="de"></tuv>', '<tuv xml:lang="de"></tuv><tuv xml:lang="de"><seg>x</seg></tuv>', 1
+    )

@@ -16,6 +16,7 @@ import pytest
 import zstandard
 
 from clearhead.errors import DataError
+from clearhead.formats.xml import events
 from clearhead.formats.xml.events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element, text_events
 
 COMPRESS = {
@@ -148,7 +149,14 @@ def test_standard_input_is_read(monkeypatch):
         (b"<a><m:b/></a>", ", line 1, column 4: the XML is broken: unbound prefix"),
         (b"<a b='1' b='2'/>", ", line 1, column 10: the XML is broken: duplicate attribute"),
         (b"<a>\nx\0y</a>", ", line 2, column 2: the XML is broken: this character is not allowed here"),
-        (b"<a>\x01</a>", ", line 1, column 4: the XML is broken: this character is not allowed here"),
+        (
+            b"<a>\x01</a>",
+            ", line 1, column 4: the XML is broken: this character is not allowed here, for XML forbids U+0001",
+        ),
+        (
+            b"<a>\n&#x41;&#31;</a>",
+            ", line 2, column 7: the XML is broken: this character is not allowed here, for XML forbids U+001F; remove",
+        ),
         (b"\x7fELF\x02\x01\x01\0\0\0", ", line 1, column 1: the XML is broken: this character is not allowed here"),
         (b"<a>\nb\n\xe4</a>", ", line 3: the byte 0xe4 is not valid UTF-8, which is what the file was taken for; say"),
         (b"<a>\xc3", ", line 1: the byte 0xc3 is not valid UTF-8"),
@@ -283,3 +291,21 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_forbidden_characters_are_found_wherever_the_parts_of_a_file_begin(tmp_path, monkeypatch):
+    path = tmp_path / "a.xml"
+    path.write_text("<a>é&#x1E;\x01\uffff&#65;<b/></a>", encoding="utf-8")
+    for size in range(1, 9):
+        monkeypatch.setattr(events, "CHUNK_BYTES", size)
+        found = []
+        read = [*read_events(str(path), found)]
+        assert found == [(5, 0x1E), (11, 1), (12, 0xFFFF)]
+        assert "".join(one for one in read if isinstance(one, str)) == "é??????????A"
+        assert [one.place for one in read if isinstance(one, StartTag)] == [0, 20]
+
+
+def test_more_forbidden_characters_than_a_file_may_have_are_refused(tmp_path):
+    (tmp_path / "a.xml").write_text("<a>" + "\x01" * 10_001 + "</a>")
+    with pytest.raises(DataError, match="has more than 10,000 characters that XML forbids"):
+        [*read_events(str(tmp_path / "a.xml"), [])]

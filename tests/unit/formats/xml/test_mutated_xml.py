@@ -121,7 +121,7 @@ def check(path: Path, seeds: range) -> int:
         assert not any(SECRET in pair.source + pair.target for pair in pairs), seed
         for pair in pairs:
             assert not (pair.defect and pair.skipped), seed
-        if count is not None:
+        if count is not None and not any("XML forbids" in (pair.defect or "") for pair in pairs):
             encoding = "utf-16" if content.startswith(b"\xff\xfe") else "utf-8"
             tree = ElementTree.fromstring(content.decode(encoding).lstrip("\ufeff"))
             assert len(pairs) == count(tree), seed
