@@ -16,8 +16,7 @@ from clearhead.formats.file_text import read_bytes
 from clearhead.formats.passages import Passage, changes
 from clearhead.formats.word.paragraphs import WORD, paragraphs, word_events
 from clearhead.formats.word.runs import WordParagraph
-from clearhead.formats.xml.escaping import UNWRITABLE
-from clearhead.formats.xml.events import StartTag
+from clearhead.formats.xml.events import UNWRITABLE, StartTag
 
 MOST_PART_BYTES = 64_000_000
 """Maximum size of a part with text, unpacked."""

@@ -13,7 +13,8 @@ from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.units import UNITS, XliffUnit, segments_of, units_of, version_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, with_attribute, without_attribute
-from clearhead.formats.xml.escaping import UNWRITABLE, language_tag
+from clearhead.formats.xml.escaping import language_tag
+from clearhead.formats.xml.events import UNWRITABLE
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers
 from clearhead.formats.xml.translation_units import are_related
 

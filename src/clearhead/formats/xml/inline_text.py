@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from clearhead.errors import DataError
 from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile
-from clearhead.formats.xml.escaping import UNWRITABLE
-from clearhead.formats.xml.events import StartTag
+from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.text.placeholders import pair_role
 
 _ROLES = {
