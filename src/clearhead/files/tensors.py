@@ -24,6 +24,10 @@ from clearhead.text.shortening import first_few
 
 _FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
 """Name of the shared embedding in models and checkpoints of format 1, and its present name."""
+_MOST_TENSORS = 100_000
+"""Maximum number of tensors in a file; a checkpoint of NLLB's mixture of 128 experts has about 12,000."""
+MOST_AXES = 8
+"""Maximum number of axes of a stored tensor; weights of Transformers have at most 3, and PyTorch itself allows 64."""
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -178,11 +182,21 @@ def _opened(path: str | Path) -> Iterator[Any]:
     try:
         require_regular(path)
         with safe_open(path, framework="pt") as file:
+            _require_bounded(file, path)
             yield file
     except OSError as error:
         raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
     except (SafetensorError, RuntimeError) as error:  # PyTorch raises RuntimeError for a truncated file
         raise ModelError(f"cannot read the weights {path}: {error}") from None
+
+
+def _require_bounded(file: Any, path: str | Path) -> None:
+    names = file.keys()
+    if len(names) > _MOST_TENSORS:
+        raise ModelError(f"{path} holds {len(names):,} tensors, but must hold at most {_MOST_TENSORS:,}")
+    for name in names:
+        if (axes := len(file.get_slice(name).get_shape())) > MOST_AXES:
+            raise ModelError(f"{path}: the tensor {name:.100} has {axes:,} axes, but must have at most {MOST_AXES}")
 
 
 def _headers(file: Any) -> dict[str, TensorHeader]:
@@ -192,7 +206,7 @@ def _headers(file: Any) -> dict[str, TensorHeader]:
 
 def _present_names(file: Any) -> dict[str, str]:
     """Return a mapping from the present name of each tensor to its name in an open file."""
-    there = list(file.keys())
+    there = set(file.keys())
     names = {}
     for name in there:
         is_former = f"{name}.".startswith(f"{_FORMER_NAME}.")  # also the optimizer's, such as embedding.weight.exp_avg

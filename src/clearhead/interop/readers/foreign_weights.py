@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.errors import ModelError
 from clearhead.files import read_json, require_regular
-from clearhead.files.tensors import read_weights
+from clearhead.files.tensors import MOST_AXES, read_weights
 
 WEIGHT_FILES = (
     "model.safetensors",
@@ -116,6 +116,10 @@ def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
     ):
         raise ModelError(f"{origin} must hold tensors by name, and holds something else")
     for name, tensor in state.items():
+        if tensor.dim() > MOST_AXES:
+            raise ModelError(
+                f"{origin}: the tensor {name:.100} has {tensor.dim():,} axes, but must have at most {MOST_AXES}"
+            )
         # Strides of zero repeat a number; a result computed from such a tensor takes the memory of its full shape.
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             shape = tuple(tensor.shape)
