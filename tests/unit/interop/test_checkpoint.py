@@ -6,6 +6,8 @@ Each hostile file would leave a mark if any of it were run; PyTorch's own `torch
 from __future__ import annotations
 
 import argparse
+import codecs
+import collections
 import functools
 import os
 import struct
@@ -19,7 +21,9 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError
-from clearhead.interop.readers.checkpoint import Record, read_checkpoint, settings_in, tensors_in
+from clearhead.interop.readers.checkpoint import read_checkpoint, settings_in, tensors_in
+from clearhead.interop.readers.foreign_weights import read_their_weights, require_tensors
+from clearhead.interop.readers.pickles import Record
 
 MARK = "was_run"
 
@@ -103,6 +107,13 @@ HOSTILE = {
     "a part of a function": lambda: Calls(functools.reduce, os.system, [f"touch {MARK}"]),
     "what PyTorch knows": lambda: Calls(torch.load, MARK),
     "a hook of PyTorch": lambda: Calls(torch.hub._get_torch_home),
+    "memory": lambda: Calls(bytearray, 5_000_000_000),
+    "a tensor without numbers": lambda: Calls(torch.Tensor, 900_000_000),
+    "a storage without numbers": lambda: Calls(torch.UntypedStorage, 5_000_000_000),
+    "a size": lambda: Calls(torch.Size, [2]),
+    "a slow codec": lambda: Calls(codecs.encode, "\u00fc\u0101" * 30_000, "punycode"),
+    "a copied dictionary": lambda: Calls(collections.OrderedDict, [(1, 2)]),
+    "a tensor as a set": lambda: Calls(set, torch.ones(1).expand(3)),
     "a state": lambda: Calls(argparse.Namespace, state={"x": Calls(os.system, f"touch {MARK}")}),
 }
 
@@ -120,8 +131,91 @@ def test_nothing_is_run_and_the_file_is_named(hostile, is_zip):
 
 def test_what_would_run_is_named():
     torch.save({"x": Calls(exec, "pass"), "y": Calls(os.system, "true")}, "checkpoint.pt")
-    with pytest.raises(ModelError, match=r"settings \(posix\.system\): it would run code when read, and is not"):
+    with pytest.raises(
+        ModelError, match=r"settings \(__builtin__\.exec, posix\.system\): it would run code when read, and is not"
+    ):
         read_checkpoint(Path("checkpoint.pt"))
+
+
+def test_weights_of_transformers_are_read_as_carefully():
+    torch.save({"w": torch.ones(2), "x": Calls(bytearray, 5_000_000_000)}, "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"holds more than tensors and settings \(__builtin__\.bytearray\)"):
+        read_their_weights(Path())
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_plain_containers_are_read_as_python_writes_them(is_zip):
+    state = torch.nn.Linear(2, 3).state_dict()
+    values = {
+        "model": state,
+        "words": collections.Counter("aab"),
+        "seen": {1, 2},
+        "type": torch.float16,
+        "device": torch.device("cpu"),
+        "scores": [np.float64(1.5), np.float32(2), np.float64(1.5)],
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+    }
+    torch.save(values, "checkpoint.pt", _use_new_zipfile_serialization=is_zip)
+    read = read_checkpoint(Path("checkpoint.pt"))
+    assert (read["words"], read["seen"], read["type"]) == ({"a": 2, "b": 1}, {1, 2}, torch.float16)
+    assert tensors_in(read, "model", Path("checkpoint.pt"))["weight"].tolist() == state["weight"].tolist()
+
+
+def test_a_stored_text_or_dictionary_cannot_be_multiplied():
+    """Each call of 10 bytes would copy the stored argument of any length."""
+    text = b"X" + struct.pack("<I", 9) + b"a" * 9 + b"q\x00"
+    latin1 = b"X" + struct.pack("<I", 6) + b"latin1q\x01"
+    encode, ordered = b"c_codecs\nencode\n", b"ccollections\nOrderedDict\n"
+    for program in (
+        text + latin1 + encode + b"h\x00h\x01\x86R",
+        b"]q\x00" + ordered + b"h\x00\x85R",
+        b")q\x00" + ordered + b"q\x01" + b"h\x01h\x00R",
+    ):
+        rebuild(lambda _, program=program: b"\x80\x02" + program + b".")
+        with pytest.raises(ModelError, match="holds more than tensors and settings"):
+            read_checkpoint(Path("checkpoint.pt"))
+
+
+def test_values_that_repeat_parts_without_end_are_refused():
+    deep, doubled = [], ["a"]
+    for _ in range(70):
+        deep = [deep]
+    for _ in range(40):
+        doubled = [doubled, doubled]
+    inside_itself: list[object] = []
+    inside_itself.append(inside_itself)
+    text = "a" * 500_000
+    for value in (deep, doubled, inside_itself, [text] * 100, argparse.Namespace(x=doubled)):
+        torch.save({"args": value}, "checkpoint.pt")
+        with pytest.raises(
+            ModelError, match=r"^checkpoint\.pt is damaged: its values are nested deeper than 64 levels"
+        ):
+            read_checkpoint(Path("checkpoint.pt"))
+
+
+def test_two_pickles_in_an_archive_are_refused():
+    torch.save({"w": torch.ones(2)}, "checkpoint.pt")
+    with zipfile.ZipFile("checkpoint.pt", "a") as archive:
+        archive.writestr("other/data.pkl", b"\x80\x02}.")
+    with pytest.raises(ModelError, match=r"checkpoint\.pt is damaged: it holds 2 files data\.pkl, not 1"):
+        read_checkpoint(Path("checkpoint.pt"))
+
+
+def test_every_pickle_of_an_old_file_is_checked():
+    torch.save({"w": torch.ones(2)}, "good.pt", _use_new_zipfile_serialization=False)
+    data = Path("good.pt").read_bytes()
+    keys = data.rindex(b"\x80\x02]")
+    harmful = b"\x80\x02c__builtin__\nbytearray\nJ" + struct.pack("<i", 2**31 - 1) + b"\x85R."
+    Path("checkpoint.pt").write_bytes(data[:keys] + harmful)
+    with pytest.raises(ModelError, match=r"tensors and settings \(__builtin__\.bytearray\)"):
+        read_checkpoint(Path("checkpoint.pt"))
+
+
+def test_many_names_of_one_tensor_are_refused():
+    half = torch.ones(1_000).half()
+    assert len(require_tensors({str(n): half.view(10, 100) for n in range(4)}, "x.pt")) == 4
+    with pytest.raises(ModelError, match=r"x\.pt is damaged: its tensors share their numbers more than 16 times"):
+        require_tensors({str(n): half.view(10, 100) for n in range(17)}, "x.pt")
 
 
 def test_functions_of_toolkits_are_not_called_either(foreign_module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,8 +9,9 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.files import read_json, require_regular
+from clearhead.files import read_json
 from clearhead.files.tensors import MOST_AXES, read_weights
+from clearhead.interop.readers.pickles import read_pickle
 
 WEIGHT_FILES = (
     "model.safetensors",
@@ -21,9 +20,8 @@ WEIGHT_FILES = (
     "pytorch_model.bin.index.json",
 )
 """Names of weight files; the first that exists is read, as in transformers."""
-ZIP_START = b"PK\x03\x04"
-_MOST_UNPACKED = 16
-"""Largest ratio of the unpacked to the packed size of an archive; neither PyTorch nor Marian compresses."""
+_MOST_SHARED = 16
+"""Largest ratio of the size of all tensors to that of the stored numbers; a matrix may have four names."""
 
 
 def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
@@ -70,38 +68,7 @@ def _read_shards(index: Path) -> tuple[dict[str, Tensor], list[Path]]:
 def _read(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return read_weights(path)[0]
-    try:
-        require_regular(path)
-        require_unpacked(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
-    except ModelError:
-        raise
-    except pickle.UnpicklingError:
-        raise ModelError(f"{path} is no file of tensors alone: it would run code when read, and is not") from None
-    except Exception as error:  # a damaged zip archive may raise any exception
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"cannot read the weights {path}: {said}") from None
-    return require_tensors(state, path)
-
-
-def require_unpacked(path: Path) -> None:
-    """Check that an archive is not much larger when unpacked: a small one could fill the memory.
-
-    Files that are not archives are accepted.
-
-    Raises:
-        ModelError: If the archive would be too large.
-        BadZipFile: If the archive is damaged.
-        OSError: If the file cannot be read.
-    """
-    with path.open("rb") as file:
-        if file.read(len(ZIP_START)) != ZIP_START:
-            return
-    with zipfile.ZipFile(path) as archive:
-        if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED * path.stat().st_size:
-            raise ModelError(f"{path} is damaged: it would be more than {_MOST_UNPACKED} times as long unpacked")
+    return require_tensors(read_pickle(path, "weights"), path)
 
 
 def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
@@ -124,6 +91,9 @@ def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             shape = tuple(tensor.shape)
             raise ModelError(f"{origin}: the tensor {name} is of shape {shape}, and the file holds fewer numbers of it")
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in state.values()}
+    if sum(tensor.nbytes for tensor in state.values()) > _MOST_SHARED * sum(storages.values()):
+        raise ModelError(f"{origin} is damaged: its tensors share their numbers more than {_MOST_SHARED} times")
     return dict(state)
 
 

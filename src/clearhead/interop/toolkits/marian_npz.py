@@ -26,7 +26,8 @@ from clearhead.interop.imported import (
 )
 from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, TYINGS, KeyRow, KeyTable, Layout, numbered
 from clearhead.interop.readers.foreign_config import TheirConfig
-from clearhead.interop.readers.foreign_weights import require_finite, require_unpacked
+from clearhead.interop.readers.foreign_weights import require_finite
+from clearhead.interop.readers.pickles import require_unpacked
 from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
 from clearhead.interop.rewrites import resolved, with_rows
 from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, own_pieces, sentencepiece_side
