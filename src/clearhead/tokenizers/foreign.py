@@ -7,7 +7,7 @@ the original tokenizer loses (unknown characters, letter case, runs of spaces) i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -84,8 +84,12 @@ class ForeignVocabulary(Vocabulary):
         """The parsed contents of the text."""
         _require_pieces(file)
         _require_frames(file)
-        self._source = _subword_encoder(file.source)
-        self._target = self._source if file.target is None else _subword_encoder(file.target)
+        of_source, of_target = (
+            {*file.languages.values(), *(part for part in frame if isinstance(part, int))}
+            for frame in (file.source_frame, file.target_frame)
+        )
+        self._source = _subword_encoder(file.source, of_source)
+        self._target = self._source if file.target is None else _subword_encoder(file.target, of_target)
         self.vocab_size, self.source_vocab_size = file.vocab_size, file.source_vocab_size
         self.pad_id, self.bos_id, self.eos_id = file.pad_id, file.bos_id, file.eos_id
         self.languages = dict(sorted(file.languages.items(), key=lambda item: item[1]))
@@ -160,7 +164,7 @@ class ForeignVocabulary(Vocabulary):
         return {*super()._no_text(), *self.languages.values(), *framed}
 
     def _text_pieces(self) -> Iterator[tuple[str, int]]:
-        special = {self.pad_id, self.bos_id, self.eos_id, *self.languages.values()}
+        special = {self.pad_id, self.bos_id, self.eos_id, *self.languages.values(), *self._target.special}
         for token_id in range(self._target.num_ids):
             if token_id not in special and (piece := self._target.token(token_id)):
                 yield piece, token_id
@@ -187,15 +191,17 @@ def is_foreign(values: object) -> bool:
     return isinstance(values, dict) and "clearhead_vocabulary" in values
 
 
-def _subword_encoder(side: VocabularySide) -> SubwordEncoder:
+def _subword_encoder(side: VocabularySide, control: Collection[int]) -> SubwordEncoder:
+    """Return the encoder of a side, which never tokenizes a text as one of the control tokens."""
     encoder: SubwordEncoder
+    special = {*side.special, *(token_id for token_id in control if 0 <= token_id < len(side.pieces))}
     match side.speller:
         case "sentencepiece":
-            encoder = SentencePieceEncoder(side.model, side.pieces, side.special, side.unk_id)
+            encoder = SentencePieceEncoder(side.model, side.pieces, special, side.unk_id)
         case "tokenizers":
-            encoder = TokenizersEncoder(side.model)
+            encoder = TokenizersEncoder(side.model, control)
         case "words":
-            encoder = WordEncoder(side.model, side.pieces, side.special, side.unk_id, within_pieces=side.within_pieces)
+            encoder = WordEncoder(side.model, side.pieces, special, side.unk_id, within_pieces=side.within_pieces)
     encoder.lowercase = side.lowercase
     return encoder
 

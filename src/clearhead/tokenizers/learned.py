@@ -22,6 +22,7 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.text.language_tags import language_tag, tagged_language
 from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers.spans import UNREADABLE
+from clearhead.tokenizers.tokenizer_json import parts, require_bounded
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_surrogates, require_texts, typed_errors
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -270,18 +271,12 @@ def _require_our_parts(values: Any) -> None:
     for name in ("truncation", "padding", "post_processor"):
         if values.get(name) is not None:
             raise ValueError(f"its {name} must be null")
-    waiting = [values.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        elif isinstance(part, dict):
-            kind = part.get("type")
-            if "type" in part and kind not in _PARTS:
-                raise ValueError(f"it has a part of type {kind!r}, which clearhead's tokenizers have not")
-            if kind == "Split" and part.get("pattern") != {"Regex": _LONG_WORD}:
-                raise ValueError("it splits words by another pattern than clearhead's tokenizers")
-            waiting += part.values()
+    for part in parts(values, "normalizer", "pre_tokenizer", "decoder"):
+        if (kind := part["type"]) not in _PARTS:
+            raise ValueError(f"it has a part of type {kind!r}, which clearhead's tokenizers have not")
+        if kind == "Split" and part.get("pattern") != {"Regex": _LONG_WORD}:
+            raise ValueError("it splits words by another pattern than clearhead's tokenizers")
+    require_bounded(values)
 
 
 def _untrained(kind: TokenizerKind, vocab_size: int, special: list[str]) -> tuple[models.Model, trainers.Trainer]:

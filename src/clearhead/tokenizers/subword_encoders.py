@@ -6,6 +6,7 @@ A subword encoder maps between text, pieces and ids; language and end tokens are
 from __future__ import annotations
 
 import base64
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from types import ModuleType
@@ -15,6 +16,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import DataError, ModelError
+from clearhead.tokenizers.tokenizer_json import require_bounded, without_names
 from clearhead.tokenizers.vocabulary import refuse_surrogates, require_texts, typed_errors
 
 
@@ -27,7 +29,7 @@ class SubwordEncoder(ABC):
     """Upper bound of the ids that have a piece, exclusive."""
     lowercase: bool = False
     """Whether texts are lowercased first."""
-    _special: frozenset[int]
+    special: frozenset[int]
     """Ids of special tokens."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -66,7 +68,7 @@ class SubwordEncoder(ABC):
             DataError: If the id is invalid.
         """
         piece = self.token(token_id)
-        return piece or "" if piece is None or token_id in self._special else self._as_text(piece)
+        return piece or "" if piece is None or token_id in self.special else self._as_text(piece)
 
     @abstractmethod
     def _as_text(self, piece: str) -> str:
@@ -93,7 +95,7 @@ class ListedPieces(SubwordEncoder):
         self.kind = kind
         self.num_ids = len(pieces)
         self._pieces = pieces
-        self._special = frozenset(special)
+        self.special = frozenset(special)
         self._unk_id = unk_id
         self._ids: dict[str, int] = {}
 
@@ -107,7 +109,7 @@ class ListedPieces(SubwordEncoder):
         return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in self._split(texts)]
 
     def _decode(self, batch: list[list[int]]) -> list[str]:
-        rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
+        rows = [[self.token(token_id) for token_id in ids if token_id not in self.special] for ids in batch]
         return [self._joined([piece for piece in row if piece is not None]) for row in rows]
 
     @abstractmethod
@@ -137,7 +139,7 @@ class SentencePieceEncoder(ListedPieces):
         super().__init__("sentencepiece", pieces, special, unk_id)
         self._processor = _processor(model)
         self._ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece is not None}
-        for token_id in self._special - {unk_id}:
+        for token_id in self.special - {unk_id}:
             self._ids.pop(pieces[token_id] or "", None)  # special tokens in a text are text
 
     def _as_text(self, piece: str) -> str:
@@ -156,27 +158,38 @@ class TokenizersEncoder(SubwordEncoder):
 
     Args:
         model: The text of the file.
+        control: Ids of control tokens, in addition to the special ones that the file lists.
 
     Raises:
-        ValueError: If the text is invalid.
+        ValueError: If the text is invalid, or may take more than linear time.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, control: Collection[int] = ()) -> None:
+        try:
+            values = json.loads(model)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not isinstance(values, dict):
+            raise ValueError("it must hold a JSON object")
+        require_bounded(values)
+        text, self._names = without_names(values, control)
         with typed_errors(ValueError):
-            self._backend = tokenizers.Tokenizer.from_str(model)
+            self._backend = tokenizers.Tokenizer.from_str(text)
             self._backend.encode_special_tokens = True  # a "</s>" in the text is text
             self._backend.no_padding()
             self._backend.no_truncation()
             added = self._backend.get_added_tokens_decoder()
-            ids = self._backend.get_vocab(with_added_tokens=True).values()
-        self._special = frozenset(token_id for token_id, token in added.items() if token.special)
+        self.special = frozenset(control).union(token_id for token_id, token in added.items() if token.special)
         self.kind = type(self._backend.model).__name__.lower()
-        self.num_ids = max(ids, default=-1) + 1
+        vocabulary = values["model"]["vocab"]
+        of_text = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+        self.num_ids = max([*of_text, *added], default=-1) + 1
 
     def token(self, token_id: int) -> str | None:
         """Return the name of a piece."""
         with typed_errors(DataError, "these ids cannot be read as pieces: "):
-            return self._backend.id_to_token(token_id)
+            name = self._backend.id_to_token(token_id)
+        return self._names.get(name, name) if name is not None else None
 
     def _as_text(self, piece: str) -> str:
         if isinstance(self._backend.model, models.WordPiece):
@@ -189,7 +202,8 @@ class TokenizersEncoder(SubwordEncoder):
         return [encoded.ids for encoded in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _decode(self, batch: list[list[int]]) -> list[str]:
-        return self._backend.decode_batch(batch, skip_special_tokens=True)
+        text = [[token_id for token_id in ids if token_id not in self.special] for ids in batch]
+        return self._backend.decode_batch(text, skip_special_tokens=True)
 
 
 def _library() -> ModuleType:

@@ -115,7 +115,7 @@ class WordEncoder(ListedPieces):
         self._ids = {
             piece: token_id
             for token_id, piece in enumerate(pieces)
-            if piece is not None and token_id not in self._special
+            if piece is not None and token_id not in self.special
         }
         self._codes = Codes(codes, self._ids if within_pieces else None) if codes else None
 

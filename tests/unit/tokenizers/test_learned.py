@@ -393,6 +393,7 @@ def test_an_interruption_within_the_library_stays_one(tokenizer, monkeypatch):
         ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "/////w=="}, "a part of type 'Precompiled'"),
         ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}, "a part of type 'Lowercase'"),
         ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a*)*b"}, "behavior": "Isolated"}, "another pattern"),
+        ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 7}, "128 times as long"),
         ("padding", {"strategy": {"Fixed": 10**12}}, "its padding must be null"),
         ("truncation", {"max_length": 1, "stride": 0}, "its truncation must be null"),
         ("post_processor", {"type": "ByteLevel"}, "its post_processor must be null"),
