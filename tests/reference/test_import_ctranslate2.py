@@ -352,6 +352,28 @@ def test_models_of_opennmt_and_fairseq_score_as_there(tmp_path, model_file, posi
     assert "2 sentences: scores differ by" in (found.prove(sources) or "")
 
 
+def test_a_package_of_argos_translate_scores_as_there(tmp_path, model_file):
+    import sentencepiece
+
+    own = sentencepiece.SentencePieceProcessor(model_proto=model_file)
+    pieces = [own.id_to_piece(number) for number in range(3, own.get_piece_size())]
+    package = tmp_path / "translate-de_en-1_9"
+    package.mkdir()
+    fill(package / "model", tokens=["<unk>", "<blank>", "<s>", "</s>", *pieces], config={}, positions=None)
+    (package / "sentencepiece.model").write_bytes(model_file)
+    (package / "metadata.json").write_text(json.dumps({"from_code": "de", "to_code": "en", "argos_version": "1.9"}))
+    (package / "README.md").write_text("of Argos")
+    found = import_path(package)
+    assert (found.bundle.decode.source_lang, found.their_card) == ("de", "of Argos")
+    assert found.bundle.info["imported_from"]["name"] == "translate-de_en-1_9"
+    theirs = ctranslate2.Translator(str(package / "model"), compute_type="float32")
+    read, written = ([own.encode(text, out_type=str)] for text in ("Ein Hund rennt.", "a dog"))
+    [score] = [sum(one.log_probs) for one in theirs.score_batch(read, written)]
+    assert Translator(found.bundle).score(["Ein Hund rennt."], ["a dog"]) == pytest.approx([score], abs=1e-3)
+    assert found.prove is not None
+    assert "1 sentence" in (found.prove(["Ein Hund rennt."]) or "")
+
+
 def fairseq_positions(rows: int, d_model: int) -> np.ndarray:
     """Return fairseq's sinusoids in float32, as it computes them, behind its row of padding (id 1)."""
     half = d_model // 2

@@ -79,10 +79,11 @@ LIBRARIES: Mapping[str, Library] = {
         "a directory with config.json, model.00.safetensors and vocab.json",
     ),
     "CTranslate2": Library(
-        _has_any("model.bin"),
+        _has_any("model.bin", "model/model.bin"),
         import_ctranslate2,
         ("ctranslate2",),
-        "a directory with model.bin, config.json, the vocabulary and the tokenizer",
+        "a directory with model.bin, config.json, the vocabulary and the tokenizer; or a package of Argos Translate, "
+        "unpacked: the tokenizer, metadata.json, and the rest in the folder model",
     ),
     "ONNX": Library(
         lambda path: _has_onnx(path) and not _has_weights(path),
@@ -107,6 +108,21 @@ LIBRARIES: Mapping[str, Library] = {
     ),
 }
 """Libraries in the order in which they are tried: transformers directories may contain other files that end in .pt."""
+
+_REFUSED: Mapping[str, tuple[Callable[[Path], bool], str]] = {
+    "an adapter of PEFT": (
+        _has_like("adapter_config.json"),
+        "it holds changes to another model, which must be merged first: "
+        "peft.AutoPeftModelForSeq2SeqLM.from_pretrained(PATH).merge_and_unload().save_pretrained(MERGED), with the "
+        "tokenizer of that model in the same directory; import MERGED",
+    ),
+    "a model of Bergamot": (
+        _has_like("*.intgemm*.bin"),
+        "it holds weights rounded to 8 bits for Marian's intgemm alone; import the .npz file that it was made from, "
+        "with the vocabularies and decoder.yml beside it",
+    ),
+}
+"""Models that are recognized and cannot be imported: what they are, the test of a path, and what to do."""
 
 
 def import_path(
@@ -142,6 +158,9 @@ def _library(path: Path, kind: str | None) -> Library:
             raise ConfigError(f"models of the kind {kind!r:.100} are not known here{nearest_name(kind, known)}")
         return next(library for library in LIBRARIES.values() if kind in library.kinds)
     found = next((library for library in LIBRARIES.values() if library.is_here(path)), None)
+    for what, (is_here, advice) in _REFUSED.items():
+        if found is None and is_here(path):
+            raise ModelError(f"{path} is {what}: {advice}")
     if found is None:
         layouts = "; ".join(f"{name}: {library.layout}" for name, library in LIBRARIES.items())
         raise ModelError(f"{path} is no model of a library that is known here ({layouts})")

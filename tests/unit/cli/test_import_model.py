@@ -28,6 +28,7 @@ from clearhead.files import writing
 from clearhead.files.tensors import model_tensors
 from clearhead.inspection.explain import explain
 from clearhead.interop import export_state, imported
+from clearhead.interop.import_model import import_path
 from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.model import Transformer
 from clearhead.translation.translator import Translator
@@ -371,7 +372,11 @@ def set_nan(tensors):
         (lambda d: change_weights(d, lambda t: t.pop("model.shared.weight")), ModelError, "missing   model.shared"),
         (lambda d: change_weights(d, lambda t: t.update(moe=torch.ones(2))), ModelError, "unknown   moe"),
         (lambda d: change_weights(d, set_nan), ModelError, "layers.0.fc1.weight has numbers that are not finite"),
-        (lambda d: store_pickle(d, {"a": RunsCode()}), ModelError, "it would run code when read, and is not"),
+        (
+            lambda d: store_pickle(d, {"a": RunsCode()}),
+            ModelError,
+            "it could run code or fill the memory when read, and is not",
+        ),
         (lambda d: store_pickle(d, ["a"]), ModelError, "must hold tensors by name"),
         (lambda d: store_index(d, '{"weight_map": {"a": "one.safetensors"}}'), ModelError, "one.safetensors"),
         (lambda d: store_index(d, '{"weight_map": {"a": "../one.safetensors"}}'), ModelError, "outside its directory"),
@@ -383,7 +388,11 @@ def set_nan(tensors):
         (lambda d: (d / "vocab.json").write_text('{"<unk>": "one"}'), ModelError, "the number of its row"),
         (lambda d: (d / "vocab.json").write_text("{}"), ModelError, "has no piece <unk>"),
         (lambda d: change_config(d, d_model=400_000), ModelError, "shape"),
-        (lambda d: store_pickle(d, {1: torch.ones(2)}), ModelError, "must hold tensors by name"),
+        (
+            lambda d: store_pickle(d, {1: torch.ones(2)}),
+            ModelError,
+            r"holds more than tensors and settings \(torch.Size, torch._utils._rebuild_sparse",
+        ),
         (lambda d: store_pickle(d, {"a": torch.ones(2).to_sparse()}), ModelError, "must hold tensors by name"),
         (
             lambda d: store_pickle(d, {"a": torch.ones(1).expand(10**6, 10**5)}),  # 400 GB of one number
@@ -469,3 +478,20 @@ def test_code_in_a_directory_is_never_run(directory, tmp_path, run_command):
     with pytest.raises(ModelError, match="transformers cannot read"):
         run_command(import_model, directory, "-o", tmp_path / "ours", stdin="y\ny\n")
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("adapter_config.json", r"there is an adapter of PEFT: .*merge_and_unload\(\)"),
+        ("model.deen.intgemm.alphas.bin", r"there is a model of Bergamot: .*import the \.npz file"),
+    ],
+)
+def test_what_cannot_be_imported_is_named_for_what_it_is(tmp_path, name, message):
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / name).write_bytes(b"{}")
+    with pytest.raises(ModelError, match=message):
+        import_path(there)
+    with pytest.raises(ModelError, match=message.replace("there", name)):
+        import_path(there / name)

@@ -132,7 +132,8 @@ def test_nothing_is_run_and_the_file_is_named(hostile, is_zip):
 def test_what_would_run_is_named():
     torch.save({"x": Calls(exec, "pass"), "y": Calls(os.system, "true")}, "checkpoint.pt")
     with pytest.raises(
-        ModelError, match=r"settings \(__builtin__\.exec, posix\.system\): it would run code when read, and is not"
+        ModelError,
+        match=r"settings \(__builtin__\.exec, posix\.system\): it could run code or fill the memory when read, and is not",
     ):
         read_checkpoint(Path("checkpoint.pt"))
 

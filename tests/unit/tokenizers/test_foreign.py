@@ -74,6 +74,19 @@ def test_a_sentence_stands_in_its_frame(make):
     assert tagged.encode_sources(["<2en> ein Hund", "ein Hund"]) == [[103, *ids, 2], [*ids, 2]]
 
 
+def test_the_tags_of_opus_mt_tell_the_language_too(make):
+    tagged = make(source_frame=("target_lang", "text", 2), target_frame=("text", 2))
+    [ids] = tagged.encode_batch(["ein Hund"])
+    assert tagged.encode_sources([">>en<< ein Hund", " >>de<<ein Hund"]) == [[103, *ids, 2], [104, *ids, 2]]
+    assert tagged.split_sources(["ein >>en<< Hund", ">>Hinweis<< Hund"]) == [
+        (None, "ein >>en<< Hund"),
+        (None, ">>Hinweis<< Hund"),
+    ]
+    for line in (">>nds<< ein Hund", ">>cmn_Hans<< ein Hund"):
+        with pytest.raises(DataError, match=r"line 1: unknown language tag <2.*>; the model's tags are <2en>, <2de>"):
+            tagged.encode_sources([line])
+
+
 def test_text_comes_back_but_for_what_the_original_loses(make):
     tokenizer = make()
     for text, read in (

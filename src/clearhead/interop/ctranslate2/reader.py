@@ -12,6 +12,7 @@ from torch import Tensor
 from clearhead.bundle import Bundle, read_card
 from clearhead.config import ModelConfig
 from clearhead.config.choices import ExportPrecision
+from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
@@ -29,6 +30,7 @@ from clearhead.interop.imported import (
     read_settings,
     require_told,
 )
+from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.foreign_weights import require_finite
 from clearhead.interop.rewrites import undone, with_rows
 from clearhead.interop.round_trip import own_bundle, read_origin
@@ -42,10 +44,11 @@ _UNSAID = {"dropout", "attention_dropout", "feed_forward_dropout"}
 
 
 def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a CTranslate2 directory.
+    """Read a CTranslate2 directory, or a package of Argos Translate, which has one in its folder `model`.
 
     Args:
-        directory: Directory of `model.bin`, `config.json`, the vocabulary and a tokenizer.
+        directory: Directory of `model.bin`, `config.json`, the vocabulary and a tokenizer; or of `model`, the tokenizer
+            and `metadata.json`.
         kind: Ignored; CTranslate2 has only one kind of model.
         source_lang: Source language, for a model with source-language tokens; None to require it when translating.
         target_lang: Default target language.
@@ -54,6 +57,10 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         ConfigError: Naming every variable or field that our model cannot express.
         ModelError: If a file is missing or damaged, or does not fit the others.
     """
+    package = directory
+    inside = package / "model"
+    directory = inside if (inside / "model.bin").exists() else package
+    source_lang = source_lang or _package_language(package)
     path = directory / "model.bin"
     values = read_json(directory / "config.json", ModelError)
     file = read_model_bin(path)
@@ -75,8 +82,8 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         notes.append(f"the weights were stored in {stored}; here they are in float32, without what the rounding lost")
     if (directory / "vmap.txt").exists():
         notes.append("vmap.txt is not taken over: `clearhead optimize` learns which tokens translate which")
-    info = origin_info(LIBRARY, KIND, directory, [path])
-    anew = partial(ctranslate2_vocabulary, directory, pieces, config)
+    info = origin_info(LIBRARY, KIND, package, [path])
+    anew = partial(ctranslate2_vocabulary, package, pieces, config)
     if origin is not None:
         if origin.vocabulary_sha256 is None:
             tokenizer_side(directory / "tokenizer.json", pieces)  # raises if the tokenizer belongs to another model
@@ -95,7 +102,13 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         decode = read_settings(directory, **_ITS_SEARCH, **told, familiar=False, max_input_tokens=most)
         bundle = Bundle(as_model(config, tensors, path), vocabulary, decode, info)
     compare = partial(_compare, directory, bundle, pieces, file.stored_in) if can_prove(KIND) else None
-    return Imported(bundle, LIBRARY, KIND, (*notes, *more), read_card(directory), compare)
+    return Imported(bundle, LIBRARY, KIND, (*notes, *more), read_card(package), compare)
+
+
+def _package_language(package: Path) -> str | None:
+    """Return the source language that a package of Argos Translate names; None if there is none."""
+    code = (optional_json(package / "metadata.json") or {}).get("from_code")
+    return code if isinstance(code, str) and is_language(code) else None
 
 
 def _epsilon(values: Mapping[str, Any], directory: Path) -> float | None:

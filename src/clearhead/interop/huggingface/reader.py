@@ -144,7 +144,8 @@ def _decode(
     asked = _tokenizer_settings(directory)
     languages = {token_id: language for language, token_id in tokenizer.languages.items()}
     written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
-    written = written or languages.get(generation.get("forced_bos_token_id") or -1) or languages.get(config.bos_id)
+    forced = generation.get("forced_bos_token_id")
+    written = written or (languages.get(forced) if isinstance(forced, int) else None) or languages.get(config.bos_id)
     read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
     require_told(directory, tokenizer.languages, source_lang, target_lang)
     if config.bos_id in languages and written != languages[config.bos_id]:

@@ -121,7 +121,9 @@ def require_unpacked(path: Path) -> None:
 
 def _refusal(path: Path, others: Iterable[str]) -> ModelError:
     what = f" ({', '.join(sorted(others)[:3]):.100})" if others else ""
-    return ModelError(f"{path} holds more than tensors and settings{what}: it would run code when read, and is not")
+    return ModelError(
+        f"{path} holds more than tensors and settings{what}: it could run code or fill the memory when read, and is not"
+    )
 
 
 def _pickles(path: Path) -> Iterator[BinaryIO | io.BytesIO]:
