@@ -33,10 +33,13 @@ from published import (
     pairs,
     read_model,
     read_tokenizer,
+    sentencepiece_model,
+    texts,
 )
 
 from clearhead.bundle import load_bundle
 from clearhead.errors import ModelError
+from clearhead.interop.huggingface.parity import prove_huggingface
 from clearhead.interop.import_model import import_path
 from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.training.log import read_metrics
@@ -355,6 +358,26 @@ def test_an_mbart_with_its_sentencepiece_model_alone_has_the_same_ids(directorie
     another = config.model_copy(update={"vocab_size": config.vocab_size + 1})  # which has other languages
     with pytest.raises(ModelError, match=r"does not name the tokens .*from_pretrained\(NAME\)\.save_pretrained"):
         their_vocabulary(tmp_path, "mbart", another)
+
+
+def test_a_t5_with_byte_pieces_in_its_sentencepiece_model_alone_is_proved_but_for_the_bytes(tmp_path):
+    made = sentencepiece_model(texts(), 700, byte_fallback=True, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (tmp_path / "spiece.model").write_bytes(made)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer", "extra_ids": 0}')
+    shape = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_heads": 2, "num_layers": 1, "decoder_start_token_id": 0}
+    torch.manual_seed(3)
+    transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=700, **shape)).save_pretrained(tmp_path)
+    own = sentencepiece.SentencePieceProcessor(model_proto=made)
+    imported = import_path(tmp_path)
+    text = "Ein Hund 🐕 rennt"
+    assert imported.bundle.tokenizer.encode_sources([text]) == [[*own.encode(text), 1]]
+    assert imported.bundle.tokenizer.decode(own.encode(text)) == text
+    assert imported.prove is not None
+    assert "but for bytes in 1 of 1 sentences" in (imported.prove([text]) or "")
+    other = replace(imported.bundle, tokenizer=import_path(tmp_path).bundle.tokenizer)
+    other.tokenizer.encode_parts = lambda parts, source_lang=None: [[*own.encode(text)[1:], 1]]
+    with pytest.raises(ModelError, match="is encoded"):
+        prove_huggingface(tmp_path, "t5", other, [text])
 
 
 @pytest.mark.parametrize("form", OTHER_WEIGHTS)

@@ -152,7 +152,9 @@ def _require_cheap(file: BinaryIO | io.BytesIO, path: Path, stood_in_for: Collec
         ModelError: If the pickle names anything else, or uses a name in another way than Python writes it.
     """
     named: set[tuple[str, str]] = set()
-    letters, memo = [], dict[int, str]()
+    letters: list[str] = []
+    memo: dict[int, str] = {}
+    argument: Any
     for opcode, argument, _ in pickletools.genops(file):
         match opcode.name:
             case "BINPUT" | "LONG_BINPUT":
