@@ -123,13 +123,26 @@ with `--force`. A setting, option or variable that our model cannot express is a
 **Nothing in a directory is run, and nothing is downloaded.** The weights of transformers are `model.safetensors`, whole
 or in shards, or `pytorch_model.bin`. Checkpoints of toolkits are pickles, which are programs: PyTorch's weights-only
 reader takes tensors and plain values out of them. An object, such as the settings of fairseq and OpenNMT-py, becomes a
-record of its arguments. No class and no function named in such a file is looked up or called; a file that names
-anything other than the toolkits' own classes is refused.
+record of its arguments; none of its classes and functions is looked up or called. Before anything is built, the names
+in a pickle are checked: one that names anything other than tensors, plain containers and the toolkits' own classes is
+refused.
+
+**Bounds.** Whoever made the files, an import ends in time and memory about linear in their size. These bounds are far
+above every published model, and some hold when a model directory is loaded, too:
+
+| what | at most |
+| --- | --- |
+| tensors in a safetensors file; axes of a tensor | 100,000; 8 |
+| YAML and pickles: nesting; size with repeated parts written out | 64 levels; 16 times the file, and always 1,000,000 |
+| `tokenizer.json`: pieces; merges; added tokens | 1,000,000 each |
+| `tokenizer.json`: how much its normalization and splitting may lengthen a text | 64 times |
+| `tokenizer.json`: patterns | characters and classes, of which the last of an alternative may be repeated without end |
 
 **Proof.** If the library is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences,
 made of words of the vocabulary, and compares. With transformers it compares the ids of the source, the log-probability
 of our translation under their model, and the text their tokenizer decodes from its ids; with CTranslate2, the
-log-probabilities. The first difference is an error, and nothing is written.
+log-probabilities. From a sentencepiece model alone, the T5 tokenizer of transformers loses byte pieces (MADLAD); there
+the rest is compared, and the import says so. The first difference is an error, and nothing is written.
 
 Marian and the toolkits cannot be run here, so their models are imported unproved; the import says so, and so does the
 model's card. The tests compare each kind with its formulas, log-probability by log-probability and text by text. Models
@@ -260,9 +273,9 @@ have lost their values.
 A model of several languages needs to know them: M2M100, NLLB and mBART by a token of the source language and one that
 every translation begins with, Marian by a token before the source (`>>deu<<`). The names are the model's own (`de`,
 `deu_Latn`, `de_DE`). Give them as `--source-lang` (`translate`, `evaluate`) and `--target-lang`, or as a tag such as
-`<2deu_Latn> ` before a line; otherwise the files' defaults apply. These tokens do not count in scores, which are those
-of the text. The codes of mBART's 25 and 50 languages follow the pieces of `sentencepiece.bpe.model`, so no other file
-is needed; those of NLLB and M2M100 must be named in `tokenizer.json`, `tokenizer_config.json` or
+`<2deu_Latn> ` or `>>deu<< ` before a line; otherwise the files' defaults apply. These tokens do not count in scores,
+which are those of the text. The codes of mBART's 25 and 50 languages follow the pieces of `sentencepiece.bpe.model`, so
+no other file is needed; those of NLLB and M2M100 must be named in `tokenizer.json`, `tokenizer_config.json` or
 `special_tokens_map.json`.
 
 T5 and Flan-T5 read their task in the text, such as `translate English to German: `, at the beginning of every line. The
@@ -272,7 +285,8 @@ import names the tasks that a directory lists.
 
 - **Vocabulary.** It is kept exactly, and what it loses is lost: characters it does not know, letter case, runs of
   spaces. Only vocabularies learned here guarantee that every text is restored from its ids. A special token written in
-  a text, such as `</s>`, is text here.
+  a text, such as `</s>`, is text here, also where the vocabulary lists it among its pieces. (The exported tokenizer is
+  the original's, so other programs may read it as that token.)
 - **Toolkits' words.** Their vocabularies are words between spaces. A file of subword-nmt (versions 0.1 and 0.2),
   fastBPE or sentencepiece beside the checkpoint splits them as the original does (fairseq: `bpecodes`, `code`, `codes`,
   `*.model`, or one for each language, such as `codes.de`; JoeyNMT and eole: the files named in their configuration).
