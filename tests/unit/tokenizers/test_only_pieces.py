@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import random
 import sys
@@ -10,7 +11,7 @@ import pytest
 import sentencepiece
 
 from clearhead.errors import ModelError
-from clearhead.tokenizers.subword_encoders import only_pieces
+from clearhead.tokenizers.subword_encoders import only_pieces, sentencepiece_pieces
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde <sep> bellen", "der Mann liest", "日本語の本", "😀 lacht"] * 9
 
@@ -63,3 +64,13 @@ def test_a_missing_protobuf_is_named(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ModelError, match="needs a protobuf that fits SentencePiece: pip install --upgrade protobuf"):
         only_pieces(b"", set())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x0a" + b"\x80" * 1_000_000 + b"\x01", b"\x0a\x10abc", b"\x0a\x03\x0a\x01", b"\x0b" * 100_000, b"\x0a\x00" * 9],
+    ids=["endless number", "cut", "field cut", "groups", "empty pieces"],
+)
+def test_a_damaged_model_is_refused_by_the_library(content):
+    with pytest.raises(ValueError, match=r"."):
+        sentencepiece_pieces(base64.b64encode(content).decode())
