@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 MOST_DEPTH = 50
@@ -21,6 +22,7 @@ _SELECTOR = re.compile(r"\s*(=\d+|[^\W\d][\w-]*)\s*\{")
 _END = re.compile(r"\s*\}")
 _BRANCHING = {"plural": True, "selectordinal": True, "select": False}
 """Kinds of arguments with branches, and whether `#` is the number within their branches."""
+_QUOTATION = re.compile(r"'((?:[^']++|'')*+)'?")
 _BRACED = re.compile(r"\{[^{}]*\}")
 _NAME = re.compile(r"\{\w+\}")
 
@@ -38,8 +40,8 @@ class MessageRun:
     end: int
     text: str
     """The run without quoting; each argument is a name in braces."""
-    arguments: tuple[tuple[str, str], ...]
-    """Names in braces, with the original text of each argument."""
+    arguments: Mapping[str, str]
+    """Names in braces to the original text of each argument."""
     is_counted: bool
     """Whether `#` is a number in this run."""
     doubles_apostrophes: bool
@@ -52,15 +54,18 @@ class MessageRun:
             translation: Translation of a line of the run.
             line: The line.
         """
-        found = _BRACED.findall(translation)
-        if Counter(found) != Counter(_BRACED.findall(line)):
+        if Counter(_BRACED.findall(translation)) != Counter(_BRACED.findall(line)):
             return None
-        originals = iter([dict(self.arguments)[name] for name in found])
+        originals = iter(self.originals(translation))
         words = _BRACED.split(translation)
         written = [self._quoted(words[0])]
         for word in words[1:]:
             written += [next(originals), self._quoted(word)]
         return "".join(written)
+
+    def originals(self, words: str) -> list[str]:
+        """Return the original texts of the arguments in words of the run, in order."""
+        return [self.arguments[name] for name in _BRACED.findall(words)]
 
     def _quoted(self, words: str) -> str:
         signs = r"[{}#]+" if self.is_counted else r"[{}]+"
@@ -91,7 +96,7 @@ def message_syntax(text: str) -> tuple[str, ...]:
     """
     found, at = [], 0
     for run in message_runs(text):
-        found += [text[at : run.start], *sorted(original for _, original in run.arguments)]
+        found += [text[at : run.start], *sorted(run.originals(run.text))]
         at = run.end
     return tuple(part for part in (*found, text[at:]) if part) if at else ()
 
@@ -106,7 +111,8 @@ class _Reading:
     def __init__(self, text: str) -> None:
         self.runs: list[MessageRun] = []
         self._text = text
-        self._names = set(_NAME.findall(text))
+        taken, most = set(_NAME.findall(text)), text.count("{") + text.count("#")
+        self._new_names = [name for number in range(1, most + 1) if (name := f"{{n{number}}}") not in taken]
         self._doubles = not re.search(r"(?<!')'(?!['{}#|])", text)
         self._has_branches = False
         if self._message(0, 0, is_counted=False) != len(text) or not self._has_branches:
@@ -116,8 +122,8 @@ class _Reading:
         """Parse a message up to its end, or to the closing brace of its branch, and return that position."""
         if depth > MOST_DEPTH:
             raise _NoMessageError
-        start, words = at, ""
-        arguments: list[tuple[str, str]] = []
+        start, words, names = at, "", iter(self._new_names)
+        arguments: dict[str, str] = {}
         while at < len(self._text) and self._text[at] != "}":
             sign = self._text[at]
             if sign == "'":
@@ -128,12 +134,12 @@ class _Reading:
                 if is_branching:
                     self._add(start, at, words, arguments, is_counted=is_counted)
                     at = self._branches(at, depth, is_counted=is_counted)
-                    start, words, arguments = at, "", []
+                    start, words, names, arguments = at, "", iter(self._new_names), {}
                 else:
-                    words += self._named(self._text[at:end], arguments)
+                    words += self._named(self._text[at:end], names, arguments)
                     at = end
             elif sign == "#" and is_counted:
-                words += self._named("#", arguments)
+                words += self._named("#", names, arguments)
                 at += 1
             else:
                 words += sign
@@ -141,9 +147,9 @@ class _Reading:
         self._add(start, at, words, arguments, is_counted=is_counted)
         return at
 
-    def _add(self, start: int, end: int, words: str, arguments: list[tuple[str, str]], *, is_counted: bool) -> None:
+    def _add(self, start: int, end: int, words: str, arguments: dict[str, str], *, is_counted: bool) -> None:
         if words:
-            self.runs.append(MessageRun(start, end, words, tuple(arguments), is_counted, self._doubles))
+            self.runs.append(MessageRun(start, end, words, arguments, is_counted, self._doubles))
 
     def _quotation(self, at: int, *, is_counted: bool) -> tuple[int, str]:
         """Return the position after an apostrophe or the quotation that it opens, and the literal text."""
@@ -152,15 +158,9 @@ class _Reading:
             return at + 2, "'"
         if not following or following not in ("{}#" if is_counted else "{}"):
             return at + 1, "'"
-        words, at = "", at + 1
-        while at < len(self._text):
-            if self._text.startswith("''", at):
-                words, at = words + "'", at + 2
-            elif self._text[at] == "'":
-                return at + 1, self._plain(words)
-            else:
-                words, at = words + self._text[at], at + 1
-        return at, self._plain(words)
+        match = _QUOTATION.match(self._text, at)
+        assert match is not None
+        return match.end(), self._plain(match[1].replace("''", "'"))
 
     def _plain(self, words: str) -> str:
         """Return quoted words; raise if they contain braces."""
@@ -168,13 +168,10 @@ class _Reading:
             raise _NoMessageError  # unquoted, they would look like an argument
         return words
 
-    def _named(self, original: str, arguments: list[tuple[str, str]]) -> str:
+    def _named(self, original: str, names: Iterator[str], arguments: dict[str, str]) -> str:
         """Return a name in braces for an argument: its own if it has this form, else a new one."""
-        name, number = original, 1
-        if not _NAME.fullmatch(original):
-            while (name := f"{{n{number}}}") in self._names or any(name == known for known, _ in arguments):
-                number += 1
-        arguments.append((name, original))
+        name = original if _NAME.fullmatch(original) else next(names)
+        arguments[name] = original
         return name
 
     def _argument(self, at: int) -> tuple[int, bool]:

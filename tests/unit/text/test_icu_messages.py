@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from steps import assert_linear
 
 from clearhead.text.icu_messages import message_runs, message_syntax
 from clearhead.text.quality_flags import missing_placeholders
@@ -88,3 +89,27 @@ def test_a_damaged_message_is_flagged():
         "{count, plural, one {Datei} other {# Dateien}}",
     ):
         assert missing_placeholders(COUNTED, damaged) == ["{count, plural, one {"]
+
+
+def test_names_are_new_in_the_message_and_count_from_one_in_every_run():
+    runs = message_runs("{n1} {x, plural, one {# {n3} #} other {{x, date, short} #}} {x, number}")
+    assert [run.text for run in runs] == ["{n1} ", "{n2} {n3} {n4}", "{n2} {n4}", " {n2}"]
+    assert runs[1].originals("{n4} {n3}") == ["#", "{n3}"]
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        lambda count: "other {" + "#" * count + "}",
+        lambda count: "other {" + "{a,b}" * count + "}",
+        lambda count: "other {" + "# a\n" * count + "}",
+        lambda count: "other {" + "".join(f"{{n{number}}}" for number in range(count)) + "}" + "a{#}" * count,
+    ],
+)
+def test_long_messages_take_work_proportional_to_their_length(branches):
+    def rewrite(count):
+        for run in message_runs("{x, plural, " + branches(count) + "}"):
+            for line in run.text.splitlines():
+                assert run.written(line, line) is not None
+
+    assert_linear(rewrite, 50)
