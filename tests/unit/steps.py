@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 
@@ -34,4 +35,4 @@ def assert_linear(call: Callable[[int], Any], size: int) -> None:
     """
     call(size)  # what is computed once is not counted
     counts = [lines_executed(lambda size=size: call(size)) for size in (size, 2 * size, 4 * size)]
-    assert all(later <= 2.2 * earlier for earlier, later in zip(counts, counts[1:], strict=False)), counts
+    assert all(later <= 2.2 * earlier for earlier, later in pairwise(counts)), counts

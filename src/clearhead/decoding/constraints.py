@@ -9,6 +9,7 @@ Shapes: V vocabulary.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -87,16 +88,19 @@ class Required:
         self._shortest = [min(map(len, term.later)) for term in terms]
         self.num_tokens = sum(self._shortest)
         """Total number of tokens in the shortest sequences of all terms."""
-        # Longest first; among equal lengths, that of the term with the fewest sequences.
-        order = sorted(
-            (-len(sequence), len(term.sequences), number, sequence)
-            for number, term in enumerate(terms)
-            for sequence in term.sequences
+        numbers: dict[int, list[int]] = {}
+        for number, term in enumerate(terms):
+            numbers.setdefault(id(term), []).append(number)
+        self._numbers = list(numbers.values())
+        """Indices of the occurrences of each term; the first are satisfied first."""
+        self._by_first: dict[int, list[tuple[list[int], int, TokenSequence]]] = {}
+        for own in self._numbers:
+            sequences = terms[own[0]].sequences
+            for sequence in sequences:
+                self._by_first.setdefault(sequence[0], []).append((own, len(sequences), sequence))
+        self.tokens = frozenset(
+            token for begun in self._by_first.values() for *_, sequence in begun for token in sequence
         )
-        self._by_first: dict[int, list[tuple[int, TokenSequence]]] = {}
-        for _, _, number, sequence in order:
-            self._by_first.setdefault(sequence[0], []).append((number, sequence))
-        self.tokens = frozenset(token for *_, sequence in order for token in sequence)
         """All tokens that occur in a term."""
         self._states: dict[tuple[frozenset[int], TokenSequence, int | None], Progress] = {}
         self.beginning = self._state(frozenset(), (), None)
@@ -127,7 +131,7 @@ class Required:
         tokens, before, met = (*progress.tail, token), progress.before, set(progress.met)
         place = 0
         while place < len(tokens):
-            sequence_found = next(self._forms_at(tokens, place, before, met), None)
+            sequence_found = self._form_at(tokens, place, before, met)
             if self._is_open(tokens, place, before, met) or (
                 sequence_found is not None and place + len(sequence_found[1]) == len(tokens)
             ):
@@ -155,17 +159,17 @@ class Required:
         """Return `remaining` and `next_tokens` of a state; see `Progress`."""
         found, place, end = set(met), 0, 0
         while place < len(tail):
-            number, sequence = next(self._forms_at(tail, place, before, found), (None, tail[place : place + 1]))
+            number, sequence = self._form_at(tail, place, before, found) or (None, tail[place : place + 1])
             place += len(sequence)
             if number is not None:
                 found.add(number)
                 end = place
-        missing = [number for number in range(len(self.terms)) if number not in found]
-        remaining = least = sum(self._shortest[number] for number in missing)
+        remaining = least = sum(tokens for number, tokens in enumerate(self._shortest) if number not in found)
         is_first = before is None and not tail
         next_tokens = {
             sequence[0]
-            for number in missing
+            for numbers in self._numbers
+            if (number := _first_missing(numbers, found)) is not None
             for sequence in (self.terms[number].first if is_first else self.terms[number].later)
             if self._may_begin(tail, len(tail), before, sequence)
         }
@@ -176,30 +180,35 @@ class Required:
                 least = min(least, remaining - self._shortest[number] + len(sequence) - begun)
         return least, tuple(sorted(next_tokens))
 
-    def _forms_at(
+    def _form_at(
         self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
-    ) -> Iterator[tuple[int, TokenSequence]]:
-        """Yield the complete sequences of unsatisfied terms that begin at a position, best first."""
-        for number, sequence in self._by_first.get(tokens[place], ()):
+    ) -> tuple[int, TokenSequence] | None:
+        """Return the term and the complete sequence that counts at a position, if any.
+
+        It is the longest; among equal ones, that of the term with the fewest sequences, then of the first term.
+        """
+        found = []
+        for numbers, num_sequences, sequence in self._by_first.get(tokens[place], ()):
             behind = place + len(sequence)
             if (
-                number not in met
-                and tokens[place:behind] == sequence
+                tokens[place:behind] == sequence
+                and (number := _first_missing(numbers, met)) is not None
                 and self._may_begin(tokens, place, before, sequence)
                 and (behind == len(tokens) or self._are_between(sequence[-1], tokens[behind]))
             ):
-                yield number, sequence
+                found.append((-len(sequence), num_sequences, number, sequence))
+        return min(found)[2:] if found else None
 
     def _begun_at(
         self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
     ) -> Iterator[tuple[int, TokenSequence]]:
         """Yield the sequences of unsatisfied terms that begin with all tokens from a position to the end."""
         begun = len(tokens) - place
-        for number, sequence in self._by_first.get(tokens[place], ()):
+        for numbers, _, sequence in self._by_first.get(tokens[place], ()):
             if (
-                number not in met
-                and begun < len(sequence)
+                begun < len(sequence)
                 and sequence[:begun] == tokens[place:]
+                and (number := _first_missing(numbers, met)) is not None
                 and self._may_begin(tokens, place, before, sequence)
             ):
                 yield number, sequence
@@ -220,3 +229,9 @@ class Required:
 
     def _continues(self, token: int) -> bool:
         return bool(self.edges.continues[token]) if token >= 0 else token in (SAME_WORD, SAME_WORD - 2)
+
+
+def _first_missing(numbers: Sequence[int], met: Collection[int]) -> int | None:
+    """Return the first of a term's occurrences that is not satisfied; those before it all are."""
+    place = bisect_left(numbers, True, key=lambda number: number not in met)
+    return numbers[place] if place < len(numbers) else None

@@ -12,18 +12,21 @@ in all capitals. A form matches as written, or with a capital first letter.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import PLACEHOLDER
 from clearhead.text.scripts import WITHOUT_SPACES, script_of
 from clearhead.text.shortening import first_few
+
+T = TypeVar("T")
 
 _MOST_SHOWN = 10
 """Bad lines listed in an error message."""
@@ -66,13 +69,12 @@ class Terms:
         for term in terms:
             together.setdefault(term.source, {}).update(dict.fromkeys(term.forms))
         self.terms = tuple(Term(source, tuple(forms)) for source, forms in together.items())
-        # By the lowercase first word, longest first; terms with capitals before lowercase ones.
-        self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = {}
-        for term in self.terms:
-            key = _key(term_words(term.source))
-            self._by_first.setdefault(key[0], []).append((key, term))
-        for found in self._by_first.values():
-            found.sort(key=lambda one: (-len(one[0]), one[1].source.lower() == one[1].source))
+        self._phrases: _Phrases[tuple[Term, frozenset[tuple[str, ...]]]] = _Phrases()
+        # Terms with capitals before lowercase ones.
+        for term in sorted(self.terms, key=lambda term: _is_lowercase(term.source)):
+            own = _texts(term_words(term.source))
+            written = () if _is_lowercase(term.source) else (own, tuple(word.upper() for word in own))
+            self._phrases.add(tuple(word.lower() for word in own), (term, frozenset(written)))
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -112,13 +114,14 @@ class Terms:
         ['dog', 'Hot  Dog']
         """
         words, place = term_words(text), 0
+        texts = _texts(words)
+        lowercase = [word.lower() for word in texts]
         found: list[FoundTerm] = []
         while place < len(words):
-            for key, term in self._by_first.get(words[place].text.lower(), ()):
-                part = words[place : place + len(key)]
-                if _key(part) == key and (any_case or _is_as_written(term.source, [word.text for word in part])):
-                    found.append(FoundTerm(text[part[0].start : part[-1].end], term))
-                    place += len(key) - 1
+            for end, (term, written) in self._phrases.at(lowercase, place):
+                if any_case or not written or texts[place:end] in written:
+                    found.append(FoundTerm(text[words[place].start : words[end - 1].end], term))
+                    place = end - 1
                     break
             place += 1
         return found
@@ -132,18 +135,26 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
     ['Hund', '']
     """
     words, place = term_words(text), 0
+    texts = _texts(words)
     forms = [""] * len(found)
-    wanted = sorted(
-        ((_texts(term_words(form)), number) for number, one in enumerate(found) for form in one.term.forms),
-        key=lambda one: (-len(one[0]), len(found[one[1]].term.forms)),
-    )
+    missing: dict[int, deque[int]] = {}
+    """Numbers of the occurrences of each term (by its id) without a form."""
+    for number, (_, term) in enumerate(found):
+        missing.setdefault(id(term), deque()).append(number)
+    phrases: _Phrases[tuple[int, deque[int]]] = _Phrases()
+    for numbers in missing.values():
+        term = found[numbers[0]].term
+        for own in {way for form in term.forms for way in _ways(_texts(term_words(form)))}:
+            phrases.add(own, (len(term.forms), numbers))
     while place < len(words):
-        for form, number in wanted:
-            part = words[place : place + len(form)]
-            if not forms[number] and _is_form(form, _texts(part)):
-                forms[number] = text[part[0].start : part[-1].end]
-                place += len(form) - 1
-                break
+        open_terms = ((end, numbers[0], num_forms) for end, (num_forms, numbers) in phrases.at(texts, place) if numbers)
+        # The longest form; among equal ones that of the term with the fewest forms, then the first in the source.
+        best = min(open_terms, key=lambda one: (-one[0], one[2], one[1]), default=None)
+        if best is not None:
+            end, number, _ = best
+            forms[number] = text[words[place].start : words[end - 1].end]
+            missing[id(found[number].term)].popleft()
+            place = end - 1
         place += 1
     return forms
 
@@ -225,16 +236,32 @@ def _texts(words: Sequence[TermWord]) -> tuple[str, ...]:
     return tuple(word.text for word in words)
 
 
-def _key(words: Sequence[TermWord]) -> tuple[str, ...]:
-    return tuple(word.text.lower() for word in words)
+def _is_lowercase(text: str) -> bool:
+    return text == text.lower()
 
 
-def _is_as_written(term: str, words: Sequence[str]) -> bool:
-    if term == term.lower():
-        return True
-    own = _texts(term_words(term))
-    return tuple(words) in (own, tuple(word.upper() for word in own))
+def _ways(form: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return the ways to write a form: as it is, and with a capital first letter."""
+    return form, (form[0][:1].upper() + form[0][1:], *form[1:])
 
 
-def _is_form(form: Sequence[str], words: Sequence[str]) -> bool:
-    return tuple(words) in (tuple(form), (form[0][:1].upper() + form[0][1:], *form[1:]))
+class _Phrases(Generic[T]):
+    """Values by sequences of words, to be found at a place of a text."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, ...], list[T]] = {}
+        self._lengths: dict[str, list[int]] = {}
+        """Lengths of the sequences by their first word, longest first."""
+
+    def add(self, phrase: tuple[str, ...], value: T) -> None:
+        """Add a value; those of one sequence keep their order."""
+        if phrase not in self._values:
+            lengths = {*self._lengths.get(phrase[0], ()), len(phrase)}
+            self._lengths[phrase[0]] = sorted(lengths, reverse=True)
+        self._values.setdefault(phrase, []).append(value)
+
+    def at(self, words: Sequence[str], place: int) -> Iterator[tuple[int, T]]:
+        """Yield the values of the sequences that begin at a place, longest first, each with the place of its end."""
+        for length in self._lengths.get(words[place], ()):
+            for value in self._values.get(tuple(words[place : place + length]), ()):
+                yield min(place + length, len(words)), value

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from searches import near
+from steps import assert_linear
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import Ensemble, SearchOptions, decode, given_prefix, length_penalty, make_engine, score
@@ -64,6 +65,25 @@ def test_what_is_missing_is_told_as_the_text_tells_it(terms):
     forms = required(*terms)
     for ids in all_texts(5):
         assert (forms.progress(ids).remaining == 0) == has_all(ids, terms), ids
+
+
+def test_occurrences_of_one_term_are_as_terms_that_are_equal():
+    twice, other = term("a", "b"), term("a", "ba")
+    alike = Required([term("a", "b"), other, term("a", "b")], edges(8))
+    forms = Required([twice, other, twice], edges(8))
+    for ids in all_texts(5):
+        found = [(one.met, one.remaining, one.next_tokens) for one in (forms.progress(ids), alike.progress(ids))]
+        assert found[0] == found[1], ids
+
+
+def test_many_forms_of_many_occurrences_take_work_proportional_to_both_together():
+    def follow(count):
+        sequences = tuple((3, 100 + number) for number in range(count))
+        one = RequiredTerm(sequences, sequences)
+        forms = Required([one] * count, WordEdges(np.zeros(500, bool), np.ones(500, bool)))
+        assert forms.progress([3, 100, 3]).met == {0}
+
+    assert_linear(follow, 50)
 
 
 def test_progress_counts_tokens_and_is_undone_where_the_word_goes_on():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from steps import assert_linear
 
 from clearhead.errors import DataError
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in
 
 DOG, HOT_DOG, US = Term("dog", ("Hund", "Hunde")), Term("hot dog", ("Hotdog",)), Term("US", ("USA",))
+CAR, AUTOMOBILE = Term("car", ("Wagen", "Auto")), Term("automobile", ("Wagen", "Automobil"))
 
 
 def test_a_table_has_forms_in_columns_and_behind_bars_and_comments(tmp_path):
@@ -43,6 +45,7 @@ def test_bad_lines_are_named(tmp_path):
         ("the US and us, USA", ["US"]),
         ("{dog} <dog a='b'> %(dog)s dog-house", ["dog"]),
         ("a_dog", []),
+        ("hot", []),
     ],
 )
 def test_terms_are_found_at_the_borders_of_words_the_longest_first(text, expected):
@@ -74,6 +77,7 @@ def test_words_of_scripts_without_spaces_are_found_within_text():
         ([DOG, DOG], "Hunde", ["Hunde", ""]),
         ([Term("a", ("x", "y")), Term("b", ("x",))], "y x", ["y", "x"]),
         ([Term("a", ("x", "y")), Term("b", ("x",))], "x", ["", "x"]),
+        ([CAR, AUTOMOBILE, CAR], "Wagen Wagen Auto", ["Wagen", "Wagen", "Auto"]),
         ([Term("red", ("rot",))], "Rot ist rot.", ["Rot"]),
         ([Term("dog", ("Hund",))], "hund HUND", [""]),
         ([HOT_DOG, Term("dog", ("Hot dog",))], "Hot  dog", ["", "Hot  dog"]),
@@ -81,3 +85,20 @@ def test_words_of_scripts_without_spaces_are_found_within_text():
 )
 def test_forms_are_found_each_for_one_term(terms, text, expected):
     assert forms_in([FoundTerm(term.source, term) for term in terms], text) == expected
+
+
+def test_many_forms_of_many_occurrences_take_work_proportional_to_both_together():
+    def find(count):
+        term = Term("a", tuple(f"form{number}" for number in range(count)))
+        found = Terms([term]).found_in("a " * count)
+        assert forms_in(found, "form1 Form2 none " * count) == ["form1", "Form2"] * (count // 2)
+
+    assert_linear(find, 20)
+
+
+def test_terms_that_begin_alike_are_found_without_comparing_each():
+    def find(count):
+        terms = Terms([Term(f"a {number}", ("x",)) for number in range(count)])
+        assert terms.found_in("a b " * count) == []
+
+    assert_linear(find, 50)
