@@ -155,7 +155,7 @@ def column_index(path: str, column: int | str, names: Sequence[str], width: int)
 def language_named(name: str) -> str | None:
     """Return the code of the language that a column's name means, such as `de` for `German`; None for other names."""
     meaning = _meaning(name)
-    return meaning if meaning is not None and meaning.partition("-")[0] in _languages().values() else None
+    return meaning if meaning is not None and meaning.partition("-")[0] in _codes() else None
 
 
 def _of_languages(path: str, wanted: Wanted, names: Sequence[str], sides: Sequence[int]) -> tuple[int, int]:
@@ -210,8 +210,8 @@ def _meaning(cell: str) -> str | None:
     if language := _languages().get(cell.casefold()):
         return language
     words = [_languages().get(word, word) for word in re.split(r"[ _-]", cell.casefold())]
-    known = {*_languages().values(), *SIDES, *FILLERS}
-    if not all(word in known or word.rstrip("0123456789") in SIDES for word in words):
+    known = _codes(), SIDES, FILLERS
+    if not all(any(word in names for names in known) or word.rstrip("0123456789") in SIDES for word in words):
         return None
     return " ".join([word for word in words if word not in FILLERS] or words)
 
@@ -228,6 +228,11 @@ def _languages() -> dict[str, str]:
     found = {name.casefold(): code for locale in LOCALES for code, name in Locale.parse(locale).languages.items()}
     aliases = {alias: code for alias, code in get_global("language_aliases").items() if alias.isalpha()}
     return found | aliases | {code: code for code in Locale.parse("en").languages}
+
+
+@cache
+def _codes() -> frozenset[str]:
+    return frozenset(_languages().values())
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -17,11 +17,13 @@ from clearhead.formats.file_text import FileText
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import column_index, is_header
 from clearhead.formats.tables.csv_files import csv_format
-from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
+from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat, too_many_columns
 from clearhead.formats.tables.tsv import TAB_SEPARATED
+from clearhead.text.shortening import first_few
 
 HEAD_ROWS = 200
 """Rows from which the format and the columns are detected."""
+SHOWN_NAMES = 20
 
 
 class _Cell(NamedTuple):
@@ -123,7 +125,7 @@ class Table(Document):
         if columns is None:
             if width == 1:
                 return 0, 0
-            which = ", ".join(map(repr, names)) if names else f"numbers 1 to {width}"
+            which = first_few([repr(name) for name in names], SHOWN_NAMES) if names else f"numbers 1 to {width}"
             raise ConfigError(
                 f"{path} has {width} columns ({which}); say which to translate, for example --columns "
                 f"{names[0] if names else 1}, or which one into which other, --columns "
@@ -206,6 +208,8 @@ def _rows(source: FileText, written: TableFormat) -> Iterator[list[_Cell]]:
         if cell is None:
             raise source.refuse(position, "a quotation mark is not closed")
         cells.append(_Cell(cell.start(), cell.end(), is_quoted))
+        if problem := too_many_columns(cells):
+            raise source.refuse(position, problem)
         position = cell.end()
         if text.startswith(separator, position):
             position += 1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 SEPARATOR_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "space", "|": "pipe", ":": "colon"}
 """Column separators, with their names."""
+
+MOST_COLUMNS = 16_384
+"""Maximum columns of a row, as in spreadsheets; a row with more is no row of a table."""
 
 
 class TableRow(NamedTuple):
@@ -53,8 +56,19 @@ class TableFormat:
         """Split the lines of a file, from its first line on, into rows; one row is in memory at a time."""
         first, rest = self.num_preamble + 1, islice(lines, self.num_preamble, None)
         if self.is_quoted:
-            return _quoted_rows(_Lines(rest, first), self.separator)
-        return (TableRow(number, line.split(self.separator)) for number, line in enumerate(rest, start=first))
+            return map(_refused_if_wide, _quoted_rows(_Lines(rest, first), self.separator))
+        split = (TableRow(number, line.split(self.separator)) for number, line in enumerate(rest, start=first))
+        return map(_refused_if_wide, split)
+
+
+def too_many_columns(row: Sized) -> str:
+    """Return the problem of a row with more than `MOST_COLUMNS` cells; empty if it has fewer."""
+    return f"the row has more than {MOST_COLUMNS:,} columns" if len(row) > MOST_COLUMNS else ""
+
+
+def _refused_if_wide(row: TableRow) -> TableRow:
+    problem = too_many_columns(row.cells or ())
+    return TableRow(row.line, None, problem) if problem else row
 
 
 class _Lines:

@@ -6,7 +6,8 @@ import pytest
 
 from clearhead.errors import ConfigError
 from clearhead.formats.pair import Wanted
-from clearhead.formats.tables.columns import choose_columns, is_header
+from clearhead.formats.tables import columns
+from clearhead.formats.tables.columns import choose_columns, is_header, language_named
 
 
 @pytest.mark.parametrize(
@@ -120,3 +121,19 @@ def test_a_table_that_names_no_languages_is_read_as_it_stands():
     assert choose_columns("f", [["a", "b"]], Wanted(from_lang="de", to_lang="en")).sides() == ("column 1", "column 2")
     with_sides = choose_columns("f", [["x", "target", "source"]], Wanted(from_lang="de", to_lang="en"))
     assert with_sides.sides() == ("column 2 (target)", "column 3 (source)")
+
+
+def test_the_list_of_all_languages_is_gone_through_once_for_all_cells(monkeypatch):
+    class Languages(dict):
+        times = 0
+
+        def values(self):
+            Languages.times += 1
+            return super().values()
+
+    languages = Languages(columns._languages())
+    monkeypatch.setattr(columns, "_languages", lambda: languages)
+    columns._codes.cache_clear()
+    assert not is_header(["x y"] * 100)
+    assert [language_named("German") for _ in range(100)] == ["de"] * 100
+    assert Languages.times == 1

@@ -175,3 +175,9 @@ def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, te
     with pytest.raises(DataError, match=message):
         write_csv(str(tmp_path / "p.csv"), [SentencePair("a", text, "f.po:7")], ("en", "de"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_with_more_columns_than_a_spreadsheet_has_is_malformed(tmp_path):
+    path = written(tmp_path / "p.csv", "a,b\n" + "x," * 16_384 + "\nc,d\n")
+    with pytest.raises(DataError, match=r"p\.csv, line 2: the row has more than 16,384 columns"):
+        list(read_pairs([path], Wanted((1, 2))))

@@ -112,3 +112,17 @@ def test_a_damaged_row_is_refused_with_its_line(read, written, columns, message)
 def test_columns_that_cannot_be_told_are_refused(read, columns, message):
     with pytest.raises(ConfigError, match=message):
         read("a.csv", "en,de\nDog,Hund\n", columns=columns)
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.csv", ";"), ("a.tsv", "\t")])
+def test_a_row_with_more_columns_than_a_spreadsheet_has_is_refused(read, name, separator):
+    widest = separator.join(["x"] * 16_384)
+    assert [one.text for one in read(name, f"{widest}\n{widest}\n", columns=[16_384]).segments] == ["x", "x"]
+    with pytest.raises(DataError, match=rf"{name}, line 2: the row has more than 16,384 columns"):
+        read(name, f"{widest}\n{widest}{separator}\n", columns=[1])
+
+
+def test_of_many_columns_the_first_are_named(read):
+    names = ",".join(["de", "en", *(f"c{number}" for number in range(30))])
+    with pytest.raises(ConfigError, match=r"has 32 columns \('de', 'en', 'c0'.*, 'c17' and 12 more\); say which"):
+        read("a.csv", names + "\n")
