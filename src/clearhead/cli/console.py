@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from clearhead.errors import CompiledCoreWarning
+from clearhead.text.terminal import for_terminal
 
 
 def open_missing_streams() -> None:
@@ -31,7 +32,7 @@ def open_missing_streams() -> None:
 def notice(text: str) -> None:
     """Print a message on stderr; if that fails, the message is lost and the command continues."""
     with suppress(OSError):
-        print(f"clearhead: {text}", file=sys.stderr, flush=True)
+        print(f"clearhead: {for_terminal(text)}", file=sys.stderr, flush=True)
 
 
 def show_warnings_as_notices() -> None:
@@ -64,5 +65,5 @@ def progress(description: str, *, total: int | None = None) -> Iterator[Callable
     text = TextColumn("{task.description}")
     columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bars:
-        task = bars.add_task(description, total=total)
+        task = bars.add_task(for_terminal(description), total=total)
         yield lambda steps: bars.advance(task, steps)

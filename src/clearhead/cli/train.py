@@ -11,6 +11,7 @@ import typer
 
 from clearhead.cli.options import Columns, FromLang, Swap, Threads, ToLang, with_option_groups
 from clearhead.errors import ConfigError
+from clearhead.text.terminal import for_terminal
 
 Files = list[str] | None
 
@@ -159,7 +160,7 @@ def train(
                 return
         result = train_from_values(values, fresh=fresh, workers=met)
     if met.is_first:
-        typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)
+        typer.echo(for_terminal(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}"), err=True)
 
 
 def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Mapping[str, Any]:

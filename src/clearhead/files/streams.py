@@ -23,7 +23,11 @@ from clearhead.text.shortening import first_few
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions of files that are decompressed when read and compressed when written."""
 
-CHUNK_BYTES = 16 * 1024
+MOST_LINE_BYTES = 16 * 2**20
+"""Maximum size of a line; a longer one is no text in lines, and would need many times its size in memory."""
+
+PIECE_BYTES = 1024
+"""Compressed bytes that are decompressed at once: zstd makes at most 32 MB of them."""
 SHOWN_NAMES = 3
 
 COMPRESSED_STARTS = {
@@ -66,12 +70,17 @@ def read_lines(path: str) -> Iterator[str]:
         path: The file; `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
 
     Raises:
-        DataError: While reading, if the file is missing, a directory, unreadable, damaged, or not UTF-8 text; includes
-            the line and the byte within it, both counted from 1.
+        DataError: While reading, if the file is missing, a directory, unreadable, damaged, or not UTF-8 text, or a line
+            is longer than `MOST_LINE_BYTES`; includes the line and the byte within it, both counted from 1.
     """
     name = display_name(path)
     with open_binary(path) as stream:
-        for number, raw in enumerate(stream, start=1):
+        for number, raw in enumerate(iter(lambda: stream.readline(MOST_LINE_BYTES + 1), b""), start=1):
+            if len(raw) > MOST_LINE_BYTES:
+                raise DataError(
+                    f"{name}, line {number}: the line is longer than {MOST_LINE_BYTES // 2**20} MB; divide it, each "
+                    f"sentence or paragraph on a line of its own"
+                )
             yield _decoded(raw, name, number)
 
 
@@ -201,7 +210,7 @@ class _StreamReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` with the next bytes and return their number; 0 is the end."""
         while not self._text:
-            chunk = self._compressed or self._file.read(CHUNK_BYTES)
+            chunk = self._compressed or self._file.read(PIECE_BYTES)
             self._compressed = b""
             if not chunk:
                 if not self._stream.eof:

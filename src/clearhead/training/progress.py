@@ -10,6 +10,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
+from clearhead.text.terminal import for_terminal
+
 _SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -36,6 +38,7 @@ class Display:
         """Print a permanent line."""
         if self._is_quiet:
             return
+        text = for_terminal(text)
         with suppress(OSError):  # a closed reader, such as an interrupted `tee`, must not prevent saving
             if self._bar:
                 self._console.print(text, markup=False)
@@ -44,6 +47,7 @@ class Display:
 
     def stage(self, name: str, count: int) -> None:
         """Show the name of a stage other than training, and the number of items done."""
+        name = for_terminal(name)
         if self._bar:
             self._bar.update(self._task, description=f"{name} {count:,}" if count else name, total=None)
         elif name != self._stage:

@@ -23,6 +23,13 @@ def test_warnings_of_our_own_are_a_line_on_stderr_and_others_are_left_alone(caps
     assert [str(warning.message) for warning in others] == ["something else"]
 
 
+def test_control_characters_of_a_file_name_do_not_reach_the_terminal(tmp_path, capsys):
+    name = "a\x1b]0;title\x07\u202etxt.\r\x9b2J"
+    with pytest.raises(SystemExit):
+        run(["corpus", "stats", str(tmp_path / f"{name}.tsv")])
+    assert r"a\x1b]0;title\x07\u202etxt.\r\x9b2J.tsv" in capsys.readouterr().err
+
+
 TRANSLATE = """
 import sys
 from pathlib import Path

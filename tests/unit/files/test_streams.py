@@ -8,6 +8,7 @@ import lzma
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.errors import DataError
+from clearhead.files import streams
 from clearhead.files.streams import open_output, read_lines
 
 COMPRESS = {
@@ -65,6 +67,29 @@ def test_standard_input_is_read_as_utf8(monkeypatch):
 def test_compressed_files_read_as_plain_ones(tmp_path, extension):
     path = written(tmp_path / f"t.txt{extension}", COMPRESS[extension](TEXT.encode()))
     assert list(read_lines(path)) == TEXT.splitlines()
+
+
+@pytest.mark.parametrize("extension", COMPRESS)
+def test_a_line_longer_than_the_limit_is_refused_without_reading_the_rest(tmp_path, monkeypatch, extension):
+    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 2**20)
+    longest = b"a" * (2**20 - 1) + b"\n"
+    path = written(tmp_path / f"t.txt{extension}", COMPRESS[extension](longest + b"b\n" + longest[:-1] + b"aa\nc\n"))
+    lines = read_lines(path)
+    assert [len(next(lines)), next(lines)] == [2**20 - 1, "b"]
+    with pytest.raises(DataError, match=rf"t\.txt{extension}, line 3: the line is longer than 1 MB; divide it"):
+        next(lines)
+
+
+@pytest.mark.parametrize("extension", [".gz", ".xz", ".zst"])
+def test_what_is_decompressed_at_once_is_bounded(tmp_path, extension):
+    path = written(tmp_path / f"t{extension}", COMPRESS[extension](bytes(300 * 2**20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="line 1: the line is longer than 16 MB"):
+            list(read_lines(path))
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("extension", [".gz", ".xz", ".zst"])

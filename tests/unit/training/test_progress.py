@@ -15,10 +15,11 @@ def test_without_a_terminal_each_stage_is_named_once_on_stderr(capsys):
         for count in range(3):
             display.stage("reading", 1000 * count)
         display.stage("tokenising", 0)
-        display.say("done [bold]as is[/bold]")
+        display.stage("reading \x1b[2J", 1)
+        display.say("done [bold]as is[/bold]\r")
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == ["reading", "tokenising", "done [bold]as is[/bold]"]
+    assert err.splitlines() == ["reading", "tokenising", r"reading \x1b[2J", r"done [bold]as is[/bold]\r"]
 
 
 @pytest.mark.parametrize(
