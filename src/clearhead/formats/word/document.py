@@ -20,6 +20,13 @@ from clearhead.formats.xml.events import UNWRITABLE, StartTag
 
 MOST_PART_BYTES = 64_000_000
 """Maximum size of a part with text, unpacked."""
+MOST_RATIO = 300
+"""Maximum size of a part with text, unpacked, as a multiple of its packed size; a table of numbers reaches 64, an
+empty one 255."""
+MOST_UNCHECKED_BYTES = 2_000_000
+"""Size of a part up to which its ratio does not matter."""
+MOST_TAGS = 1_000_000
+"""Maximum tags of all parts with text together; parsing them takes up to 250 MB and about 10 s."""
 MOST_UNPACKED_BYTES = 1_000_000_000
 """Maximum size of all parts together, unpacked."""
 
@@ -63,10 +70,10 @@ class WordDocument(Document):
         self._data = data
         self._name = name
         with _opened(data, name) as archive:
-            self._parts = {
-                part: _text_part(_unpacked(archive, part, name), f"{name}: {part}")
-                for part in _text_parts(archive, name)
-            }
+            unpacked = {part: _unpacked(archive, part, name) for part in _text_parts(archive, name)}
+            if (tags := sum(data.count(b"<") for data in unpacked.values())) > MOST_TAGS:
+                raise DataError(f"{name} has {tags:,} tags, and the most is {MOST_TAGS:,}; divide the document")
+            self._parts = {part: _text_part(data, f"{name}: {part}") for part, data in unpacked.items()}
         passages = [passage for part in self._parts.values() for passage in part.passages]
         self.segments = [Segment(passage.text, number) for number, passage in enumerate(passages, start=1)]
 
@@ -149,7 +156,10 @@ def _text_parts(archive: ZipFile, name: str) -> list[str]:
 
 
 def _unpacked(archive: ZipFile, part: str, name: str) -> bytes:
-    with archive.open(part) as file:
+    info = archive.getinfo(part)
+    if info.file_size > max(MOST_RATIO * info.compress_size, MOST_UNCHECKED_BYTES):
+        raise DataError(f"{name}: {part} is more than {MOST_RATIO} times as large when unpacked; it is refused")
+    with archive.open(info) as file:
         data = file.read(MOST_PART_BYTES + 1)
     if len(data) > MOST_PART_BYTES:
         raise DataError(f"{name}: {part} has more than {MOST_PART_BYTES // 1_000_000} MB when unpacked; it is refused")

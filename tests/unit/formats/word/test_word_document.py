@@ -308,6 +308,29 @@ def test_a_part_that_unpacks_to_more_than_is_said_is_refused(letter, tmp_path, m
         read_docx(str(path))
 
 
+def test_a_part_that_unpacks_to_a_multiple_is_refused_before_it_is_unpacked(letter, tmp_path, monkeypatch):
+    path = tmp_path / "letter.docx"
+    with ZipFile(io.BytesIO(letter)) as old, ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for info in old.infolist():
+            filler = b"<!--%b-->" % (b" " * 2_000_000) if info.filename == "word/document.xml" else b""
+            new.writestr(info.filename, old.read(info) + filler)
+    with pytest.raises(DataError, match=r"word/document\.xml is more than 300 times as large when unpacked"):
+        read_docx(str(path))
+    monkeypatch.setattr(word, "MOST_UNCHECKED_BYTES", 3_000_000)
+    assert read_docx(str(path)).segments
+
+
+def test_the_tags_of_all_parts_are_bounded_before_any_is_parsed(letter, read_text, monkeypatch):
+    with ZipFile(io.BytesIO(letter)) as archive:
+        whole = b"".join(archive.read(part) for part in word._text_parts(archive, "letter.docx"))
+    monkeypatch.setattr(word, "MOST_TAGS", whole.count(b"<"))
+    assert read_text(read_docx, letter).segments
+    monkeypatch.setattr(word, "MOST_TAGS", whole.count(b"<") - 1)
+    monkeypatch.setattr(word, "_text_part", None)
+    with pytest.raises(DataError, match=rf"has {whole.count(b'<'):,} tags, and the most is .*; divide the document"):
+        read_text(read_docx, letter)
+
+
 def test_a_part_that_comes_twice_is_refused(letter, tmp_path):
     path = tmp_path / "letter.docx"
     path.write_bytes(letter)
