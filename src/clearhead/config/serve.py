@@ -27,7 +27,7 @@ class ServeConfig(Settings):
     max_characters: Count = 20_000
     """Maximum total characters of the texts of a request (more: status 400)."""
     max_file_characters: Count = 200_000
-    """Maximum number of characters to translate in a file (more: status 400)."""
+    """Maximum number of characters to translate in a file, and of its lines and texts (more: status 400)."""
     max_alternatives: Annotated[int, Field(ge=0, le=100)] = 10
     """Maximum number of alternatives beside the best translation (more: status 400). The beam size grows with the
     number of alternatives."""

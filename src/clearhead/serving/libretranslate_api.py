@@ -239,18 +239,14 @@ def _others(one: Translation) -> list[str]:
     return [other.text for other in one.alternatives if other.text != one.text]
 
 
-def _most_lines(data: bytes) -> int:
-    """Return the number of lines of a file, or more; 0 for a Word file, which is compressed."""
-    return 0 if data.startswith(b"PK") else max(data.count(b"\n"), data.count(b"\r"))
-
-
 def _translated_file(service: Service, job: Job, name: str, data: bytes, source: str, target: str) -> str:
     """Translate a file and store the result; return its download name."""
     limit = service.config.max_file_characters
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
         raise bad_request(f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
-    if (size := _most_lines(data)) > limit:
+    is_packed = name.lower().endswith(".docx")
+    if not is_packed and (size := max(data.count(b"\n"), data.count(b"\r"))) > limit:
         raise bad_request(f"Invalid request: request ({size} lines) exceeds text limit ({limit})")
     languages = {"from_lang": None if source == AUTO else source, "to_lang": target}
     with uploaded(name, data, service.files.directory, job.require_time, **languages) as document:
