@@ -118,6 +118,10 @@ def _parts(text: str) -> Iterator[Span]:
     yield from ((start + at, end + at) for start, end in parts_of_words(text[at:]))
 
 
+MOST_DEPTH = 100
+"""Maximum nesting of marks in a translation; deeper ones are placed side by side."""
+
+
 @dataclass(slots=True)
 class _Node:
     """A mark in the translation, with its nested marks."""
@@ -201,7 +205,7 @@ class _Placing:
             if mark.is_pair and start == end and not re.search(r"\s", inner) and not PLACEHOLDER.search(inner):
                 node.words = inner  # such as a name: better untranslated than missing
             parent.within.append(node)
-            if mark.is_pair:
+            if mark.is_pair and len(around) < MOST_DEPTH:
                 around.append(node)
 
     def _inside(self, mark: _Mark) -> list[int]:

@@ -129,3 +129,13 @@ def test_a_prefix_and_samples_are_left_as_they_are(translator):
 def test_a_model_with_tokens_for_placeholders_keeps_its_own(make_bundle):
     translator = Translator(make_bundle(placeholders=True, **COMPILED))
     assert translator.translate(LINES) == translator.translate(LINES, place_markup=False)
+
+
+def test_marks_nested_a_thousand_deep_are_all_placed_and_well_nested():
+    text = "<a>" * 1_200 + "word" + "</a>" * 1_200
+    placed = strip_markup(text).placed("Wort", [(0, 0)])
+    assert sorted(re.findall("</?a>|Wort", placed)) == sorted(re.findall("</?a>|Wort", text.replace("word", "Wort")))
+    depth = 0
+    for tag in re.findall("</?a>", placed):
+        depth += 1 if tag == "<a>" else -1
+        assert depth >= 0
