@@ -128,13 +128,13 @@ class Client:
 
     async def _post(self, fields: dict[str, str]) -> tuple[int, bytes]:
         body = json.dumps(fields).encode()
-        head = f"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        head = "POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
         while self._idle and self._idle[-1][0].at_eof():  # which the server closed as idle
             self._idle.pop()[1].close()
         connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = connection
         try:
-            writer.write(head.encode() + b"\r\n\r\n" + body)
+            writer.write(f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(answer.split("content-length:")[1].split("\r\n")[0])
             found = await reader.readexactly(length)
