@@ -39,6 +39,11 @@ class DocumentInProcess(Document):
         self._require_time = require_time
         self.format, self.segments, self.keeps_finished = self._answer()
 
+    def problem(self, number: int, translation: str) -> str:
+        """Return why a translation cannot be written; see `Document.problem`."""
+        problem: str = self._asked("problem", number, translation)
+        return problem
+
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.
 
@@ -46,9 +51,13 @@ class DocumentInProcess(Document):
             DataError: If the format cannot represent a text.
             HTTPError: If it needs too much memory, or `require_time` raises it.
         """
-        self._connection.send(list(fillings))
-        data: bytes = self._answer()
+        data: bytes = self._asked("filled", list(fillings))
         return data
+
+    def _asked(self, method: str, *arguments: Any) -> Any:
+        with suppress(ConnectionError):  # the process has ended; reading its answer reports that
+            self._connection.send((method, arguments))
+        return self._answer()
 
     def _answer(self) -> Any:
         while not self._connection.poll(_SECONDS_BETWEEN_CHECKS):
@@ -90,14 +99,16 @@ def open_document(path: str, require_time: Callable[[], None], **options: Any) -
 
 
 def _serve_document(connection: Connection, path: str, options: dict[str, Any]) -> None:
-    """Send the segments of a document, receive its fillings, and send its bytes."""
+    """Send the segments of a document; then answer calls of its methods until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
     with suppress(EOFError, ConnectionError):
         try:
             document = read_document(path, paragraphs=not is_document(path), **options)
             connection.send((document.format, list(document.segments), document.keeps_finished))
-            connection.send(document.filled(connection.recv()))
+            while True:
+                method, arguments = connection.recv()
+                connection.send(getattr(document, method)(*arguments))
         except MemoryError:
             connection.send(_too_large())
         except ClearheadError as error:

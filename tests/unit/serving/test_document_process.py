@@ -17,7 +17,8 @@ from clearhead.serving.document_process import open_document
 from clearhead.serving.files import TranslatedFiles, uploaded
 from clearhead.serving.http_errors import HTTPError, late
 
-PAGE = "<p>Ein Hund.</p>\n<p>Zwei <b>Katzen</b>.</p>\n"
+PAGE = "Ein `Hund` und `Katzen`.\n\nZwei.\n"
+WRONG = "A <x1/><x2/>"  # code next to code would be one code
 
 
 def no_limit():
@@ -25,19 +26,20 @@ def no_limit():
 
 
 def test_a_document_is_as_read_here(tmp_path):
-    path = tmp_path / "page.html"
+    path = tmp_path / "page.md"
     path.write_text(PAGE, encoding="utf-8")
     here = read_document(str(path))
-    filled = [Filling("A dog."), None]
+    filled = [None, Filling("Two.")]
     with open_document(str(path), no_limit) as there:
         assert list(there.segments) == list(here.segments)
         assert (there.format, there.keeps_finished) == (here.format, here.keeps_finished)
+        assert there.problem(0, WRONG) == here.problem(0, WRONG) != ""
         assert there.filled(filled) == here.filled(filled)
     assert not multiprocessing.active_children()
 
 
 def test_what_needs_more_memory_than_allowed_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "page.html"
+    path = tmp_path / "page.md"
     path.write_text(PAGE, encoding="utf-8")
     monkeypatch.setattr(document_process, "_serve_document", _fill_the_memory)
     with pytest.raises(HTTPError, match="too much memory") as refused, open_document(str(path), no_limit):
