@@ -66,11 +66,16 @@ def signal_after_first_record(number: int) -> None:
     MetricsLog.write = write_then_signal
 
 
-def check_often() -> None:
-    """Let a server look for replaced files, and for an end of its search, every tenth of a second."""
-    from clearhead.serving import server
+def check_often(*, seconds_to_answer: float = SECONDS) -> None:
+    """Let a server look for replaced files, and for an end of its search, every tenth of a second.
+
+    Args:
+        seconds_to_answer: Time after which a stopped search is stuck; tests stop it for a while.
+    """
+    from clearhead.serving import search_process, server
 
     server.CHECK_SECONDS = 0.1
+    search_process.SECONDS_TO_ANSWER = seconds_to_answer
 
 
 def start(arguments: Sequence[str], log: Path, first: Callable[[], None] | None = None) -> ForkServerProcess:

@@ -107,7 +107,7 @@ def serve(
     sources = model_sources(paths)
     try:
         from clearhead.serving.keys import keys_in
-        from clearhead.serving.search_process import begin_search_process, can_search_apart
+        from clearhead.serving.search_process import SearchProcesses, can_search_apart
         from clearhead.serving.server import bind, log_to_stderr
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
@@ -127,8 +127,8 @@ def serve(
     read = keys_in(keys)
     is_apart = can_search_apart(resolve_device(device))
     log_to_stderr(with_libraries=True)  # in the process that searches as well
-    process = begin_search_process(config.max_batch, config.max_searches) if is_apart else None
-    service = Service(sources, config, read, resources, device=device, search_process=process)
+    processes = SearchProcesses(config.max_batch, config.max_searches) if is_apart else None
+    service = Service(sources, config, read, resources, device=device, search_processes=processes)
     run(service, bind(host, port), cors_origins=cors or (), hosts=hosts or (), trusted_proxies=proxy or ())
 
 

@@ -182,8 +182,8 @@ class Batches:
         observer: Receives the metrics.
     """
 
-    is_ended = False
-    """Whether the search back end has ended; never for batches in this process."""
+    is_ended = is_stuck = False
+    """Whether the search back end has ended or does nothing; never for batches in this process."""
 
     def __init__(self, max_batch: int, max_searches: int, observer: MetricsListener) -> None:
         self._max_batch = max_batch

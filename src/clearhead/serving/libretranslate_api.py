@@ -177,7 +177,8 @@ def ready(service: Service) -> dict[str, str]:
     """
     service.models  # noqa: B018 - raises while they are being loaded
     if not service.is_ready:
-        raise unavailable("the server is shutting down")
+        is_ending = service.work.is_ending
+        raise unavailable("the server is shutting down" if is_ending else "the process that searches is being replaced")
     return {"status": "ok"}
 
 

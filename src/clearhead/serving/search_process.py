@@ -2,7 +2,7 @@
 
 Threads of one process share Python's global lock, and a search needs it at every step; docs/serving.md gives the cost.
 The two processes exchange pickles through a private pipe. If one ends, for whatever reason, the other finds the pipe
-closed: the search process then ends too, and the server ends after refusing its pending requests.
+closed: the search process then ends too, and the server refuses its pending requests and begins another one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import sys
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +22,16 @@ from functools import partial
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
+from clearhead.errors import ClearheadError
 from clearhead.serving.batches import (
     Batches,
     MetricsListener,
@@ -38,6 +42,9 @@ from clearhead.serving.batches import (
 )
 from clearhead.serving.http_errors import HTTPError, place_of, unavailable, with_place
 
+SECONDS_TO_ANSWER = 3.0
+"""Seconds after which a process that does nothing is stuck if it has not answered."""
+
 
 def can_search_apart(device: torch.device) -> bool:
     """Return whether searches may run in a process of their own: on a CPU under Linux, where forking is safe.
@@ -47,33 +54,69 @@ def can_search_apart(device: torch.device) -> bool:
     return device.type == "cpu" and sys.platform == "linux"
 
 
-def begin_search_process(max_batch: int, max_searches: int) -> Connection:
-    """Fork a search process; return the connection for a `SearchProcess`.
+class SearchProcesses:
+    """Forks search processes on request, in a process of its own that has no threads.
 
-    The fork shares what this process has loaded, so it costs little time and memory, and it writes the same log. No
-    thread of PyTorch or OpenMP may exist yet.
+    A fork shares what this process has loaded, so it costs little time and memory, and it writes the same log. No
+    thread of PyTorch or OpenMP may exist yet when this is made.
 
     Args:
         max_batch: Most sentences that a worker has in flight.
         max_searches: Most batches at once, besides those of the usual searches.
     """
-    ours, theirs = Pipe()
-    # Signals that end the server, or its process group, must let it finish its requests first. The search process
-    # therefore blocks them from its first step on.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-    if os.fork() == 0:
-        status = 1
-        try:
+
+    def __init__(self, max_batch: int, max_searches: int) -> None:
+        self._control, theirs = socket.socketpair()
+        # Signals that end the server, or its process group, must let it finish its requests first. The search process
+        # therefore blocks them from its first step on.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        if os.fork() == 0:
+            self._control.close()
+            _in_fork(partial(_fork_on_request, theirs, max_batch, max_searches))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+
+    def new(self) -> tuple[Connection, int]:
+        """Fork a search process; return the connection to it and its number, for a `SearchProcess`.
+
+        Raises:
+            ClearheadError: If there is no memory for it, or the process that forks has ended.
+        """
+        with suppress(OSError):
+            self._control.send(b"?")
+            number, descriptors, *_ = socket.recv_fds(self._control, 32, 1)
+            if number:
+                return Connection(descriptors[0]), int(number)
+        raise ClearheadError("a process that searches cannot be started")
+
+    def close(self) -> None:
+        """End the process that forks; those it has forked end with their connections."""
+        self._control.close()
+
+
+def _in_fork(function: Callable[[], None]) -> NoReturn:
+    """Call a function in a forked process, and end the process."""
+    status = 1
+    try:
+        function()
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def _fork_on_request(control: socket.socket, max_batch: int, max_searches: int) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that end
+    while control.recv(1):
+        ours, theirs = Pipe()
+        if (number := os.fork()) == 0:
+            control.close()
             ours.close()
-            search_for(theirs, max_batch, max_searches)
-            status = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(status)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    theirs.close()
-    return ours
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _in_fork(partial(search_for, theirs, max_batch, max_searches))
+        with ours, theirs:
+            socket.send_fds(control, [str(number).encode()], [ours.fileno()])
 
 
 class SearchProcess:
@@ -82,10 +125,13 @@ class SearchProcess:
     Args:
         connection: Connection to the process that runs `search_for`.
         observer: Receives the metrics of the process.
+        number: Number of the process; 0 if it is not to be watched.
     """
 
-    def __init__(self, connection: Connection, observer: MetricsListener) -> None:
+    def __init__(self, connection: Connection, observer: MetricsListener, number: int = 0) -> None:
         self._connection = connection
+        self._process = number
+        self._unheard_since: float | None = None
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._numbers = count()
         self._calls: dict[int, tuple[PendingSearch, int]] = {}
@@ -100,6 +146,7 @@ class SearchProcess:
             "found": self._found,
             "failed": self._failed,
             "made": self._made.put,
+            "alive": self._heard,
         }
         self.is_ended = False
         """Whether the process has ended, so that no search is possible any more."""
@@ -142,11 +189,29 @@ class SearchProcess:
             raise
         return partial(self._withdraw, number)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it has not answered `sweep` for `SECONDS_TO_ANSWER` although it does nothing.
+
+        A machine that is busy with something else keeps it waiting, but not stopped or waiting for itself.
+        """
+        if not self._process or (since := self._unheard_since) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
+            return False
+        with suppress(OSError):  # it has just ended
+            return not self._connection.poll() and not _is_running(self._process)
+        return False
+
     def sweep(self) -> None:
-        """Close idle batches, and free engines and shortlists that are no longer used."""
+        """Close idle batches, and free engines and shortlists that are no longer used; the process answers."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         with suppress(HTTPError):
             self._send("sweep", gone)
+            self._unheard_since = self._unheard_since or time.monotonic()
+
+    def kill(self) -> None:
+        """End the process at once; its calls fail."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process and wait for it, for `SECONDS_TO_END` at most, since it may be stuck."""
@@ -208,6 +273,9 @@ class SearchProcess:
             for number in list(self._calls):
                 self._failed(number, _ended())
 
+    def _heard(self) -> None:
+        self._unheard_since = None
+
     def _found(self, number: int, results: list[list[Hypothesis]]) -> None:
         if (waiting := self._calls.pop(number, None)) is not None:
             for index, hypotheses in enumerate(results):
@@ -216,6 +284,15 @@ class SearchProcess:
     def _failed(self, number: int, error: BaseException) -> None:
         if (waiting := self._calls.pop(number, None)) is not None:
             waiting[0].fail(error)
+
+
+def _is_running(process: int) -> bool:
+    """Return whether a thread of a process is running, could run, or waits for a disk (Linux)."""
+    for thread in Path(f"/proc/{process}/task").glob("*/stat"):
+        with suppress(OSError):  # it has just ended
+            if thread.read_text().rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
 
 
 def _ended() -> HTTPError:
@@ -373,6 +450,7 @@ class _Messages:
         for number in gone:
             self._things.pop(number, None)
         self.batches.sweep()
+        self.answers.put("alive")
 
 
 def _sendable(error: BaseException) -> BaseException:

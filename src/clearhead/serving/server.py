@@ -218,7 +218,7 @@ async def _watch(
             is_asked = asked.is_set()
             asked.clear()
             try:
-                service.require_search()
+                await asyncio.to_thread(service.require_search)
             except ClearheadError as problem:
                 return problem
             await asyncio.to_thread(service.tend, all_of_them=is_asked)

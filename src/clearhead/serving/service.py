@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
@@ -30,13 +29,17 @@ from clearhead.serving.languages import AUTO
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.middleware import LOGGER
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
-from clearhead.serving.search_process import SearchProcess
+from clearhead.serving.search_process import SearchProcess, SearchProcesses
 from clearhead.serving.terms_and_memories import Resources
 from clearhead.translation.memory import Lookup
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
 
+MOST_REPLACEMENTS = 3
+"""Search processes that are replaced within an hour; then the server ends, since something else is wrong."""
+_SECONDS_OF_REPLACEMENTS = 3_600.0
+_ENDED = "the process that searches has ended, perhaps because the memory was full"
 SECONDS_TO_VERIFY = 3_600.0
 """Time limit in seconds for verifying a model, while it competes with requests."""
 
@@ -68,7 +71,7 @@ class Service:
         keys: API keys.
         resources: Terms and translation memories.
         device: Device name, passed to `Translator.load`.
-        search_process: Connection to a search process, from `begin_search_process`; without one, searches run here.
+        search_processes: Where search processes come from; without it, searches run here.
         takes_files: Whether files are translated; each is downloaded from the server that translated it.
     """
 
@@ -80,7 +83,7 @@ class Service:
         resources: Resources | None = None,
         *,
         device: str,
-        search_process: Connection | None = None,
+        search_processes: SearchProcesses | None = None,
         takes_files: bool = True,
     ) -> None:
         self.config = config
@@ -98,12 +101,13 @@ class Service:
             num_requests=lambda: self.work.num_requests,
             is_ready=lambda: self.is_ready,
         )
+        self._search_processes = search_processes
+        self._replaced_at: list[float] = []
         self._searches = (
             Batches(config.max_batch, config.max_searches, self.metrics)
-            if search_process is None
-            else SearchProcess(search_process, self.metrics)
+            if search_processes is None
+            else self._begin_searches(search_processes)
         )
-        self.search = SharedSearch(self._searches)
         self.work = Admission(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
         self._unshared = BoundedSemaphore(num_threads())
@@ -111,7 +115,17 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether requests are served."""
-        return self._models is not None and not self.work.is_ending and not self._searches.is_ended
+        is_searching = not self._searches.is_ended and not self._searches.is_stuck
+        return self._models is not None and not self.work.is_ending and is_searching
+
+    @property
+    def search(self) -> SharedSearch:
+        """The search of requests."""
+        return SharedSearch(self._searches)
+
+    def _begin_searches(self, processes: SearchProcesses) -> SearchProcess:
+        connection, number = processes.new()
+        return SearchProcess(connection, self.metrics, number)
 
     @property
     def models(self) -> Models:
@@ -212,17 +226,29 @@ class Service:
         try:
             return load_model(source, device=self._device, as_asked=as_asked)
         except HTTPError as refusal:
-            self.require_search()
+            if self._searches.is_ended:
+                raise ClearheadError(_ENDED) from None
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
 
     def require_search(self) -> None:
-        """Raise an error if searches are no longer possible.
+        """Replace the search process if it has ended or is stuck; its requests are refused.
 
         Raises:
-            ClearheadError: If the search process has ended; only a restart of the server helps then.
+            ClearheadError: If that has not helped: too many have ended or got stuck within an hour.
         """
-        if self._searches.is_ended:
-            raise ClearheadError("the process that searches has ended, perhaps because the memory was full")
+        before = self._searches
+        if not before.is_ended and not before.is_stuck:
+            return
+        now = time.monotonic()
+        self._replaced_at = [one for one in self._replaced_at if now - one < _SECONDS_OF_REPLACEMENTS]
+        if self._search_processes is None or len(self._replaced_at) >= MOST_REPLACEMENTS:
+            raise ClearheadError(_ENDED)
+        self._replaced_at.append(now)
+        note(logging.ERROR, event="search", result="stuck" if not before.is_ended else "ended")
+        assert isinstance(before, SearchProcess)
+        before.kill()
+        self._searches = self._begin_searches(self._search_processes)
+        before.close()
 
     def _note_reload(self, result: str, error: Exception | None = None, **fields: str) -> None:
         self.metrics.reloads.labels(result).inc()
@@ -329,6 +355,8 @@ class Service:
         is_done = self.work.close()
         self.files.close()  # removed before anything that may block, since nothing else would remove them
         self._searches.close()
+        if self._search_processes is not None:
+            self._search_processes.close()
         gc.unfreeze()
         return is_done
 

@@ -46,13 +46,11 @@ class Server:
 
     @property
     def search(self) -> int:
-        """The number of the process that searches (Linux)."""
-        own = Path(f"/proc/{self.process.pid}")
-        children = [child for one in own.glob("task/*/children") for child in one.read_text().split()]
-        # It is a fork; the processes that begin those of documents were started with commands of their own.
-        command = (own / "cmdline").read_bytes()
-        [found] = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == command]
-        return found
+        """The number of the process that searches (Linux): the fork of a fork."""
+        return _fork_of(_fork_of(self.process.pid))
+
+    def all_of(self, event: str) -> list[dict]:
+        return [found for found in self.events() if found["event"] == event]
 
     def wait_for(self, event: str, **fields: object) -> dict:
         """Return what was logged, when it is."""
@@ -72,6 +70,15 @@ class Server:
     def send(self, number: int) -> None:
         """Send it a signal."""
         os.kill(self.process.pid, number)
+
+
+def _fork_of(process: int) -> int:
+    """Return the only child that is a fork: others were started with commands of their own."""
+    own = Path(f"/proc/{process}")
+    children = [child for one in own.glob("task/*/children") for child in one.read_text().split()]
+    command = (own / "cmdline").read_bytes()
+    [found] = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == command]
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -31,8 +33,8 @@ from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, connection_class
-from clearhead.serving.service import Service
-from processes import finish
+from clearhead.serving.service import MOST_REPLACEMENTS, Service
+from processes import check_often, finish, wait_until
 
 LIMITS = {
     "max_requests": 4,
@@ -365,8 +367,8 @@ def never_translate():
     libretranslate_api._translated = wait
 
 
-def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_server, model):
-    server = start_server(str(model), "--set", "grace_seconds=1", first=never_translate)
+def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_server, models):
+    server = start_server(str(models["de-en"]), "--set", "grace_seconds=1", first=never_translate)
     body = b"q=Ein+Hund&source=de&target=en"
     head = f"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     with connect(server) as connection:
@@ -377,7 +379,7 @@ def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_serv
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
-def test_without_its_search_it_refuses_and_ends(hasty):
+def test_a_search_that_ended_is_replaced_a_few_times(hasty):
     hasty.wait_for("ready")
     search = hasty.search
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a whole group of processes is told to end
@@ -390,11 +392,26 @@ def test_without_its_search_it_refuses_and_ends(hasty):
         1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     )
     assert ask(hasty, "").status_code == 200
-    os.kill(search, signal.SIGKILL)
-    answer = ask(hasty, "")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    for replaced in range(1, MOST_REPLACEMENTS + 1):
+        os.kill(hasty.search, signal.SIGKILL)
+        wait_until(lambda number=replaced: len(hasty.all_of("search")) == number, hasty.process)
+        wait_until(lambda: httpx.get(f"{hasty.url}/readyz").status_code == 200, hasty.process)
+        assert ask(hasty, "").status_code == 200
+    os.kill(hasty.search, signal.SIGKILL)
     assert finish(hasty.process) == 1
     assert "the process that searches has ended" in hasty.log.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
+def test_a_search_that_is_stopped_is_replaced(start_server, models):
+    server = start_server(str(models["de-en"]), first=partial(check_often, seconds_to_answer=0.5))
+    search = server.search
+    os.kill(search, signal.SIGSTOP)
+    server.wait_for("search", result="stuck")
+    wait_until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200, server.process)
+    assert server.search != search
+    assert ask(server, "").status_code == 200
+    assert server.end() == 0
 
 
 @pytest.mark.parametrize(
@@ -456,7 +473,8 @@ def test_a_start_without_its_search_says_why(models):
     ours, theirs = Pipe()
     theirs.close()
     source = ModelSource("de-en", models["de-en"])
-    service = Service([source], ServeConfig(), Keys({}), device="cpu", search_process=ours)
+    processes = SimpleNamespace(new=lambda: (ours, 0), close=ours.close)
+    service = Service([source], ServeConfig(), Keys({}), device="cpu", search_processes=processes)
     with pytest.raises(ClearheadError, match=r"^the process that searches has ended"):
         service.load()
     service.close()

@@ -381,7 +381,7 @@ def test_the_process_that_searches_notes_things_likewise(models, monkeypatch, ca
         warnings.warn("secret", stacklevel=1)
         raise ModelError("enough")
 
-    monkeypatch.setattr(search_process, "begin_search_process", begin)
+    monkeypatch.setattr(search_process, "SearchProcesses", begin)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         with pytest.raises(SystemExit):
