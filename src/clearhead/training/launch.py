@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from tempfile import TemporaryDirectory
 
 import torch
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -46,19 +48,21 @@ def launch(arguments: Sequence[str], count: int) -> None:
     os.environ[SPEAKS] = "1"
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // count)))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=count,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        run_id="clearhead",
-        max_restarts=0,
-        monitor_interval=_SECONDS_BETWEEN_LOOKS,
-    )
     logging.disable()  # silence the launcher's own log; errors are reported below
     try:
-        elastic_launch(config, sys.executable)("-m", "clearhead", *arguments)
+        with TemporaryDirectory(prefix="clearhead-workers-") as logs:  # otherwise the launcher leaves one behind
+            config = LaunchConfig(
+                min_nodes=1,
+                max_nodes=1,
+                nproc_per_node=count,
+                rdzv_backend="c10d",
+                rdzv_endpoint="localhost:0",
+                run_id="clearhead",
+                max_restarts=0,
+                monitor_interval=_SECONDS_BETWEEN_LOOKS,
+                logs_specs=DefaultLogsSpecs(log_dir=logs),
+            )
+            elastic_launch(config, sys.executable)("-m", "clearhead", *arguments)
     except ChildFailedError as error:
         killed = [(rank, failure) for rank, failure in error.failures.items() if failure.exitcode < 0]
         if not killed:  # a worker that failed has printed why

@@ -703,8 +703,11 @@ def test_the_command_asks_the_launcher_for_its_workers(settings, monkeypatch):
 @pytest.mark.slow
 def test_the_command_starts_its_workers_itself(settings, alone, tmp_path):
     command = [sys.executable, "-m", "clearhead", *train_arguments(settings(train=TRAIN)), "--workers", "2"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment())
+    (temporary := tmp_path / "temporary").mkdir()
+    own = {**environment(), "TMPDIR": str(temporary)}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=own)
     assert ended.returncode == 0, ended.stderr
+    assert not list(temporary.glob("*elastic*")) + list(temporary.glob("clearhead-*"))
     assert ended.stderr.endswith(f"model:  {tmp_path / 'run' / 'model'}\nreport: {tmp_path / 'run' / 'report.html'}\n")
     assert ended.stderr.count("model:  ") == 1
     assert "Warning" not in ended.stderr
