@@ -302,40 +302,43 @@ def test_bodies_of_all_requests_have_a_bound_together(hasty):
         assert refused.recv(20).startswith(b"HTTP/1.1 503 ")
 
 
-def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(strict, keys, model, write_model):
-    key = keys[1]["anna"]
-    before = ask(strict, key).json()
+def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(start_server, write_model, tmp_path):
+    usual = {"source_lang": "de", "split": "never"}
+    model = write_model(tmp_path / "de-en", decode=usual)
+    server = start_server(str(model))
+    before = ask(server, "").json()
     answers, is_over = [], threading.Event()
 
     def go_on():
         while not is_over.is_set():
-            answers.append(ask(strict, key))
+            answers.append(ask(server, ""))
 
     thread = threading.Thread(target=go_on)
     thread.start()
-    write_model(model, seed=11, decode={"source_lang": "de", "split": "never"})
-    strict.wait_for("reload", model="de-en", result="done")
-    after = ask(strict, key).json()
+    write_model(model, seed=11, decode=usual)
+    server.wait_for("reload", model="de-en", result="done")
+    after = ask(server, "").json()
     assert after != before
     (model / "tokenizer.json").write_text("{}")
-    strict.send(signal.SIGHUP)
-    strict.wait_for("reload", model="de-en", result="refused")
-    assert ask(strict, key).json() == after
+    server.send(signal.SIGHUP)
+    server.wait_for("reload", model="de-en", result="refused")
+    assert ask(server, "").json() == after
     is_over.set()
     thread.join()
     assert {answer.status_code for answer in answers} == {200}
     assert {json.dumps(answer.json()) for answer in answers} <= {json.dumps(before), json.dumps(after)}
 
 
-def test_it_ends_in_order_while_clients_ask(strict, keys):
-    key, statuses, broken = keys[1]["otto"], [], []
+def test_it_ends_in_order_while_clients_ask(start_server, model):
+    server = start_server(str(model), "--set", "grace_seconds=60")
+    statuses, broken = [], []
 
     def go_on():
         with httpx.Client(timeout=120) as client:
             while statuses[-1:] != [503]:  # who is told to ask again later does not ask again at once
                 try:
-                    body = {"q": "Ein Hund.", "source": "de", "target": "en", "api_key": key}
-                    statuses.append(client.post(f"{strict.url}/translate", json=body).status_code)
+                    body = {"q": "Ein Hund.", "source": "de", "target": "en"}
+                    statuses.append(client.post(f"{server.url}/translate", json=body).status_code)
                 except httpx.ConnectError:  # it has ended before this client came back
                     return
                 except httpx.TransportError as error:
@@ -347,13 +350,13 @@ def test_it_ends_in_order_while_clients_ask(strict, keys):
         thread.start()
     while len(statuses) < 10 and not broken:
         time.sleep(0.01)
-    assert strict.end() == 0
+    assert server.end() == 0
     for thread in threads:
         thread.join()
     assert broken == []
     assert 200 in statuses
     assert set(statuses) <= {200, 503}
-    assert "ending" in [event["event"] for event in strict.events()]
+    assert "ending" in [event["event"] for event in server.events()]
 
 
 def never_translate():
@@ -379,9 +382,9 @@ def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_serv
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
-def test_a_search_that_ended_is_replaced_a_few_times(hasty):
-    hasty.wait_for("ready")
-    search = hasty.search
+def test_a_search_that_ended_is_replaced_a_few_times(start_server, models):
+    server = start_server(str(models["de-en"]))
+    search = server.search
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a whole group of processes is told to end
         os.kill(search, number)
     # They were blocked before there was the process, which so never was without.
@@ -391,15 +394,15 @@ def test_a_search_that_ended_is_replaced_a_few_times(hasty):
     assert int(blocked.split()[1], 16) == sum(
         1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     )
-    assert ask(hasty, "").status_code == 200
+    assert ask(server, "").status_code == 200
     for replaced in range(1, MOST_REPLACEMENTS + 1):
-        os.kill(hasty.search, signal.SIGKILL)
-        wait_until(lambda number=replaced: len(hasty.all_of("search")) == number, hasty.process)
-        wait_until(lambda: httpx.get(f"{hasty.url}/readyz").status_code == 200, hasty.process)
-        assert ask(hasty, "").status_code == 200
-    os.kill(hasty.search, signal.SIGKILL)
-    assert finish(hasty.process) == 1
-    assert "the process that searches has ended" in hasty.log.read_text(encoding="utf-8")
+        os.kill(server.search, signal.SIGKILL)
+        wait_until(lambda number=replaced: len(server.all_of("search")) == number, server.process)
+        wait_until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200, server.process)
+        assert ask(server, "").status_code == 200
+    os.kill(server.search, signal.SIGKILL)
+    assert finish(server.process) == 1
+    assert "the process that searches has ended" in server.log.read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
