@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
             mentions one for the parser, without a rate.
 
     Returns:
-        The weighted sums of the values, and the weights; each row of weights sums to 1.
+        The weighted sums of the values, and the weights before dropout; each row of weights sums to 1.
     """
     # Dot products grow with K and would push the softmax into flat gradients (footnote 4).
     scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)  # (*heads, T, S)

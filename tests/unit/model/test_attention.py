@@ -74,6 +74,19 @@ def test_weights_sum_to_one_and_are_zero_where_masked(attn, mask):
     assert weights[~hidden].gt(0).all()
 
 
+def test_recorded_weights_are_those_before_dropout():
+    # tensor2tensor and fairseq return these too; Hugging Face and torch.nn return them after dropout.
+    q, k, v = torch.zeros(211, 1, 2), torch.zeros(211, 4, 2), torch.eye(4).expand(211, 4, 4)
+    sums, weights = scaled_dot_product_attention(q, k, v, dropout=0.5)
+    assert weights.eq(1 / 4).all()  # equal scores
+    assert set(sums.unique().tolist()) == {0.0, 1 / 2}  # each weight dropped, or divided by 1 - 0.5
+
+    attn = MultiHeadAttention(d_model=26, num_heads=13, dropout=0.5)
+    seen = []
+    attn.train()(torch.randn(3, 7, 26), weights=seen)
+    torch.testing.assert_close(seen[0].sum(-1), torch.ones(3, 13, 7))
+
+
 def test_causal_weights_sum_to_one_and_are_zero_in_the_future(attn):
     x = torch.randn(3, 7, 26)
     seen = []

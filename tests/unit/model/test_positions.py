@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,6 +62,19 @@ def test_the_table_grows_past_512_positions():
     positions = SinusoidalPositions(d_model=26)
     for start, length in ((0, 7), (505, 7), (511, 2), (600, 1), (0, 1_409), (3_000, 1), (3, 5)):
         assert positions(start, length).equal(expected[start : start + length]), (start, length)
+
+
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize("layout", ["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"])
+def test_a_grown_table_has_the_layout_and_the_first_position_of_the_table_it_replaces(layout, first):
+    # Width 6 has 3 waves: the exponent of 10,000 is 2i / 6, in tensor2tensor i / 2.
+    angle = np.arange(first, 607 + first)[:, None] / 10_000 ** (np.arange(3) / (2 if layout == "sinusoidal_t2t" else 3))
+    waves = np.sin(angle), np.cos(angle)
+    expected = np.stack(waves, -1).reshape(607, 6) if layout == "sinusoidal" else np.concatenate(waves, -1)
+    positions = SinusoidalPositions(d_model=6, layout=layout, first=first)
+    for start, length in ((0, 512), (511, 2), (600, 7), (0, 3)):
+        rows = positions(start, length).numpy()
+        np.testing.assert_allclose(rows, expected[start : start + length], rtol=0, atol=1e-7)
 
 
 def test_the_table_is_neither_learned_nor_saved():
