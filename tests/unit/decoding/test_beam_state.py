@@ -35,6 +35,22 @@ pytestmark = pytest.mark.usefixtures("inference")
 for_the_core = pytest.mark.parametrize("form", [NativeEngine], indirect=True)
 
 
+def test_a_slot_that_becomes_free_is_taken_by_the_last_sentence(form, make_ending_model, make_sources):
+    slots = form(make_ending_model()).slots(2, 3)
+    slots.enter(slots.encode(list(sentences_of(make_sources((7, 3, 5)), [9] * 3))))
+    slots.leave(0)
+    assert slots.source_lengths == [5, 3]
+    slots.leave(1)
+    assert slots.source_lengths == [5]
+
+
+def test_most_beams_have_room_for_the_widest_of_all_numbers_of_required_tokens():
+    # Beams for 1 to 5 missing tokens: 4, 4, 4, 3 and 2, so 4, 8, 12, 12 and 10 in all; 4 more lack none.
+    assert SearchOptions(DecodeConfig(beam_size=4), most_required=5).most_beams == 12 + 4
+    assert SearchOptions(DecodeConfig(beam_size=4), most_required=1).most_beams == 4 + 4
+    assert SearchOptions(DecodeConfig(beam_size=4)).most_beams == 4
+
+
 @pytest.mark.parametrize(
     ("norm", "penalty", "alpha"),
     [

@@ -217,6 +217,7 @@ def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_source
         expected = sorted(search(packed, sources, [2] * num_sentences, SearchOptions(DecodeConfig(beam_size=1))))
     use_threads(2)
     before, number, is_done = set(threading.enumerate()), 0, False
+    tracer = sys.gettrace()  # of coverage, where it measures
     while not is_done:
         number += 1
         left = number
@@ -241,7 +242,7 @@ def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_source
         except KeyboardInterrupt:
             pass
         finally:
-            sys.settrace(None)
+            sys.settrace(tracer)
         del found
         for thread in set(threading.enumerate()) - before:
             if thread.name != team_module.HELPER_NAME:

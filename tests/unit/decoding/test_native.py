@@ -13,6 +13,8 @@ from clearhead.config.presets import tiny
 from clearhead.decoding import SearchOptions, Shortlist, decode, make_engine, score
 from clearhead.decoding.engine import Beams
 from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.native.slots import _Slot
+from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import sentences_of
@@ -191,6 +193,32 @@ def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
     assert scores == sorted(scores, reverse=True)
     assert {token for score, _, token in first if score > float("-inf")} == {2, 3, 4, 5}
     assert [token for score, _, token in last if score > float("-inf")] == [END]
+
+
+def test_a_slot_has_a_place_for_each_beam_at_each_position_and_keeps_what_it_holds():
+    slot = _Slot(uninitialized([3, 7]), beam_size=5)
+    assert len(slot._past) == len(slot._parents) == (2 * 3 + 16) * 5
+    slot._past[:], slot._parents[:] = 0.5, 3
+    slot.make_room(21)
+    assert len(slot._past) == 22 * 5
+    slot.make_room(22)
+    assert len(slot._past) == len(slot._parents) >= 23 * 5
+    assert (slot._past[: 22 * 5] == 0.5).all()
+    assert (slot._parents[: 22 * 5] == 3).all()
+
+
+def test_sources_are_encoded_in_groups_of_about_512_tokens(make_model, monkeypatch):
+    groups = []
+
+    def encode(self, sources, team):
+        groups.append([len(source) for source in sources])
+        return [uninitialized([1, 1])] * len(sources)
+
+    monkeypatch.setattr(NativeWeights, "_encode", encode)
+    weights = NativeEngine(make_model(**WIDTHS)).weights
+    # 1,100 tokens need 3 groups: of tokens 0 to 366, 367 to 733 and the others, by where a sentence begins.
+    weights.encode([[5] * length for length in (300, 300, 200, 100, 200)])
+    assert groups == [[300, 300], [200], [100, 200]]
 
 
 @pytest.mark.parametrize("positions", [slow("sinusoidal"), slow("rotary"), "learned", "relative"])
