@@ -305,6 +305,26 @@ def test_what_cannot_be_expressed_is_refused_by_name(model_type, values, changed
         FAMILIES[model_type].config_from({**values, **changed})
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "embedding", "final", "computed"),
+    [
+        ("bart", False, True, False, False),
+        ("marian", False, False, False, True),
+        ("mbart", True, True, True, False),
+        ("pegasus", True, False, True, True),
+        ("m2m_100", True, False, None, None),
+    ],
+)
+def test_every_form_that_a_kind_does_not_have_is_refused(kind, before, embedding, final, computed):
+    values = M2M100 if kind == "m2m_100" else BART_LIKE
+    forms = {"normalize_before": before, "normalize_embedding": embedding, "add_final_layer_norm": final}
+    for name, form in {**forms, "static_position_embeddings": computed, "tie_word_embeddings": True}.items():
+        if form is not None:
+            FAMILIES[kind].config_from({**values, name: form})
+            with pytest.raises(ConfigError, match=f"{name} is {not form}, but must be {form}"):
+                FAMILIES[kind].config_from({**values, name: not form})
+
+
 @pytest.mark.parametrize("kind", FAMILIES)
 @pytest.mark.parametrize("values", [None, [], ["vocab_size"], "marian"])
 def test_a_file_that_holds_no_fields_is_refused(kind, values):
