@@ -18,6 +18,8 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import writing
 from clearhead.interop import export_model as exports
 from clearhead.interop import imported
+from clearhead.interop.ctranslate2.model_bin import read_model_bin
+from clearhead.interop.ctranslate2.writer import write_ctranslate2
 from clearhead.interop.onnx import graph as onnx_graph
 from clearhead.interop.onnx import writer as onnx_directory
 
@@ -46,6 +48,30 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
     asked = json.loads((output / "tokenizer_config.json").read_text())
     assert asked["additional_special_tokens"] == ["<2de>", "<2fr>"]
     assert load_file(output / "model.safetensors")["model.encoder.embed_positions.weight"].shape == (1_024, 22)
+
+
+@pytest.mark.parametrize(("beam_size", "early_stopping"), [(1, False), (2, "never")])
+def test_their_greedy_search_is_not_asked_how_beams_stop(make_bundle, tmp_path, monkeypatch, beam_size, early_stopping):
+    monkeypatch.setattr(imported, "can_prove", lambda: False)
+    exports.export_directory(make_bundle(decode={"beam_size": beam_size}), tmp_path / "theirs", "hf", [])
+    generation = json.loads((tmp_path / "theirs" / "generation_config.json").read_text())
+    assert (generation["num_beams"], generation["early_stopping"]) == (beam_size, early_stopping)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal_halves", "learned", "rotary", "relative"])
+def test_ctranslate2_has_vectors_of_positions_where_the_model_adds_them(make_bundle, tmp_path, positions):
+    bundle = make_bundle(positions=positions, d_k=2, d_v=2, max_positions=53)
+    write_ctranslate2(bundle, tmp_path, "float32")
+    tensors = read_model_bin(tmp_path / "model.bin").tensors
+    for side, embedding in (("encoder", bundle.model.source_embedding), ("decoder", bundle.model.target_embedding)):
+        name = f"{side}/position_encodings/encodings"
+        assert (name in tensors) == (positions in ("sinusoidal_halves", "learned"))
+        if positions == "sinusoidal_halves":
+            angle = np.arange(53)[:, None] / 10_000 ** (np.arange(11) / 11)
+            expected = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
+            np.testing.assert_allclose(tensors[name].numpy(), expected, rtol=0, atol=1e-6)
+        elif positions == "learned":
+            assert tensors[name].equal(embedding.positions.weight)
 
 
 @pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])

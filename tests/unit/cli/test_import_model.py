@@ -122,6 +122,7 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     assert bundle.info["imported_from"]["kind"] == "marian"
     assert str(tmp_path) not in (output / "config.json").read_text()  # a model may be given away
     card = (output / "README.md").read_text()
+    assert "pieces, exactly the original's: what that loses is lost" in card
     assert "# The original's card" in card
     assert "    clearhead translate 'one of ours' < input.txt" in card
     assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3

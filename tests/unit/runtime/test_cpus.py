@@ -75,6 +75,14 @@ def test_whole_cpus_that_the_process_is_bound_to_and_may_pay_for_are_usable(monk
     assert usable_cpus() == usable
 
 
+@pytest.mark.parametrize(("counted", "usable"), [(7, 7), (None, 1)])
+def test_without_affinity_all_cpus_count_and_at_least_one(monkeypatch, counted, usable):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS
+    monkeypatch.setattr(os, "cpu_count", lambda: counted)
+    monkeypatch.setattr(cpus, "cpu_quota", lambda: None)
+    assert usable_cpus() == usable
+
+
 @pytest.fixture
 def openmp(monkeypatch):
     """Return a function that prepares OpenMP where a user set these variables alone, and returns what is set then."""
