@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import DataError
-from clearhead.inspection.attribution import integrated_gradients, occlusion
+from clearhead.inspection.attribution import integrated_gradients, num_products, occlusion
 from clearhead.inspection.explain import explain, with_attribution
 
 TEXT, TARGET = "Ein kleiner Hund rennt.", "A small dog."
@@ -66,3 +68,9 @@ def test_what_has_no_source_has_no_attribution(make_translator):
     alone = explain(make_translator(num_encoder_layers=0, tying="decoder"), TEXT, TARGET, search=False)
     with pytest.raises(DataError, match="only the translation of an encoder-decoder"):
         with_attribution(alone)
+
+
+def test_its_cost_is_every_weight_for_every_point_token_and_target_token():
+    stacks = SimpleNamespace(encoder=torch.nn.Linear(3, 4), decoder=torch.nn.Linear(2, 5))  # 16 and 15 weights
+    ran = SimpleNamespace(model=stacks, source=torch.zeros(1, 7), target_ids=[5, 6, 2])
+    assert num_products(ran) == 31 * (32 + 2) * (7 + 3) * 3  # 32 points, and the two ends

@@ -84,6 +84,16 @@ def test_the_decoder_sees_nothing_that_comes_later(forced):
     assert (forced.decoder[..., ~above] > 0).all()
 
 
+def test_each_attention_has_the_statistics_that_have_a_meaning_for_it(forced):
+    # The decoder sees no last and no next key; what queries read is not what keys are in cross-attention.
+    of_all = {"entropy", "peak", "distance", "diagonality", "first_share"}
+    assert {name: set(found) - of_all for name, found in forced.head_statistics.items()} == {
+        "encoder": {"last_share", "same_share", "previous_share", "next_share"},
+        "decoder": {"same_share", "previous_share"},
+        "cross": {"last_share"},
+    }
+
+
 def test_the_weights_are_those_of_the_given_tokens_shifted_right(translator, forced):
     tokenizer, model = translator.bundle.tokenizer, translator.bundle.model
     source = torch.tensor([[*tokenizer.encode(TEXT), tokenizer.eos_id]])

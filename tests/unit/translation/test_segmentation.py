@@ -95,6 +95,14 @@ def test_every_piece_has_the_language_of_its_line_and_reads_as_a_line_of_its_own
     assert [piece.ids for piece in pieces] == tokenizer.encode_sources([piece.source for piece in pieces], "en")
 
 
+@pytest.mark.parametrize(("split", "sentences"), [("never", [1, 2, 5]), ("always", [1] * 8)])
+def test_a_piece_counts_its_sentences(tokenizer, split, sentences):
+    lines = [ONE, TWO, FIVE]
+    config = DecodeConfig(source_lang="de", split=split)
+    pieces = cut_lines(lines, tokenizer.split_sources(lines), tokenizer, config, None).pieces
+    assert [piece.sentences for piece in pieces] == sentences
+
+
 def test_blank_lines_stay_and_whole_lines_keep_all_white_space(cut):
     assert cut(["", "  ", f" {ONE} "], split="always") == [[""], ["  "], [f" {ONE} "]]
 
