@@ -30,6 +30,15 @@ def test_it_grows():
     assert (table.find(digests + np.uint64(1)) == -1).all()
 
 
+def test_what_it_held_is_found_after_it_grew():
+    table = FirstRows()
+    digests = np.random.default_rng(1).integers(0, 2**64, size=5_000, dtype=np.uint64)
+    for first in range(0, 5_000, 500):
+        assert (table.add(digests[first : first + 500], first) == -1).all()
+    assert table.find(digests).tolist() == list(range(5_000))
+    assert table.add(digests[:3], 5_000).tolist() == [0, 1, 2]
+
+
 def test_texts_have_digests_of_their_own_and_pairs_have_an_order():
     one, other = digests_of(["a", "b"]), digests_of(["b", "a"])
     assert one[0] == other[1] != one[1]
