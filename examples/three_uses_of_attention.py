@@ -23,7 +23,8 @@ def main() -> HeatMaps:
     torch.manual_seed(1)
     sizes = {"vocab_size": 9, "d_model": 16, "d_ff": 32, "num_heads": 1, "dropout": 0.0}
     model = ch.Transformer(ch.ModelConfig(**sizes, num_encoder_layers=1, num_decoder_layers=1)).eval()
-    seen = {}
+    source, shifted, seen = torch.tensor([[4, 5, 6, 2]]), torch.tensor([[1, 7, 8]]), {}
+    weights = model.attention_weights(source, shifted)
     layers = {
         "encoder self-attention": model.encoder.layers[0].self_attn,
         "decoder self-attention": model.decoder.layers[0].self_attn,
@@ -31,13 +32,12 @@ def main() -> HeatMaps:
     }
     for use, layer in layers.items():
         for role, proj in (("query", layer.q_proj), ("key", layer.k_proj), ("value", layer.v_proj)):
-            proj.register_forward_hook(lambda _, given, __, at=(use, role): seen.setdefault(at, given[0]))
-    source, shifted = torch.tensor([[4, 5, 6, 2]]), torch.tensor([[1, 7, 8]])
-    weights = model.attention_weights(source, shifted)
+            # `update` returns None, as this must: anything else would replace what the layer returns.
+            proj.register_forward_hook(lambda _, given, __, at=(use, role): seen.update({at: given[0]}))
+    torch.testing.assert_close(vars(model.attention_weights(source, shifted)), vars(weights))  # watched, but the same
 
-    lengths = {len(SOURCE): "source", len(SHIFTED): "target"}  # a row for each word tells whose words they are
+    lengths, maps = {len(SOURCE): "source", len(SHIFTED): "target"}, []  # a row for each word tells whose words
     print(f"{'':<24}{'query from':<14}{'key from':<14}{'value from':<14}weights [T, S]")
-    maps = []
     for use, found in zip(USES, (weights.encoder, weights.decoder, weights.cross), strict=True):
         query, key, value = (lengths[seen[use, role].size(1)] for role in ("query", "key", "value"))
         shape = list(found[0][0, 0].shape)
@@ -46,11 +46,11 @@ def main() -> HeatMaps:
         rows, columns = ({"source": SOURCE, "target": SHIFTED}[side] for side in (query, key))
         named = {"x_names": columns, "y_names": rows, "are_shares": True}
         maps.append(HeatMap(use, found[0][0, 0].tolist(), f"key ({key})", f"query ({query})", "weight", **named))
-    # In cross-attention keys and values are the encoder's output itself, and so never the decoder's input.
+    # In cross-attention W^K and W^V both read the encoder's output, and never the decoder's input.
     assert torch.equal(seen["cross-attention", "key"], seen["cross-attention", "value"])
     torch.testing.assert_close(seen["cross-attention", "value"], model.encode(source)[0])
     assert not weights.decoder[0][0, 0].triu(1).any()  # only the decoder's self-attention hides what comes later
-    print("key and value of cross-attention are the encoder's output, and the query is the decoder's state")
+    print("in cross-attention W^K and W^V read the encoder's output, and W^Q reads the decoder's states")
     return HeatMaps("Three uses of attention", maps)
 
 

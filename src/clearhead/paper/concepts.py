@@ -126,9 +126,10 @@ CONCEPTS = (
         name="three-uses-of-attention",
         title="Three uses of attention",
         words="cross-attention; encoder-decoder attention; who gives query, key and value; memory; encoder; decoder",
-        about="One function, used three times. In cross-attention the decoder asks, and both the keys and the values "
-        "are the encoder's output; the value is never the decoder's input. The model is untrained: the weights "
-        "show who looks at whom, not what it has learned.",
+        about="One function, used three times. In cross-attention the decoder asks: the keys and the values are made "
+        "from the encoder's output by W^K and W^V, the queries from the decoder's states by W^Q; the value is "
+        "never the decoder's input. The model is untrained: the weights show who may look at whom, not what it "
+        "has learned.",
         file="model/decoder.py",
         line="keys_and_values = self.cross_attn.keys_and_values(memory)",
         errata=(22, 23, 24),

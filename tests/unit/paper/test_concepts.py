@@ -213,12 +213,28 @@ def test_three_uses_of_attention():
         ["decoder", "self-attention", "target", "target", "target", "[3,", "3]"],
         ["cross-attention", "target", "source", "source", "[3,", "4]"],
     ]
-    assert "key and value of cross-attention are the encoder's output, and the query is the decoder's state" in text
-    encoder, decoder, cross = (np.array(one.values) for one in picture.maps)
-    assert np.array_equal(decoder > 0, np.tri(3, dtype=bool))  # it alone hides what comes later
-    assert min(encoder.min(), cross.min()) > 0
-    for weights in (encoder, decoder, cross):
-        np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-6)
+    assert "W^K and W^V read the encoder's output, and W^Q reads the decoder's states" in text.splitlines()[-1]
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 9, "d_model": 16, "d_ff": 32, "num_heads": 1, "num_encoder_layers": 1}
+    model = clearhead.Transformer(clearhead.ModelConfig(**sizes, num_decoder_layers=1))
+    matrix = {name: drawn(weight) for name, weight in model.named_parameters()}
+
+    def attend(name, x, read, mask=True):
+        w_q, w_k, w_v, w_o = (matrix[f"{name}.{part}_proj.weight"] for part in ("q", "k", "v", "out"))
+        output, weights = attention(x @ w_q.T, read @ w_k.T, read @ w_v.T, mask)
+        return layer_norm(x + output @ w_o.T)[0], weights
+
+    table = matrix["source_embedding.weight"] * 4  # sqrt(16)
+    source, target = (table[ids] + sinusoids(len(ids), 16) for ids in ([4, 5, 6, 2], [1, 7, 8]))
+    read, encoder = attend("encoder.layers.0.self_attn", source, source)
+    parts = (f"encoder.layers.0.feed_forward.{part}" for part in ("up_proj", "down_proj"))
+    memory, _ = layer_norm(
+        read + feed_forward(read, [matrix[f"{part}.{kind}"] for part in parts for kind in ("weight", "bias")])[0]
+    )
+    written, decoder = attend("decoder.layers.0.self_attn", target, target, np.tri(3, dtype=bool))
+    _, cross = attend("decoder.layers.0.cross_attn", written, memory)
+    for shown, weights in zip(picture.maps, (encoder, decoder, cross), strict=True):
+        np.testing.assert_allclose(shown.values, weights, atol=1e-5)
 
 
 def sigmoid(z):
