@@ -59,6 +59,8 @@ class Panel:
     y_scale: Literal["linear", "log"] = "linear"
     x_ticks: Sequence[float] | None = None
     """Tick positions of the horizontal axis; None leaves them to matplotlib."""
+    room_for_legend: bool = False
+    """Whether a logarithmic axis has room for the legend above lines that fill the panel."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ def _fill(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     if any(series.name for series in panel.series):
-        if panel.y_scale == "log":  # room for the legend above the lines
+        if panel.room_for_legend:
             bottom, top = axes.get_ylim()
             axes.set_ylim(top=top * (top / bottom) ** (0.07 * sum(bool(series.name) for series in panel.series)))
         axes.legend()

@@ -304,7 +304,7 @@ def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep], memory: Ma
             series.append(Series("", sizes, guide, "dashed", colour))
         fixed = f"n = {_LENGTH}" if axis else f"d = {_WIDTH}"
         x_label = "d, width" if axis else "n, positions"
-        panels.append(Panel(f"{what}, {fixed}", x_label, y_label, series, x_scale="log", y_scale="log", x_ticks=sizes))
+        panels.append(Panel(f"{what}, {fixed}", x_label, y_label, series, "log", "log", sizes, room_for_legend=True))
     return LinePlot(
         title="Table 1: measured growth (points) beside the stated slopes (dashed)",
         panels=panels,

@@ -68,6 +68,18 @@ def test_logarithmic_axes_make_a_power_a_straight_line():
     assert middle("linear") == pytest.approx(0.25, abs=0.03)
 
 
+def test_lines_fill_a_logarithmic_axis_unless_the_legend_needs_room():
+    level = [Series(name, [1, 2, 3], [1, 1, 1], colour=0) for name in ("first", "second", "third", "fourth")]
+    falling = Series("fifth", [1, 2, 3], [1, 1e-30, 1e-60])
+
+    def share_above(**changes):
+        """Return the part of the picture above the level lines."""
+        image = pixels(draw_lines(lines(series=[*level, falling], y_scale="log", **changes)))
+        return (image == [0x00, 0x72, 0xB2]).all(axis=-1).sum(axis=1).argmax() / len(image)
+
+    assert share_above() < 0.2 < 0.3 < share_above(room_for_legend=True)
+
+
 def test_panels_stand_side_by_side_and_then_below():
     (panel,) = lines().panels
     shapes = [pixels(draw_lines(LinePlot("a figure", [panel] * number))).shape for number in (2, 3, 4)]
