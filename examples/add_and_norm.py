@@ -50,7 +50,7 @@ def main() -> LinePlot:
     assert lost[0] < 1e-9 * lost[-1]  # without them it vanishes; a norm alone scales it up again, but in vain:
     assert apart[-1] < 0.9 < 0.999 < alike[4]  # after four layers all words are the same
     lines = [[Series(name, range(13), pair[i]) for name, pair in found.items()] for i in (0, 1)]
-    gradient = Panel("Gradient", "layers", "length", lines[0], y_scale="log")
+    gradient = Panel("Gradient", "layers", "its length", lines[0], y_scale="log")
     return LinePlot("Twelve layers, with sums and without", [gradient, Panel("Words", "layers", "cosine", lines[1])])
 
 

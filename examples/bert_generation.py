@@ -23,16 +23,17 @@ def main() -> HeatMap:
     torch.manual_seed(1)
     sizes = {"vocab_size": 30_522, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-    encoder = BertGenerationEncoder(BertGenerationConfig(**sizes, attn_implementation="eager")).eval()
+    sizes |= {"attn_implementation": "eager"}  # which returns its attention
+    encoder = BertGenerationEncoder(BertGenerationConfig(**sizes)).eval()
     decoder = BertGenerationDecoder(BertGenerationConfig(**sizes, is_decoder=True, add_cross_attention=True)).eval()
-    source = torch.tensor([[WORDS.index(word) for word in SOURCE.split()]])
-    target = torch.tensor([[WORDS.index(word) for word in TARGET.split()]])
+    source, target = (torch.tensor([[WORDS.index(word) for word in text.split()]]) for text in (SOURCE, TARGET))
     shifted = torch.cat([torch.tensor([[1]]), target[:, :-1]], dim=1)  # right by one: [CLS] bonjour , mon ..
     print("the decoder reads", *(WORDS[i] for i in shifted[0]), "and must write", TARGET)
     with torch.inference_mode():
-        # As two models: the states of the encoder are the keys and values of the decoder's cross-attention.
-        read = encoder(source, output_hidden_states=True, output_attentions=True)
-        theirs = decoder(shifted, encoder_hidden_states=read.last_hidden_state).logits
+        # As two models: the decoder's cross-attention makes its keys and values of the encoder's states.
+        asked = {"output_hidden_states": True, "output_attentions": True}
+        read = encoder(source, **asked)
+        written = decoder(shifted, encoder_hidden_states=read.last_hidden_state, **asked)
         # As one of ours.
         config, tensors = import_parts(*((part.config.to_dict(), part.state_dict()) for part in (encoder, decoder)))
         model = ch.Transformer(config).eval()
@@ -40,10 +41,10 @@ def main() -> HeatMap:
         logits = model(source, shifted)
         weights = model.attention_weights(source, shifted)
         states = model.hidden_states(source, shifted)
-    print("logits", list(logits.shape), "hidden states", [list(state.shape) for state in states.encoder])
-    torch.testing.assert_close(logits, theirs, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(list(states.encoder), list(read.hidden_states), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(list(weights.encoder), list(read.attentions), atol=1e-5, rtol=1e-5)
+    ours = [states.encoder, states.decoder, weights.encoder, weights.decoder, weights.cross]
+    theirs = [read.hidden_states, written.hidden_states, read.attentions, written.attentions, written.cross_attentions]
+    print("equal: logits", list(logits.shape), "states and attention", [list(one[0].shape) for one in ours])
+    torch.testing.assert_close([logits, *ours], [written.logits, *map(list, theirs)], atol=1e-5, rtol=1e-5)
     probs = logits.softmax(dim=-1)  # the logits are scores; argmax needs no softmax
     assert torch.equal(probs.argmax(dim=-1), logits.argmax(dim=-1))
     for word, row in zip(shifted[0], probs[0], strict=True):

@@ -29,11 +29,11 @@ EMPTY = {"num_encoder_layers": 1, "num_decoder_layers": 1, "final_norm": False, 
 
 def main() -> HeatMap:
     """Take one step from logits to a word, then write sentences by search and by chance."""
-    table = torch.tensor([[NEXT_WORD.get(last, {}).get(word, 0.0) for word in WORDS] for last in WORDS])
+    table = torch.tensor([[follows.get(word, 0.0) for word in WORDS] for follows in NEXT_WORD.values()])
     model = ch.Transformer(ch.ModelConfig(**SIZES, **EMPTY, embedding_scale=False)).eval().requires_grad_(False)
     [weight.zero_() for weight in model.parameters()]  # what goes in comes out, along the residual connections
     model.target_embedding.weight.copy_(torch.eye(len(WORDS)))
-    model.output_proj.weight.copy_(table.log().clamp(min=-1e4).T)  # -1e4: never, at any temperature
+    model.output_proj.weight[:, [1, *range(3, 11)]] = table.log().clamp(min=-1e4).T + 3  # any constant; -1e4: never
     logits = model(torch.tensor([[2]]), torch.tensor([[1]]))[0, 0]  # (V,) after <s>: scores, not probabilities
     print("logits after <s>:", *(f"{word} {logit:.3f}" for word, logit in zip(WORDS[3:5], logits[3:5], strict=True)))
     for temperature in (0.1, 1.0, 10.0):
@@ -41,8 +41,8 @@ def main() -> HeatMap:
         print(f"temperature {temperature:>4}: the {probs[3]:.3f}  a {probs[4]:.3f}  argmax {WORDS[probs.argmax()]}")
 
     def search(size: int, **options: object) -> list[tuple[str, float]]:
-        found = decode(model, [[2]], SearchOptions(ch.Config().decode.with_changes({"beam_size": size}), **options))[0]
-        return [(" ".join(WORDS[token] for token in best.tokens[:-1]), best.log_prob) for best in found]
+        asked = SearchOptions(ch.Config().decode.with_changes({"beam_size": size}), **options)
+        return [(" ".join(WORDS[i] for i in one.tokens[:-1]), one.log_prob) for one in decode(model, [[2]], asked)[0]]
 
     for size, product in ((1, "0.6 x 0.4 x 0.6"), (2, "0.4 x 0.9 x 0.9")):
         for text, log_prob in search(size):
@@ -51,7 +51,7 @@ def main() -> HeatMap:
         sampling = Sampling(temperature=temperature, epsilon=0.0, seed=1)
         texts = Counter(text for text, _ in search(1, sampling=sampling, num_best=200))
         print(f"200 samples at temperature {temperature:>4}: {dict(texts.most_common(3))}, {len(texts)} different")
-    return HeatMap("Probability of a word", table[1:, 2:].tolist(), "next", "last", "", False, WORDS[2:], WORDS[1:])
+    return HeatMap("Probability of a word", table[:, 2:].tolist(), "next", "last", "", False, WORDS[2:], [*NEXT_WORD])
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def main() -> HeatMaps:
     # Zeroed inputs have the score 0, and e^0 = 1 is a share like another.
     zeroed = torch.stack([(x[t] @ (x * causal_mask(4)[t, :, None]).T / 8**0.5).softmax(dim=-1) for t in range(4)])
     total = causal[future].sum(), zeroed[future].sum()
-    print(f"weights on later positions sum to {total[0]:.2f}, by zeroed inputs to {total[1]:.2f}")
+    print(f"weights on later positions, summed: {total[0]:.2f} with the mask, {total[1]:.2f} with inputs set to zero")
     # Offset by one: the answer of position t is what is read at t + 1. Without the offset it would read its own answer.
     target, shifted = WORDS[:3], ["<s>", *WORDS[:2]]
     for t, answer in enumerate(target):

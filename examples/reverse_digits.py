@@ -51,7 +51,7 @@ def main() -> HeatMap:
     print("looked at, to write each digit:", (weights[:LENGTH].argmax(dim=1) + 1).tolist())
     assert weights[:LENGTH].argmax(dim=1).tolist() == [*range(LENGTH)][::-1], "the anti-diagonal"
     read, written = ([*(str(i - ZERO) for i in ids[0, :LENGTH].tolist()), "</s>"] for ids in (source, target))
-    return HeatMap("Weights", weights.tolist(), "read", "written", "weight", x_names=read, y_names=written)
+    return HeatMap("Cross-attention", weights.tolist(), "read", "written", "weight", x_names=read, y_names=written)
 
 
 if __name__ == "__main__":

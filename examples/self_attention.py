@@ -12,8 +12,7 @@ import clearhead as ch
 from clearhead.inspection.plots import HeatMap, HeatMaps
 from clearhead.model.positions import sinusoidal_positions
 
-WORDS = ["the", "cat", "jumped", "over", "the", "fence"]
-D = 4  # numbers a word
+WORDS, D = ["the", "cat", "jumped", "over", "the", "fence"], 4  # D numbers a word
 
 
 def show(name: str, rows: Tensor) -> None:
@@ -34,7 +33,7 @@ def main() -> HeatMaps:
     show("A<1> .. A<6> with Q = K = V = X, all at once", a)
     for t in range(6):  # one by one they are the same
         torch.testing.assert_close(a[:, t], ch.scaled_dot_product_attention(x[:, t : t + 1], x, x)[0][:, 0])
-    print(f"q . k of cat for fence and of fence for cat: {x[0, 1] @ x[0, 5]:.2f} {x[0, 5] @ x[0, 1]:.2f}, always alike")
+    print(f"q . k of cat for fence and of fence for cat: {x[0, 1] @ x[0, 5]:.2f} {x[0, 5] @ x[0, 1]:.2f}, always equal")
     # The paper's layer learns what a word asks for (q), what it offers (k) and what it hands over (v), in each head.
     layer = ch.MultiHeadAttention(d_model=D, num_heads=2)
     q, k, v = (x @ proj.weight.detach().T for proj in (layer.q_proj, layer.k_proj, layer.v_proj))
@@ -48,7 +47,8 @@ def main() -> HeatMaps:
     print(f"A<1> and A<5>, both 'the', differ by 0, and with positions by {(a[:, 0] - a[:, 4]).abs().max():.2f}")
     named = {"x_label": "key", "y_label": "query", "value_label": "", "x_names": WORDS, "y_names": WORDS}
     layer(x, weights=(heads := list[Tensor]()))  # each head has its own W^Q and W^K, and so looks elsewhere
-    titles = ["without positions", "with positions", "with W^Q and W^K, head 1", "with W^Q and W^K, head 2"]
+    titles = ["Q = K = V = X, without positions", "Q = K = V = X, with positions"]
+    titles += [f"W^Q and W^K of head {head}, without positions" for head in (1, 2)]
     found = [weights[0], placed_weights[0], *heads[0][0].detach()]
     drawn = [HeatMap(title, m.tolist(), are_shares=True, **named) for title, m in zip(titles, found, strict=True)]
     return HeatMaps("Who looks at whom, without and with weights", drawn)

@@ -33,7 +33,7 @@ def main() -> HeatMap:
         torch.testing.assert_close(weights[0], torch.tensor(shares))
     assert round(output.item(), 4) == 8.0
 
-    # Were the similarities themselves the scores: the larger they are, the nearer it is to the dictionary.
+    print("if the similarities 0.6 0.4 0.0 were the scores themselves:")  # the larger, the nearer to the dictionary
     scores = torch.tensor([0.6, 0.4, 0.0])
     for factor in (0, 1, 10, 100):
         shares = (factor * scores).softmax(dim=-1)
@@ -48,8 +48,10 @@ def main() -> HeatMap:
     print(f"answer {(sigmoid @ values).item():.3f}, more than any value")
     assert (sigmoid @ values).item() > 10.0
 
-    names = {"x_names": list(DICTIONARY), "y_names": list(SIMILARITIES)}
-    return HeatMap("A soft dictionary", list(SIMILARITIES.values()), "key", "query", "weight", **names)
+    names = {"x_names": [f"{key}: {value:g}" for key, value in DICTIONARY.items()]}
+    names["y_names"] = [f"{word}: {torch.tensor(row) @ values[:, 0]:g}" for word, row in SIMILARITIES.items()]
+    rows = list(SIMILARITIES.values())
+    return HeatMap("A soft dictionary", rows, "key: value", "query: answer", "weight", **names)
 
 
 if __name__ == "__main__":

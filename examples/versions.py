@@ -12,6 +12,12 @@ import clearhead as ch
 from clearhead.inspection.plots import HeatMap, HeatMaps
 
 SMALL = {"vocab_size": 20, "d_model": 32, "d_ff": 64, "num_heads": 4, "dropout": 0.0}
+LEARNED = {"positions": "learned", "attention_bias": True, "embedding_scale": False}
+BERT = {**LEARNED, "activation": "gelu", "embedding_norm": True}
+GPT = {**LEARNED, "activation": "gelu_tanh", "norm": "pre", "tying": "decoder"}
+T5 = {"positions": "relative", "norm": "pre", "norm_kind": "rms", "feed_forward_bias": False}
+T5 |= {"attention_scale": False, "embedding_scale": False, "output_scale": True}
+BERT_GENERATION = {**BERT, "output_bias": True, "tying": "decoder"}
 IDS = torch.tensor([[4, 5, 6, 7, 8]])
 
 
@@ -22,29 +28,24 @@ def depends(states: Tensor, read: Tensor) -> list[list[float]]:
 
 
 def main() -> HeatMaps:
-    """Build four models, and find out what each of their states depends on."""
+    """Build five models, and find out what the states of the first two depend on."""
     torch.manual_seed(1)
-    x = torch.randn(1, 5, 32, requires_grad=True)  # words, already embedded
-    shown = torch.ones(1, 5, dtype=torch.bool)
-
-    config = ch.ModelConfig(**SMALL, num_encoder_layers=2, num_decoder_layers=0)
+    config = ch.ModelConfig(**SMALL, **BERT, num_decoder_layers=0, num_segments=2)
     bert = ch.Transformer(config)  # reads both sides: to fill in a masked word, to judge a text
     print("encoder alone (BERT):", list(bert.encode(IDS)[0].shape), "a state for each word")
 
-    config = ch.ModelConfig(**SMALL, num_encoder_layers=0, num_decoder_layers=2)
+    config = ch.ModelConfig(**SMALL, **GPT, num_encoder_layers=0)
     gpt = ch.Transformer(config)  # reads the left side: to write the next word
-    print("decoder alone (GPT):", list(gpt.decode(IDS)[0].shape), "scores of every next word")
+    print("decoder alone (GPT-2):", list(gpt.decode(IDS)[0].shape), "scores of every next word")
 
-    config = ch.ModelConfig(**SMALL)
-    both = ch.Transformer(config)  # reads a text, writes another: the Transformer of the paper, N = 6 layers a side
-    print(f"both (the paper): {list(both(IDS, IDS[:, :3]).shape)} scores for 3 words, N = {len(both.decoder.layers)}")
+    # Both read a text and write another: the Transformer of the paper, N = 6 equal layers a side, and two later ones.
+    for name, settings in {"the paper": {}, "T5": T5, "BertGeneration": BERT_GENERATION}.items():
+        config = ch.ModelConfig(**SMALL, **settings)
+        both = ch.Transformer(config)
+        print(f"both ({name}): {list(both(IDS, IDS[:, :3]).shape)} scores for 3 words, N = {len(both.decoder.layers)}")
 
-    config = ch.ModelConfig(**SMALL, positions="relative", norm="pre", norm_kind="rms", tying="three-way")
-    t5 = ch.Transformer(config)  # both, with relative positions and RMSNorm before the sub-layers
-    print(f"both (T5): {list(t5(IDS, IDS[:, :3]).shape)} scores for 3 words; BertGeneration: bert_generation.py")
-
-    maps = []
-    for name, states in (("encoder", bert.encoder(x, shown)), ("decoder", gpt.decoder(x))):
+    x, maps = torch.randn(1, 5, 32, requires_grad=True), []  # words, already embedded
+    for name, states in (("encoder", bert.encoder(x, torch.ones(1, 5, dtype=torch.bool))), ("decoder", gpt.decoder(x))):
         found = depends(states, x)
         print(f"the {name}'s state at each place depends on", ["".join(".x"[int(one)] for one in row) for row in found])
         assert found == (torch.ones(5, 5) if name == "encoder" else torch.ones(5, 5).tril()).tolist()

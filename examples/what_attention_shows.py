@@ -25,8 +25,7 @@ def build(*, off: int | None = None, uniform: int | None = None) -> ch.MultiHead
     q[1, :N, PLACES], k[1, :N, PLACES] = 6 * EYE, 6 * EYE.roll(1, 0)  # head 2 at the place before
     v[0, :N, LETTERS] = v[1, :N, LETTERS] = EYE  # both take the letter
     v[2, 0, LOUD] = N  # head 3 looks everywhere, for what is loud
-    out[LETTERS, 0, :N] = EYE  # the letter of head 1 is written, that of head 2 is not
-    out[LOUD, 2, 0] = 1
+    out[LETTERS, 0, :N], out[LOUD, 2, 0] = EYE, 1  # the letter of head 1 is written, that of head 2 is not
     q[[] if uniform is None else uniform] = 0
     out[:, [] if off is None else off] = 0
     return layer
@@ -49,9 +48,10 @@ def main() -> HeatMaps:
     print(*(f"{change:<24}{text}" for change, text in texts.items()), sep="\n")
     print("head 2 has a map as sharp as head 1's, and writes nothing; head 3 has the dullest, and makes the word loud")
     assert [*texts.values()] == ["TEACH!", "??????", "??????", "TEACH!", "TEACH!", "teach!", "TEACH!"]
-    titles = ("head 1: needed", "head 2: sharp, without use", "head 3: dull, and needed")
+    titles = [f"head {head}; without it: {texts[f'head {head} off']}" for head in (1, 2, 3)]
     maps = zip(titles, weights[0][0].tolist(), strict=True)
-    return HeatMaps("Three heads", [HeatMap(*named, "key", "query", "weight", are_shares=True) for named in maps])
+    named = {"x_names": WORD, "y_names": WORD, "are_shares": True}
+    return HeatMaps("With all heads: TEACH!", [HeatMap(*one, "key", "query", "weight", **named) for one in maps])
 
 
 if __name__ == "__main__":

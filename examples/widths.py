@@ -31,11 +31,15 @@ def main() -> HeatMaps:
     # "A head sees a part of the embedding": no. Its 64 numbers are made of all 768 of every word.
     x = torch.randn(1, len(WORDS), d_model, requires_grad=True)
     keys, values = layer.keys_and_values(x)
-    head_1 = ch.scaled_dot_product_attention(layer.queries(x)[:, 0], keys[:, 0], values[:, 0])[0]  # (1, 4, 64)
-    felt = torch.stack([torch.autograd.grad(row.sum(), x, retain_graph=True)[0][0] != 0 for row in head_1[0]])
-    used = felt.sum(dim=-1)  # (4, 4): numbers of each word (column) that the head's output for a word (row) depends on
-    print(f"head 1 has {head_1.size(-1)} numbers a word, which depend on all {used.min()} numbers of each word")
-    assert (used == d_model).all()
+    given = {"head 1": (layer.queries(x)[:, 0], keys[:, 0], values[:, 0]), "the mistake": (x[:, :, :64],) * 3}
+    maps = []
+    for (name, parts), numbers in zip(given.items(), (d_model, 64), strict=True):
+        output = ch.scaled_dot_product_attention(*parts)[0][0]  # (4, 64)
+        felt = torch.stack([torch.autograd.grad(row.sum(), x, retain_graph=True)[0][0] != 0 for row in output])
+        print(f"{name} has {output.size(-1)} numbers a word, which depend on {felt[0, 0].sum()} numbers of each word")
+        assert (felt.sum(dim=-1) == numbers).all()  # for each of the four words, of each of the four words
+        named = {"y_names": WORDS, "are_shares": True}
+        maps.append(HeatMap(name, felt.all(dim=0).float().tolist(), "number of a word", "", "1: it is read", **named))
 
     # FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
     ffn = FeedForward(d_model=d_model, d_ff=d_ff)
@@ -45,13 +49,7 @@ def main() -> HeatMaps:
     torch.testing.assert_close(ffn(x), torch.relu(hidden) @ w_2 + ffn.down_proj.bias, atol=1e-5, rtol=1e-5)
     for name, function in {"ReLU (the paper)": torch.relu, "GELU (BERT)": torch.nn.functional.gelu}.items():
         print(f"{name}: {(function(hidden) == 0).float().mean():.0%} of the hidden numbers are 0")
-    columns = ["d_model", "heads", "d_k", "d_ff"]
-    widths = [[d_model, d_model // d_k, d_k, d_ff] for d_model, d_k, d_ff in MODELS.values()]
-    widths_map = HeatMap("Widths", widths, "", "", "", False, columns, list(MODELS))
-    head_map = HeatMap(
-        "Numbers that head 1 reads", used.tolist(), "of the word", "for the word", "", False, WORDS, WORDS
-    )
-    return HeatMaps("Widths, and how much of each word a head of BERT base reads", [widths_map, head_map])
+    return HeatMaps("What a head of BERT base reads of each word", maps)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from torch import nn
 import clearhead
 from clearhead.decoding.sampling import seed_of
 from clearhead.errors import ClearheadError
+from clearhead.interop.huggingface.families import bert, encoder_decoder, gpt2, t5
 from clearhead.paper import concepts
 from clearhead.paper.concepts import CONCEPTS, Concept, concept_part, find
 from clearhead.paper.errata import ERRATA
@@ -114,16 +115,18 @@ def test_one_attention_layer():
 
 
 def test_soft_dictionary():
-    text, _ = run("soft-dictionary")
+    text, picture = run("soft-dictionary")
     values, scores, never = np.array([10.0, 5.0, 2.0]), np.array([0.6, 0.4, 0.0]), math.log(1e-9)
     expected = [[10, 5, 2, 10], [1, 10, 0, 5, 0, 2, 10], [0.6, 10, 0.4, 5, 0, 2, 8]]
-    expected += [[1, 0, never, never, 1, 0, 0, 10], [1, math.log(0.6), math.log(0.4), never, 0.6, 0.4, 0, 8]]
+    expected += [[1, 0, never, never, 1, 0, 0, 10], [1, math.log(0.6), math.log(0.4), never, 0.6, 0.4, 0, 8], scores]
     for factor in (0, 1, 10, 100):
         shares = softmax(factor * scores)
         expected.append([factor, *shares, shares @ values])
     sigmoid = 1 / (1 + np.exp(-scores))
     agree(text, *expected, [*sigmoid, sigmoid.sum(), sigmoid @ values], digits=3)
     assert sigmoid @ values > max(values)
+    assert (picture.x_names, picture.y_names) == (["apple: 10", "banana: 5", "chair: 2"], ["apple: 10", "fruit: 8"])
+    assert "0.6 0.4 0.0 were the scores themselves:\nscores x" in text
 
 
 def test_self_attention():
@@ -158,9 +161,13 @@ def test_text_to_numbers():
     steps = {"embedding": embedded, "x sqrt(512)": embedded * math.sqrt(512), "PE": positions, "x = sum": x}
     steps |= {"keys = x^T": x.T, "Q K^T": x @ x.T, "/ sqrt(512)": x @ x.T / math.sqrt(512)}
     steps |= {"softmax": weights, "weights V": output}
-    for line, (name, matrix) in zip(lines[3:], steps.items(), strict=True):
+    for line, (name, matrix) in zip(lines[3:-1], steps.items(), strict=True):
         assert line[:13].strip() == name
         agree(line[13:], matrix.shape, 2, matrix[1, :4], np.linalg.norm(matrix[1]))
+    agree(lines[-1], weights[[0, 0, 5, 5], [0, 5, 0, 5]])
+    others = ~np.isin(np.arange(10), (0, 5))
+    assert weights.diagonal()[others].min() > 0.995  # all but the two 'the' copy themselves
+    assert [shown.title.split(": ")[0] for shown in figure.maps] == [*steps]
     for shown in figure.maps:
         name, shape = shown.title.split(": ")
         assert shape == " x ".join(map(str, steps[name].shape))
@@ -300,10 +307,21 @@ def test_why_not_recurrent(distance):
     agree(line, distance, [length_of_gradient(kind, distance) for kind in kinds], distance + 1, 1)
 
 
+def test_the_steps_and_gradients_over_a_distance_are_drawn():
+    gradients, steps = run("why-not-recurrent")[1].panels
+    assert {one.name: list(one.y) for one in steps.series} == {
+        "recurrent": [2, 3, 6, 11, 21, 51, 101, 201],  # a step for each symbol
+        "attention": [1] * 8,
+    }
+    (shared,) = (one.y for one in gradients.series if one.name == "attention")
+    assert 0.5 < shared[-1] * 200 / (shared[-3] * 50) < 2  # like 1 / distance
+    assert f"{shared[-1]:.3f}" == "0.001"
+
+
 def test_widths():
-    text, _ = run("widths")
+    text, picture = run("widths")
     expected = [[512, 64, 8, 2048, 4, 512], [768, 64, 12, 3072, 4, 768], [1024, 64, 16, 4096, 4, 1024]]
-    expected += [[768, 768, 1, 768, 64], [1, 64, 768], [1, 4, 768, 768, 3072, 3072, 768]]
+    expected += [[768, 768, 1, 768, 64], [1, 64, 768, 64, 64], [1, 4, 768, 768, 3072, 3072, 768]]
     torch.manual_seed(1)
     w_q, w_k, w_v, _ = (linear(768, 768)[:64] for _ in range(4))  # head 1
     x, up = drawn(torch.randn(4, 768)), nn.Linear(768, 3072)
@@ -314,6 +332,10 @@ def test_widths():
         of_q, of_k, of_v = attention_gradients(np.eye(4)[:, [word]] * np.ones(64), q, k, v, weights)
         felt.append(((of_q @ w_q + of_k @ w_k + of_v @ w_v) != 0).sum(axis=-1))
     assert np.array(felt).tolist() == [[768] * 4] * 4
+    whole, part = (np.array(one.values) for one in picture.maps)
+    assert (whole == 1).all()
+    assert (part == (np.arange(768) < 64)).all()
+    assert whole.shape == part.shape == (4, 768)
     hidden = x @ drawn(up.weight).T + drawn(up.bias)
     assert hidden.min() > -5  # GELU is 0 where its erf is -1, below -5
     agree(text, *expected, [(hidden <= 0).mean(), 0, 0, 0])
@@ -358,18 +380,40 @@ def test_add_and_norm():
 
 def test_versions():
     text, _ = run("versions")
-    agree(text, [1, 5, 32], [1, 5, 20], [1, 3, 20, 3, 6], [1, 3, 20, 3])
+    agree(text, [1, 5, 32], [1, 5, 20], *[[1, 3, 20, 3, 6]] * 3)
     sees_all, sees_the_past = re.findall(r"depends on (\[.*\])", text)
     assert sees_all == "['xxxxx', 'xxxxx', 'xxxxx', 'xxxxx', 'xxxxx']"
     assert sees_the_past == "['x....', 'xx...', 'xxx..', 'xxxx.', 'xxxxx']"
-    assert re.findall(r"\((\w+|the paper)\)", text) == ["BERT", "GPT", "the paper", "T5"]
+    assert re.findall(r"\(([\w-]+|the paper)\)", text) == ["BERT", "GPT-2", "the paper", "T5", "BertGeneration"]
+
+
+@pytest.mark.parametrize("name", ["BERT", "GPT", "T5", "BERT_GENERATION"])
+def test_versions_are_built_as_their_models_are(name):
+    models = pytest.importorskip("transformers")
+    if name == "BERT_GENERATION":
+        kind = models.BertGenerationConfig
+        parts = kind(), kind(is_decoder=True, add_cross_attention=True)
+        theirs = models.EncoderDecoderConfig.from_encoder_decoder_configs(*parts)
+        theirs = encoder_decoder.config_from(theirs.to_dict())
+    else:
+        kind, family = {"BERT": ("Bert", bert), "GPT": ("GPT2", gpt2), "T5": ("T5", t5)}[name]
+        theirs = family.config_from(getattr(models, f"{kind}Config")().to_dict())
+    settings = runpy.run_path(str(find("versions").program))[name]
+    left = {"activation", "gated", "attention_scale", "attention_bias", "feed_forward_bias", "output_bias", "norm"}
+    left |= {"norm_kind", "output_scale", "positions", "embedding_scale", "embedding_norm"}
+    ours = clearhead.ModelConfig(**settings)
+    assert {field: getattr(ours, field) for field in left} == {field: getattr(theirs, field) for field in left}
+    assert name == "BERT" or ours.tying == theirs.tying  # an encoder alone ties nothing
 
 
 @pytest.mark.slow
 def test_patches_and_frames():
-    shares = re.findall(r"^(\w+): (\d+)% of 200 new ones", run("patches-and-frames")[0], re.M)
-    assert [name for name, _ in shares] == ["images", "sounds"]
-    assert all(90 < int(share) <= 100 for _, share in shares)
+    text, picture = run("patches-and-frames")
+    shares = re.findall(r"^(\w+): the (.*) is named right for (\d+)% of 200 new ones", text, re.M)
+    assert [(name, what) for name, what, _ in shares] == [("images", "bright corner"), ("sounds", "pitch")]
+    assert all(90 < int(share) <= 100 for *_, share in shares)
+    image = np.array(picture.maps[0].values)
+    assert image[8:, :8].min() >= 1 > max(image[:8].max(), image[8:, 8:].max())  # lower left: 1 and more
 
 
 def test_bert_generation():
@@ -377,7 +421,7 @@ def test_bert_generation():
     first, second, *rows = run("bert-generation")[0].splitlines()
     target = "bonjour , mon chien est mignon"
     assert first.endswith(f"reads [CLS] {target} and must write {target} [SEP]")
-    agree(second, [1, 7, 30522], [1, 8, 64] * 3)
+    agree(second, [1, 7, 30522], [1, 8, 64, 1, 7, 64], [1, 4, 8, 8, 1, 4, 7, 7, 1, 4, 7, 8])
     torch.manual_seed(1)
     sizes = {"vocab_size": 30_522, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -398,11 +442,13 @@ def test_bert_generation():
 
 
 def test_logits_to_text():
-    text, _ = run("logits-to-text")
+    text, picture = run("logits-to-text")
     follows = runpy.run_path(str(find("logits-to-text").program))["NEXT_WORD"]
     words = ["<pad>", "<s>", "</s>", *list(follows)[1:]]
     table = np.array([[follows.get(last, {}).get(word, 0.0) for word in words] for last in words])
-    logits = np.log(table, where=table > 0, out=np.full_like(table, -1e4))
+    assert list(picture.y_names) == [*follows]  # nothing follows </s>
+    np.testing.assert_allclose(picture.values, [table[words.index(last), 2:] for last in follows], atol=1e-6)
+    logits = np.log(table, where=table > 0, out=np.full_like(table, -1e4)) + 3
     expected = [logits[1, 3:5]]
     for temperature in (0.1, 1.0, 10.0):
         shares = softmax(logits[1] / temperature)
@@ -456,6 +502,9 @@ def test_what_attention_shows():
     uniform, off = np.full((6, 6), 1 / 6), np.zeros((6, 6))
     np.testing.assert_allclose([one.values for one in picture.maps], [own, before, uniform], atol=1e-6)
     assert own.max() == before.max() > uniform.max()
+    titles = [f"head {head}; without it: {text}" for head, text in enumerate(("??????", "TEACH!", "teach!"), start=1)]
+    assert [one.title for one in picture.maps] == titles
+    assert all("".join(one.x_names) == "".join(one.y_names) == "teach!" for one in picture.maps)
     *lines, last = text.splitlines()
     assert last.startswith("head 2 has a map as sharp as head 1's, and writes nothing; head 3 has the dullest")
     changed = {"nothing changed": (own, uniform), "head 1 off": (off, uniform)}
@@ -489,6 +538,14 @@ class TestConcept:
         assert f"python examples/{concept.program.name}" in text
 
 
+def test_every_erratum_is_about_a_concept():
+    assert {number for concept in CONCEPTS for number in concept.errata} == {erratum.number for erratum in ERRATA}
+
+
+def test_the_text_says_how_to_draw_the_picture():
+    assert concept_part(find("masks")).text.endswith("\nThe picture: clearhead paper concepts masks -o DIR\n")
+
+
 def test_no_words_have_two_concepts():
     words = Counter()
     for concept in CONCEPTS:
@@ -506,7 +563,11 @@ def test_no_words_have_two_concepts():
         *[("N=6", "versions"), ("applications", "patches-and-frames"), ("versions", "versions")],
         *[("BERT base and large", "widths"), ("FFN", "widths"), ("add and norm", "add-and-norm")],
         *[("cross-attention", "three-uses-of-attention"), ("Bert Generation", "bert-generation")],
-        ("logits to token", "logits-to-text"),
+        *[("logits to token", "logits-to-text"), ("logits to tokens", "logits-to-text"), ("argmax", "logits-to-text")],
+        *[(f"A<{t}>", "self-attention") for t in range(1, 7)],
+        *[("Wo", "self-attention"), ("multi-head", "self-attention"), ("padding", "masks"), ("[PAD]", "masks")],
+        *[("word pieces", "text-to-numbers"), ("embedding", "text-to-numbers"), ("residual", "add-and-norm")],
+        *[("d_k", "widths"), ("GELU", "widths"), ("W_1", "widths"), ("d_model", "widths")],
     ],
 )
 def test_the_words_of_notes_lead_to_concepts(words, name):
