@@ -327,6 +327,7 @@ def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(sta
     thread.join()
     assert {answer.status_code for answer in answers} == {200}
     assert {json.dumps(answer.json()) for answer in answers} <= {json.dumps(before), json.dumps(after)}
+    assert server.end() == 0
 
 
 def test_it_ends_in_order_while_clients_ask(start_server, model):
