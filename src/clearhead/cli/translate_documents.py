@@ -332,18 +332,14 @@ def _tell(
     name: str, translated: Sequence[TranslatedSegment], translator: Translator, report: TranslationReport | None
 ) -> None:
     """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
+    from clearhead.translation.documents import document_summary
+
     done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
     numbers, translations = [line for line, _ in done], [translation for _, translation in done]
-    counts = Counter(one.status for one in translated)
     flagged = sum(bool(one.warnings) or one.truncated for one in translations)
-    words = (
-        f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
-        f"{counts['without_words']:,} without words" + (f", {counts['reused']:,} reused" if counts["reused"] else "")
-    )
-    notice(f"{words}; {flagged:,} flagged")
+    notice(f"{document_summary(translated, name=name)}; {flagged:,} flagged")
     notices = TranslationNotices(name, translator)
     notices.add(translations, numbers=numbers)
     notices.tell()
     if report is not None:
-        report.add(translations, name=name, numbers=numbers)
-        report.add_file(words)
+        report.add_document(translated, name=name)

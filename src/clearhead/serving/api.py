@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from clearhead.inspection.explain import explain
-from clearhead.serving.event_stream import EventStream, events
+from clearhead.serving.event_stream import EventStream, events, text_events, unchanged_events
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.libretranslate_api import ready
+from clearhead.serving.model_choice import (
+    Choice,
+    TextChoice,
+    choose,
+    choose_each,
+    groups,
+    noted_models,
+    translate_each,
+)
 from clearhead.serving.request_fields import client_of, given_terms, require_few, wait_until_gone
 from clearhead.serving.schemas import (
     REFUSALS,
@@ -25,9 +36,11 @@ from clearhead.serving.schemas import (
     TranslateRequest,
     Translations,
 )
-from clearhead.serving.service import Choice, Service
+from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
 from clearhead.translation.json_output import translation_object
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
 
 
 def native_router(service: Service) -> APIRouter:
@@ -77,36 +90,58 @@ def native_router(service: Service) -> APIRouter:
         most = service.config.max_alternatives + 1
         if max(body.num_best, body.beam_size or 1) > most:
             raise bad_request(f"num_best and beam_size must be at most {most}")
-        choice = service.choose(texts, body.source, body.target, body.model)
-        request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
-        how = _settings(service, choice, body)
-        uses_memory = _uses_memory(service, choice, body)
+        if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
+            raise bad_request("num_best, alignments and stream are for the format text")
+        noted, config, is_gone = request.state.noted, service.config, partial(wait_until_gone, request)
+        noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
+
+        def chosen() -> list[TextChoice]:
+            found = choose_each(service.models, texts, body.source, body.target, body.model)
+            noted.update(noted_models(found))
+            return found
+
+        def how(choice: Choice) -> dict[str, Any]:
+            uses_memory = _uses_memory(service, choice, body)
+            memory = service.memory(choice, job, body.fuzzy) if uses_memory else None
+            return {**_settings(service, choice, body), "memory": memory}
+
         best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments}
-        config, is_gone = service.config, partial(wait_until_gone, request)
+
+        def translated(choice: Choice, own: list[str]) -> list[Translation]:
+            translator, settings = service.translator(choice, job), how(choice)
+            if body.format == "html":
+                return [translate_html(translator, text, scores=True, **settings) for text in own]
+            return translate_texts(translator, own, **best, **settings)
 
         def work() -> dict[str, Any]:
-            translator = service.translator(choice, job)
-            if body.format == "html":
-                found = [translate_html(translator, text, scores=True, **how) for text in texts]
-            else:
-                found = translate_texts(translator, texts, **best, **how)
-            return {**_said(choice), "translations": [translation_object(one) for one in found]}
+            found = chosen()
+            made = translate_each(found, texts, translated)
+            objects = [{**translation_object(one), **_of_text(of)} for one, of in zip(made, found, strict=True)]
+            return {**_said(found, body.target), "translations": objects}
+
+        def planned() -> tuple[list[TextChoice], list[tuple[list[int], Translator, dict[str, Any]]]]:
+            found = chosen()
+            return found, [(places, service.translator(choice, job), how(choice)) for choice, places in groups(found)]
 
         with ExitStack() as entered:
             admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
             job = entered.enter_context(admitted)
-            how["memory"] = service.memory(choice, job, body.fuzzy) if uses_memory else None
             if not body.stream:
                 return JSONResponse(await service.work.run(job, work, is_gone))
-            translator, said = service.translator(choice, job), _said(choice)
-            sent = events(translator, service.work, job, texts, is_gone, said=said, **best, **how)
+            found, plan = await service.work.run(job, planned, is_gone)
+            kept = {place: texts[place] for place, one in enumerate(found) if one.choice is None}
+            parts = [unchanged_events(kept)] if kept else []
+            for places, translator, settings in plan:
+                parts.append(text_events(translator, {place: texts[place] for place in places}, **best, **settings))
+            each = ([{**data, **_of_text(found[data["index"]])} for data in group] for group in chain(*parts))
+            sent = events(service.work, job, each, is_gone, said=_said(found, body.target))
             return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
     async def score(body: ScoreRequest, request: Request, client: str = known_client) -> Any:
         """Score given translations by their log-probability, as `clearhead score` does."""
         require_few([*body.texts, *body.translations], service.config)
-        choice = service.choose(body.texts, body.source, body.target, body.model)
+        choice = _one_model(service, body.texts, body)
         request.state.noted |= {"model": choice.model.name, "texts": len(body.texts)}
 
         def work() -> list[float]:
@@ -128,7 +163,7 @@ def native_router(service: Service) -> APIRouter:
     async def explanation(body: ExplainRequest, request: Request, client: str = known_client) -> Response:
         """Explain the translation of a sentence: attention weights of each head, and probabilities of each step."""
         require_few([body.text, body.translation or ""], service.config)
-        choice = service.choose([body.text], body.source, body.target, body.model)
+        choice = _one_model(service, [body.text], body)
         request.state.noted |= {"model": choice.model.name, "characters": len(body.text)}
 
         def work() -> dict[str, Any]:
@@ -150,14 +185,25 @@ def native_router(service: Service) -> APIRouter:
     return router
 
 
+def _one_model(service: Service, texts: Sequence[str], body: ScoreRequest | ExplainRequest) -> Choice:
+    """Return the model for texts in one language.
+
+    Raises:
+        HTTPError: If there is none.
+    """
+    choice, detected = choose(service.models, texts, body.source, body.target, body.model)
+    if choice is None:
+        source = detected.language if detected else body.source
+        return Choice(*service.models.choose(str(source), str(body.target)))
+    return choice
+
+
 def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[str, Any]:
     """Return the request's options as keyword arguments of `Translator.translate`.
 
     Raises:
-        HTTPError: If the options cannot be combined.
+        HTTPError: If there is no such list of terms, or a term is invalid.
     """
-    if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
-        raise bad_request("num_best, alignments and stream are for the format text")
     beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
     return {
         "beam_size": max(beam, body.num_best),
@@ -183,10 +229,28 @@ def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bo
     return has_memory and is_one and body.memory is not False
 
 
-def _said(choice: Choice) -> dict[str, Any]:
+def _said(chosen: Sequence[TextChoice], target: str | None) -> dict[str, Any]:
+    """Return the fields about all texts: a model and languages only if they are the same for all."""
+    choices = [choice for choice, _ in chosen]
+    confidences = [detected.confidence for _, detected in chosen if detected is not None]
+    sources = [choice.source if choice else detected.language if detected else None for choice, detected in chosen]
     return {
-        "model": choice.model.name,
-        "source": choice.source,
-        "target": choice.target,
-        "confidence": None if choice.detected is None else round(choice.detected, 2),
+        "model": _common(choice.model.name if choice else None for choice in choices),
+        "source": _common(sources),
+        "target": _common(choice.target if choice else target for choice in choices),
+        "confidence": round(min(confidences), 2) if confidences else None,
     }
+
+
+def _common(values: Iterable[str | None]) -> str | None:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _of_text(chosen: TextChoice) -> dict[str, Any]:
+    """Return the fields about one text, if its language was detected."""
+    choice, detected = chosen
+    if detected is None:
+        return {}
+    found = {"language": detected.language, "confidence": round(detected.confidence, 2)}
+    return {"model": choice.model.name if choice else None, "detected": found}

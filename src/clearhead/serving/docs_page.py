@@ -50,9 +50,9 @@ def _schema_of(part: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[s
 
 
 def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object schema that a schema refers to; of a list, that of its items."""
-    if schema.get("type") == "array":
-        schema = schema["items"]
+    """Return the object schema that a schema refers to; of a list, that of its items; of several, the first."""
+    while "anyOf" in schema or schema.get("type") == "array":
+        schema = schema["anyOf"][0] if "anyOf" in schema else schema["items"]
     name = schema.get("$ref", "").rpartition("/")[2]
     return schemas.get(name, schema)
 

@@ -8,7 +8,7 @@ between two parts belongs to the start of the second, and white space at the end
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from clearhead.errors import ClearheadError
 from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import HTTPError
+from clearhead.serving.model_choice import unchanged
 from clearhead.translation.documents import text_lines
 from clearhead.translation.json_output import json_line, translation_object
 from clearhead.translation.parts import translate_parts
@@ -48,47 +49,66 @@ class EventStream(StreamingResponse):
 
 
 async def events(
-    translator: Translator,
     work: Admission,
     job: Job,
-    texts: Sequence[str],
+    groups: Iterator[list[dict[str, Any]]],
     is_gone: Callable[[], Awaitable[object]],
     *,
     said: Mapping[str, Any],
-    **how: Any,
 ) -> AsyncIterator[str]:
     """Yield a `translation` event for every part of the texts as soon as it is translated; then `done`, or `error`.
 
     Args:
-        translator: The model.
         work: Runs the translation in a thread.
         job: The admitted request.
-        texts: The texts.
+        groups: Translates; yields the data of events, from `text_events`.
         is_gone: Completes when the client has disconnected; the remaining parts are then not translated.
         said: Data of the `done` event.
-        **how: Keyword arguments of `translate_parts`.
 
     Raises:
         ClientGone: If the client has disconnected.
     """
-    lines = [(index, *line) for index, text in enumerate(texts) for line in _lines(text)]
-    translated = translate_parts(translator, [line for _, _, line, _ in lines], **how)
-    ends = [0] * len(texts)
     try:
-        while parts := await work.run(job, partial(next, translated, None), is_gone):
-            for part in parts:
-                index, before, line, after = lines[part.number]
-                before, after = "" if part.start else before, after if part.end == len(line) else ""
-                start, ends[index] = ends[index], ends[index] + len(before) + part.end - part.start + len(after)
-                own = {"source": texts[index][start : ends[index]], "text": before + part.text + after}
-                where = {"index": index, "start": start, "end": ends[index]}
-                yield _event("translation", {**where, **translation_object(part.translation), **own})
+        while group := await work.run(job, partial(next, groups, None), is_gone):
+            for data in group:
+                yield _event("translation", data)
     except HTTPError as refusal:
         yield _event("error", {"error": refusal.message, "status": int(refusal.status)})
     except ClearheadError as error:
         yield _event("error", {"error": str(error), "status": 400})
     else:
         yield _event("done", said)
+
+
+def text_events(translator: Translator, texts: Mapping[int, str], **how: Any) -> Iterator[list[dict[str, Any]]]:
+    """Yield the data of the events of texts, in groups, as soon as their parts are translated.
+
+    Args:
+        translator: The model.
+        texts: The texts, by their number in the request.
+        **how: Keyword arguments of `translate_parts`.
+
+    Raises:
+        ClearheadError: As `translate_parts`.
+    """
+    lines = [(index, *line) for index, text in texts.items() for line in _lines(text)]
+    ends = dict.fromkeys(texts, 0)
+    for parts in translate_parts(translator, [line for _, _, line, _ in lines], **how):
+        group = []
+        for part in parts:
+            index, before, line, after = lines[part.number]
+            before, after = "" if part.start else before, after if part.end == len(line) else ""
+            start, ends[index] = ends[index], ends[index] + len(before) + part.end - part.start + len(after)
+            own = {"source": texts[index][start : ends[index]], "text": before + part.text + after}
+            where = {"index": index, "start": start, "end": ends[index]}
+            group.append({**where, **translation_object(part.translation), **own})
+        yield group
+
+
+def unchanged_events(texts: Mapping[int, str]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the data of the events of texts that are returned unchanged, by their number in the request."""
+    for index, text in texts.items():
+        yield [{"index": index, "start": 0, "end": len(text), **translation_object(unchanged(text))}]
 
 
 def _lines(text: str) -> list[tuple[str, str, str]]:

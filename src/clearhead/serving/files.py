@@ -35,11 +35,20 @@ class _File:
     client: str
     path: Path
     size: int
+    """Bytes of the file and its report."""
     until: float
+
+    @property
+    def report(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.report")
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.report.unlink(missing_ok=True)
 
 
 class TranslatedFiles:
-    """Translated files in a temporary directory, which is removed with the server.
+    """Translated files, each with a report, in a temporary directory, which is removed with the server.
 
     Args:
         seconds: How long each file is kept.
@@ -55,31 +64,41 @@ class TranslatedFiles:
         self._files: dict[str, _File] = {}
         self._lock = Lock()
 
-    def add(self, client: str, name: str, data: bytes) -> str:
+    def add(self, client: str, name: str, data: bytes, report: str = "") -> str:
         """Store a file of a client; return its download name: a random part, a dot, and its own name.
+
+        The random part has 128 bits, so only who was told the name knows it.
+
+        Args:
+            client: Who may fetch it, for the limits.
+            name: Name of the file, from `safe_name`.
+            data: Content of the file.
+            report: HTML page about its translation, kept as long.
 
         Raises:
             HTTPError: If the files of the client, or of all clients, exceed their size limit.
         """
         self.sweep()
         with self._lock:
-            waiting = self._files.values()
-            if sum(file.size for file in waiting if file.client == client) + len(data) > MOST_BYTES_OF_A_CLIENT:
+            waiting, page = self._files.values(), report.encode()
+            size = len(data) + len(page)
+            if sum(file.size for file in waiting if file.client == client) + size > MOST_BYTES_OF_A_CLIENT:
                 raise HTTPError(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many of your files wait to be fetched; ask again",
                     retry_after=60,
                 )
-            if sum(file.size for file in waiting) + len(data) > MOST_BYTES:
+            if sum(file.size for file in waiting) + size > MOST_BYTES:
                 raise unavailable("too many files wait to be fetched; ask again", retry_after=60)
             key = secrets.token_hex(16)
-            path = self.directory / key
+            file = _File(client, self.directory / key, size, time.monotonic() + self._seconds)
             try:
-                path.write_bytes(data)
+                file.path.write_bytes(data)
+                file.report.write_bytes(page)
             except OSError:
-                path.unlink(missing_ok=True)  # a partial file would take up disk space until the server ends
+                file.remove()  # a partial file would take up disk space until the server ends
                 raise
-            self._files[f"{key}.{name}"] = _File(client, path, len(data), time.monotonic() + self._seconds)
+            self._files[f"{key}.{name}"] = file
             return f"{key}.{name}"
 
     def get(self, name: str) -> bytes:
@@ -88,19 +107,30 @@ class TranslatedFiles:
         Raises:
             HTTPError: If there is no file of that name, or it has expired.
         """
+        return self._read(name, lambda file: file.path)
+
+    def report(self, name: str) -> bytes:
+        """Return the page about the translation of a file, from the download name of the file.
+
+        Raises:
+            HTTPError: If there is no file of that name, or it has expired.
+        """
+        return self._read(name, lambda file: file.report)
+
+    def _read(self, name: str, path: Callable[[_File], Path]) -> bytes:
         self.sweep()
         with self._lock:
             file = self._files.get(name)
             if file is None:
                 raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such file, or no more")
-            return file.path.read_bytes()
+            return path(file).read_bytes()
 
     def sweep(self) -> None:
         """Remove expired files."""
         with self._lock:
             for name, file in list(self._files.items()):
                 if file.until < time.monotonic():
-                    file.path.unlink(missing_ok=True)
+                    file.remove()
                     del self._files[name]
 
     def close(self) -> None:

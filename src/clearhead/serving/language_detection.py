@@ -7,7 +7,7 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from tempfile import gettempdir
 from typing import Any
 
@@ -25,7 +25,7 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
     """Return the possible languages of a text, each with its probability in per cent, the likeliest first.
 
     Languages that the identifier does not know are left out. If it knows none of them, or the text has no letter, all
-    are returned with equal probability.
+    are returned with equal probability. Languages of equal probability are in the given order.
 
     Args:
         text: The text.
@@ -35,13 +35,21 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
         DataError: If the table cannot be unpacked for lack of space; this is done once.
     """
     found: dict[str, float] = {}
+    names = _names(tuple(languages))
     for code, probability in identifier().rank(text[:MOST_CHARACTERS]):
-        if (language := matching(code, languages)) is not None:
+        if (language := names[code]) is not None:
             found.setdefault(language, probability)
     total = sum(found.values())
     if not total or not any(map(str.isalpha, text[:MOST_CHARACTERS])):
         return [(language, 100.0 / len(languages)) for language in languages]
-    return [(language, 100.0 * probability / total) for language, probability in found.items()]
+    ordered = sorted(found, key=lambda language: (-found[language], languages.index(language)))
+    return [(language, 100.0 * found[language] / total) for language in ordered]
+
+
+@lru_cache(maxsize=100)
+def _names(languages: tuple[str, ...]) -> dict[str, str | None]:
+    """Return which of the languages each code of the identifier denotes."""
+    return {code: matching(code, languages) for code in identifier().nb_classes}
 
 
 @cache

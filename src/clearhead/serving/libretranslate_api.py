@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import UploadFile
 
@@ -24,6 +24,15 @@ from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.languages import AUTO
 from clearhead.serving.middleware import FILE_PATH
+from clearhead.serving.model_choice import (
+    Choice,
+    TextChoice,
+    choose,
+    choose_each,
+    likely_languages,
+    noted_models,
+    translate_each,
+)
 from clearhead.serving.request_fields import client_of, read_fields, require_few, wait_until_gone
 from clearhead.serving.schemas import (
     REFUSALS,
@@ -38,10 +47,11 @@ from clearhead.serving.schemas import (
     TranslateFields,
     described,
 )
-from clearhead.serving.service import Choice, Service
+from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
 from clearhead.translation.documents import fillings, lines_to_translate, translate_document
 from clearhead.translation.result import Translation
+from clearhead.translation.review_page import TranslationReport
 
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a keystroke before it sends a request."""
@@ -49,6 +59,11 @@ TOKENS_OF_A_FILE = 10
 """Factor of the token limit for files, relative to other requests."""
 MARKDOWN_BYTES = 5
 """Bytes of Markdown read per allowed character: nearly all of Markdown is translated, and parsing 1 MB takes 15 s."""
+
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+"""Content security policy of a report, which is one file: its own style, and nothing else."""
 
 
 def libre_router(service: Service) -> APIRouter:
@@ -94,18 +109,26 @@ def libre_router(service: Service) -> APIRouter:
         """Health check: 503 while models are being loaded and during shutdown."""
         return ready(service)
 
-    @router.post("/detect", response_model=list[Detection], openapi_extra=described(DetectFields))
+    @router.post(
+        "/detect", response_model=list[Detection] | list[list[Detection]], openapi_extra=described(DetectFields)
+    )
     async def detect(request: Request) -> Any:
-        """Detect the language of a text: the possible languages, most likely first."""
+        """Detect the language of a text: the possible languages, most likely first; of a list, those of each text."""
         fields = await read_fields(request)
-        client_of(request, service.keys, fields)
+        client = client_of(request, service.keys, fields)
         texts = _texts(fields)
         require_few(texts, service.config)
-        return [_detected(code, confidence) for code, confidence in service.detect(texts)]
+
+        def work() -> list[list[dict[str, Any]]]:
+            return [[_detected(*one) for one in likely_languages(service.models, text)] for text in texts]
+
+        with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
+            found = await service.work.run(job, work, partial(wait_until_gone, request))
+        return JSONResponse(found if isinstance(fields["q"], list) else found[0])
 
     @router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
     async def translate(request: Request) -> Any:
-        """Translate a text or a list of texts."""
+        """Translate a text or a list of texts; with `source` = `auto` the language of each text is detected."""
         fields = await read_fields(request)
         client = client_of(request, service.keys, fields)
         texts, source, target = _texts(fields), _required(fields, "source"), _required(fields, "target")
@@ -114,29 +137,36 @@ def libre_router(service: Service) -> APIRouter:
         form = fields.get("format") or "text"
         if form not in ("text", "html"):
             raise bad_request(f"{str(form)[:40]} format is not supported")
-        detected = service.detect(texts)[0] if source == AUTO else None
-        source = source if detected is None else detected[0]
-        request.state.noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
-        if service.models.stays(source, target):
-            found: list[tuple[str, list[str]]] = [(text, []) for text in texts]
-        else:
-            choice, config = service.choose(texts, source, target), service.config
-            request.state.noted["model"] = choice.model.name
-            with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
-                work = partial(_translated, service, job, choice, texts, form, num_alternatives)
-                found = await service.work.run(job, work, partial(wait_until_gone, request))
-        is_list = isinstance(fields["q"], list)
-        answer: dict[str, Any] = {"translatedText": [best for best, _ in found] if is_list else found[0][0]}
-        if detected is not None:
-            one = _detected(*detected)
-            answer["detectedLanguage"] = [one] * len(texts) if is_list else one
+        noted, config = request.state.noted, service.config
+        noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
+
+        def work() -> tuple[list[TextChoice], list[Translation]]:
+            chosen = choose_each(service.models, texts, source, target)
+            noted.update(noted_models(chosen))
+            found = translate_each(
+                chosen, texts, lambda choice, own: _translated(service, job, choice, own, form, num_alternatives)
+            )
+            return chosen, found
+
+        with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
+            chosen, found = await service.work.run(job, work, partial(wait_until_gone, request))
+        answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
+        if source == AUTO:
+            answer["detectedLanguage"] = [_detected(*one.detected) for one in chosen if one.detected is not None]
         if num_alternatives:
-            answer["alternatives"] = [others for _, others in found] if is_list else found[0][1]
+            answer["alternatives"] = [_others(one) for one in found]
+        if any(problems := [one.problems for one in found]):
+            answer["warnings"] = problems
+        if not isinstance(fields["q"], list):
+            answer = {name: of_texts[0] for name, of_texts in answer.items()}
         return JSONResponse(answer)
 
     @router.post(FILE_PATH, response_model=DownloadUrl, openapi_extra=described(FileFields, "multipart/form-data"))
     async def translate_file(request: Request) -> Any:
-        """Translate a file; the response has a URL for downloading the translation for a limited time."""
+        """Translate a file; the response has URLs of the translation and of a report, which exist for a limited time.
+
+        A file that is already in the target language comes back unchanged.
+        """
         fields = await read_fields(request)
         client = client_of(request, service.keys, fields)
         file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
@@ -155,16 +185,33 @@ def libre_router(service: Service) -> APIRouter:
         config = service.config
         with service.work.admitted(client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens) as job:
             work = partial(_translated_file, service, job, name, data, source, target)
-            kept = await service.work.run(job, work, partial(wait_until_gone, request))
-        return {"translatedFileUrl": str(request.url_for("download_file", filename=kept))}
+            kept, report = await service.work.run(job, work, partial(wait_until_gone, request))
+        return {
+            "translatedFileUrl": str(request.url_for("download_file", filename=kept)),
+            "reportUrl": str(request.url_for("file_report", filename=kept)),
+            "segments": report.num_segments,
+            "toCheck": report.num_flagged,
+        }
 
     @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The file."}})
     async def download_file(filename: str) -> Response:
-        """Download a translated file."""
+        """Download a translated file.
+
+        No key is asked for, since a link in a browser cannot send one: the name itself is the permission. It has 128
+        random bits, and only the answer to the translation contains it.
+        """
         data = service.files.get(filename)
         own = filename.partition(".")[2]
         headers = {"content-disposition": f'attachment; filename="{own}"'}
         return Response(data, media_type="application/octet-stream", headers=headers)
+
+    @router.get("/file_report/{filename}", response_class=Response, responses={200: {"description": "The page."}})
+    async def file_report(filename: str) -> Response:
+        """Show the report on a translated file: the translations to check first, as `clearhead translate --report`.
+
+        As for the download of the file, the name is the permission, and no key is asked for.
+        """
+        return HTMLResponse(service.files.report(filename), headers={"content-security-policy": _REPORT_POLICY})
 
     return router
 
@@ -221,27 +268,42 @@ def _detected(code: str, confidence: float) -> dict[str, Any]:
 
 def _translated(
     service: Service, job: Job, choice: Choice, texts: Sequence[str], form: str, num_alternatives: int
-) -> list[tuple[str, list[str]]]:
-    """Return the translation of each text, and its alternatives."""
+) -> list[Translation]:
+    """Return the translation of each text, with its alternatives."""
     translator = service.translator(choice, job)
     # A memory match is a single translation; with alternatives the model translates.
     memory = None if form == "text" and num_alternatives else service.memory(choice, job)
     known = {**choice.settings, "terms": service.terms(choice), "memory": memory}
     if form == "html":
-        return [(translate_html(translator, text, **known).text, []) for text in texts]
+        return [translate_html(translator, text, **known) for text in texts]
     num_best = num_alternatives + 1
     beam = max(num_best, translator.bundle.decode.beam_size) if num_alternatives else None
     how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
-    found = translate_texts(translator, texts, num_best=num_best, **how)
-    return [(one.text, _others(one)) for one in found]
+    return translate_texts(translator, texts, num_best=num_best, **how)
 
 
 def _others(one: Translation) -> list[str]:
     return [other.text for other in one.alternatives if other.text != one.text]
 
 
-def _translated_file(service: Service, job: Job, name: str, data: bytes, source: str, target: str) -> str:
-    """Translate a file and store the result; return its download name."""
+def _translated_file(
+    service: Service, job: Job, name: str, data: bytes, source: str, target: str
+) -> tuple[str, TranslationReport]:
+    """Translate a file and store the result; return its download name, and the report on it."""
+    report = TranslationReport()
+    is_same = source != AUTO and choose(service.models, [], source, target).choice is None
+    translated = None if is_same else _filled(service, job, name, data, source, target, report)
+    if translated is None:
+        report.add_file(f"{name}: already in the target language, unchanged")
+    stem, dot, extension = name.rpartition(".")
+    own = safe_name(f"{stem}_{target}{dot}{extension}")
+    return service.files.add(job.client, own, translated or data, report.page(name)), report
+
+
+def _filled(
+    service: Service, job: Job, name: str, data: bytes, source: str, target: str, report: TranslationReport
+) -> bytes | None:
+    """Return the translation of a file and report on it; None if it is detected to be in the target language."""
     limit = service.config.max_file_characters
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
@@ -257,10 +319,12 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
         lines = lines_to_translate(document, only_missing=only_missing)
         if (size := sum(map(len, lines))) > limit:
             raise bad_request(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-        choice = service.choose(lines, source, target)
+        choice, _ = choose(service.models, lines, source, target)
+        if choice is None:
+            return None
         translator = service.translator(choice, job)
-        how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, **choice.settings}
+        how: dict[str, Any] = {"name": name, "only_missing": only_missing, **choice.settings}
         how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
-        translated = document.filled(fillings(translate_document(translator, document, **how)))
-    stem, dot, extension = name.rpartition(".")
-    return service.files.add(job.client, safe_name(f"{stem}_{target}{dot}{extension}"), translated)
+        translated = translate_document(translator, document, **how)
+        report.add_document(translated, name=name)
+        return document.filled(fillings(translated))

@@ -10,13 +10,16 @@ from pathlib import Path
 from clearhead.bundle import model_directory
 from clearhead.config import DecodeConfig
 from clearhead.errors import ClearheadError, ConfigError, ModelError
-from clearhead.formats.languages import english_name
 from clearhead.serving.file_changes import FileState, file_state
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.languages import languages_of, matching
+from clearhead.text.shortening import first_few
 from clearhead.translation.golden import check_golden
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
+
+MOST_PAIRS = 10
+"""Language pairs named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class Models:
 
     def __init__(self, served: Mapping[str, ServedModel] | None = None) -> None:
         self.served = dict(served or {})
+        self.sources = tuple(dict.fromkeys(source for model in self.served.values() for source, _ in model.pairs()))
+        """Every source language, in the order of the models."""
 
     def languages(self) -> dict[str, list[str]]:
         """Return the target languages of each source language, both in the order of their codes."""
@@ -126,6 +131,11 @@ class Models:
             for source, target in model.pairs():
                 found.setdefault(source, set()).add(target)
         return {source: sorted(found[source]) for source in sorted(found)}
+
+    @property
+    def unknown_languages(self) -> str:
+        """What to do if no model states its languages."""
+        return f"no model here states its languages; name one: {', '.join(self.served)}"
 
     def all_languages(self) -> list[str]:
         """Return every source or target language, sorted."""
@@ -146,28 +156,26 @@ class Models:
         """Return the first model for a language pair, and the model's own codes of the two languages.
 
         Raises:
-            HTTPError: If a language is not served, or not with the other; the message is worded as in LibreTranslate.
+            HTTPError: If there is none.
         """
-        if (found := self._between(source, target)) is not None:
+        if (found := self.between(source, target)) is not None:
             return found
-        known = self.languages()
-        for code in (source, target):
-            if matching(code, self.all_languages()) is None:
-                raise bad_request(f"{code[:40]} is not supported")
-        if matching(source, known) is None:
-            raise bad_request(f"{source} is not supported")
-        raise bad_request(
-            f"{english_name(target)} ({target}) is not available as a target language from {english_name(source)} "
-            f"({source})"
-        )
+        source, target = source[:40], target[:40]
+        pairs = [pair for model in self.served.values() for pair in model.pairs()]
+        # Those that share a language with the pair asked for come first.
+        pairs.sort(key=lambda pair: not (matching(source, pair[:1]) or matching(target, pair[1:])))
+        known = list(dict.fromkeys(f"{own[0]} to {own[1]}" for own in pairs))
+        there = f"this server has {first_few(known, MOST_PAIRS)}" if known else self.unknown_languages
+        raise bad_request(f"no model translates {source} to {target}; {there}")
 
     def stays(self, source: str, target: str) -> bool:
         """Return whether a text is returned as it is: same language, and no model translates it into itself."""
         known = self.all_languages()
         own = matching(source, known)
-        return own is not None and own == matching(target, known) and self._between(source, target) is None
+        return own is not None and own == matching(target, known) and self.between(source, target) is None
 
-    def _between(self, source: str, target: str) -> tuple[ServedModel, str, str] | None:
+    def between(self, source: str, target: str) -> tuple[ServedModel, str, str] | None:
+        """Return the first model for a language pair with its own codes of the languages, as `choose`; None without."""
         for model in self.served.values():
             for own in model.pairs():
                 if matching(source, own[:1]) and matching(target, own[1:]):

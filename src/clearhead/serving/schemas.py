@@ -142,9 +142,14 @@ class TranslatedTexts(_Fields):
     translatedText: str | list[str]
     """The translation of each text."""
     detectedLanguage: Detection | list[Detection] | None = None
-    """The detected source language, if `source` is `auto`."""
+    """The source language of each text, if `source` is `auto`; if it is uncertain, the one that the text is translated
+    from (docs/serving.md)."""
     alternatives: list[str] | list[list[str]] | None = None
     """Alternative translations, if requested."""
+    warnings: dict[str, str] | list[dict[str, str]] | None = None
+    """What to check in each translation: the kind of each problem, with its details. The kinds are those of
+    `/v1/translate`, `source_truncated` and `output_truncated` for text that was cut, and `terms` for missing terms. The
+    field is absent if there is no problem in any of them."""
 
 
 class FileFields(_Fields):
@@ -165,6 +170,12 @@ class DownloadUrl(_Fields):
 
     translatedFileUrl: str
     """URL from which the file can be downloaded for a limited time."""
+    reportUrl: str
+    """URL of a page that shows the translations to check first, for the same time."""
+    segments: int
+    """Number of translated segments; 0 for a file that is already in the target language."""
+    toCheck: int
+    """Number of these segments that the report marks as suspicious."""
 
 
 class _Chosen(_Request):
@@ -242,7 +253,7 @@ class _Judged(_Fields):
     text: str
     """The translation."""
     score: float | None
-    """Log-probability of the translation given the source, in nats; null if it is from a translation memory."""
+    """Log-probability of the translation given the source, in nats; null if no model translated it."""
 
 
 class _Memory(_Fields):
@@ -296,19 +307,25 @@ class _Translation(_Sentence):
     """Kinds of possible problems found in the translation."""
     warning_details: dict[str, str]
     """Details of each warning, by kind."""
+    model: str | None = None
+    """Name of the model, if `source` is `auto`; null for a text that is already in the target language: it is returned
+    unchanged."""
+    detected: Detection | None = None
+    """The source language of the text, if `source` is `auto`; if it is uncertain, the one that the text is translated
+    from (docs/serving.md)."""
 
 
 class Translations(_Fields):
     """Translations of the texts, in the same order."""
 
-    model: str
-    """Name of the model."""
+    model: str | None
+    """Name of the model; null if not all texts have the same."""
     source: str | None
-    """Code of the source language; null if unknown."""
+    """Code of the source language; null if unknown, or if not all texts have the same."""
     target: str | None
     """Code of the target language; null if unknown."""
     confidence: float | None = None
-    """Confidence of the language detection in percent, if `source` is `auto`."""
+    """Confidence of the language detection in percent, if `source` is `auto`: the lowest of all texts."""
     translations: list[_Translation]
     """A translation for each text."""
 

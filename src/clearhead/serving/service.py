@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
@@ -22,12 +21,12 @@ from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches, spare_what_is_loaded
 from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
-from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
+from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys
 from clearhead.serving.language_detection import detect
-from clearhead.serving.languages import AUTO
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.middleware import LOGGER
+from clearhead.serving.model_choice import Choice
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
 from clearhead.serving.search_process import SearchProcess, SearchProcesses
 from clearhead.serving.terms_and_memories import Resources
@@ -42,24 +41,6 @@ _SECONDS_OF_REPLACEMENTS = 3_600.0
 _ENDED = "the process that searches has ended, perhaps because the memory was full"
 SECONDS_TO_VERIFY = 3_600.0
 """Time limit in seconds for verifying a model, while it competes with requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The model and languages chosen for a request."""
-
-    model: ServedModel
-    source: str | None
-    """The model's own code of the language; None if unknown."""
-    target: str | None
-    detected: float | None = None
-    """Confidence in per cent, if the source language was detected."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Language arguments of `Translator.translate` that this model needs."""
-        told = {"target_lang": self.target if self.model.is_tagged else None}
-        return told | {"source_lang": self.source if len(self.model.sources) > 1 else None}
 
 
 class Service:
@@ -255,50 +236,6 @@ class Service:
         if error is not None:
             fields["error"] = str(error) if isinstance(error, ClearheadError) else repr(error)
         note(logging.INFO if error is None else logging.ERROR, event="reload", result=result, **fields)
-
-    def choose(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None = None) -> Choice:
-        """Choose the model for a request.
-
-        Args:
-            texts: Texts for language detection, used if `source` is `auto`.
-            source: Language of the texts.
-            target: Language to translate into.
-            name: Name of the model; a language may then be omitted if the model has only one on that side.
-
-        Raises:
-            HTTPError: If there is no such model, or the languages must be given.
-        """
-        models = self.models
-        if name is None:
-            if source is None or target is None:
-                raise bad_request("say source and target, or model")
-            confidence = None
-            if source == AUTO:
-                source, confidence = self.detect(texts)[0]
-            return Choice(*models.choose(source, target), detected=confidence)
-        model = models.named(name)
-        if source in (None, AUTO) and len(model.sources) <= 1:
-            source = next(iter(model.sources), None)
-        if target is None and len(model.targets) <= 1:
-            target = next(iter(model.targets), None)
-        if target is None and model.is_tagged:
-            target = model.translator.bundle.decode.target_lang
-        if model.is_tagged and target is None:
-            raise bad_request(f"say target; this model writes {', '.join(model.targets)}")
-        if source not in (None, AUTO) and target is not None and model.sources:
-            return Choice(*Models({name: model}).choose(str(source), target))
-        return Choice(model, None if source == AUTO else source, target)
-
-    def detect(self, texts: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the likely languages of texts among all source languages; see `language_detection.detect`.
-
-        Raises:
-            HTTPError: If no model has a known source language.
-        """
-        languages = list(self.models.languages())
-        if not languages:
-            raise bad_request("no model here knows the language that it reads; say model")
-        return detect("\n".join(texts), languages)
 
     def terms(self, choice: Choice, name: str | None = None) -> Terms | None:
         """Return the named list of terms, or the default terms for a model and its languages, if any.

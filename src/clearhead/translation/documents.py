@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -161,6 +162,15 @@ def _matches(document: Document, memory: Lookup | None, only_missing: bool) -> d
         if not (only_missing and segment.is_finished) and any(part.has_words for part in _parts(segment.text))
     )
     return {place: one for place, one in found if one is not None}
+
+
+def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> str:
+    """Return how many segments of a document have each status, in one line that begins with its name."""
+    counts = Counter(one.status for one in translated)
+    return (
+        f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
+        f"{counts['without_words']:,} without words" + (f", {counts['reused']:,} reused" if counts["reused"] else "")
+    )
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:

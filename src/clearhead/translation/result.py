@@ -13,6 +13,9 @@ from clearhead.text.quality_flags import Flag, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
 from clearhead.text.word_links import Link, joined_links
 
+MISSED_TERMS = "terms"
+"""Kind of problem of a translation that lacks terms."""
+
 TERM_REASONS = {
     "unspellable": "the model's vocabulary cannot write it",
     "unmet": "no translation within the length limit was found that has it in one piece",
@@ -117,6 +120,18 @@ class Translation:
     def truncated(self) -> bool:
         """Whether the source or the translation was cut."""
         return self.source_truncated or self.output_truncated
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What to check, by kind with its detail: the `warnings`, what was cut, and the terms that are missing.
+
+        The kinds are those of `text.quality_flags`, `source_truncated`, `output_truncated` and `terms`.
+        """
+        found = {flag.kind: flag.detail for flag in self.warnings}
+        found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(self, kind)}
+        if missed := [f"{use.source} -> {use.target}" for use in self.terms or () if not use.form]:
+            found[MISSED_TERMS] = ", ".join(missed)
+        return found
 
     @property
     def score_per_token(self) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import SEVERITY_WEIGHTS, Severity, bullets, filter_rules, kind_filter, report_page
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.quality_flags import KINDS
-from clearhead.translation.result import Translation
+from clearhead.translation.documents import TranslatedSegment, document_summary
+from clearhead.translation.result import MISSED_TERMS, Translation
 
 MOST_SHOWN = 100
 """Segments shown for each reason: the worst."""
@@ -26,7 +27,7 @@ MOST_SHOWN = 100
 MOST_CHARACTERS = 2_000
 """Characters shown of each text; a longer one is cut, and the number left out is shown."""
 
-MISSED_TERMS, UNSURE = "terms", "unsure"
+UNSURE = "unsure"
 
 
 class _Reason(NamedTuple):
@@ -92,10 +93,7 @@ class TranslationReport:
         """
         for number, translation in zip(numbers, translations, strict=True):
             self._num_segments += 1
-            found = {flag.kind: flag.detail for flag in translation.warnings}
-            found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(translation, kind)}
-            if missed := [f"{use.source} -> {use.target}" for use in translation.terms or () if not use.form]:
-                found[MISSED_TERMS] = ", ".join(missed)
+            found = translation.problems
             details = {kind: found[kind] for kind in _REASONS if kind in found}
             is_reused = translation.memory is not None and translation.memory.is_reused
             self._num_flagged += bool(details)
@@ -120,9 +118,30 @@ class TranslationReport:
                 else:
                     heapq.heappushpop(kept, key)
 
+    def add_document(self, translated: Sequence[TranslatedSegment], *, name: str) -> None:
+        """Add the segments of a document, and its summary.
+
+        Args:
+            translated: All its segments, their translations scored.
+            name: Name of its file.
+        """
+        done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
+        self.add([translation for _, translation in done], name=name, numbers=[line for line, _ in done])
+        self.add_file(document_summary(translated, name=name))
+
     def add_file(self, words: str) -> None:
         """Add a summary line about a file."""
         self._files.append(words)
+
+    @property
+    def num_segments(self) -> int:
+        """Number of translations so far."""
+        return self._num_segments
+
+    @property
+    def num_flagged(self) -> int:
+        """Number of translations so far that look wrong."""
+        return self._num_flagged
 
     def page(self, title: str) -> str:
         """Return the page as HTML.
