@@ -76,6 +76,7 @@ def native_router(service: Service) -> APIRouter:
                 for model in service.models.served.values()
             ],
             "terms": [{"name": name, "size": size} for name, size in service.resources.sizes().items()],
+            "default_terms": service.resources.default_terms(service.models),
         }
 
     two_kinds: dict[int | str, dict[str, Any]] = {

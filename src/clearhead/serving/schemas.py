@@ -366,6 +366,17 @@ class _TermList(_Fields):
     """Number of terms."""
 
 
+class _DefaultTerms(_TermList):
+    name: str
+    """Name of the term list; empty if it has none."""
+    model: str
+    """Name of the model to whose requests it applies."""
+    source: str | None
+    """Code of the source language; null for every language of the model."""
+    target: str | None
+    """Code of the target language; null for every language of the model."""
+
+
 class ModelList(_Fields):
     """Available models and term lists."""
 
@@ -373,6 +384,8 @@ class ModelList(_Fields):
     """The available models."""
     terms: list[_TermList]
     """The term lists that requests can name."""
+    default_terms: list[_DefaultTerms]
+    """The term lists that apply to requests without `terms`; of several for the same request, the first."""
 
 
 def described(fields: type[BaseModel], *kinds: str) -> dict[str, Any]:

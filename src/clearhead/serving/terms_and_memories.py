@@ -106,6 +106,18 @@ class Resources:
         """Return the number of terms of each list that requests can name."""
         return {name: len(one) for name, one in self._terms.items() if name != EVERY}
 
+    def default_terms(self, models: Models) -> list[dict[str, str | int | None]]:
+        """Return what is known of the lists that apply without being named, where several apply the one in use first.
+
+        Each has `name` (empty if the list has none), `size`, `model`, `source` and `target`; null means every language.
+        """
+        found = [(name, *meant) for name in self._terms for meant in _meant(name, models)]
+        found.sort(key=lambda one: _precedence(one[1], *one[2:]).index(one[0]))
+        return [
+            {"name": name, "size": len(self._terms[name]), "model": model.name, "source": source, "target": target}
+            for name, model, source, target in found
+        ]
+
     def terms(self, model: ServedModel, source: str | None, target: str | None) -> Terms | None:
         """Return the default terms for a model and its languages, if any."""
         return _first(self._terms, model, source, target)
@@ -162,5 +174,8 @@ def _pair(model: ServedModel, source: str | None, target: str | None) -> str:
 
 
 def _first(read: Mapping[str, T], model: ServedModel, source: str | None, target: str | None) -> T | None:
-    names = (model.name, _pair(model, source, target), EVERY)
-    return next((read[name] for name in names if name in read), None)
+    return next((read[name] for name in _precedence(model, source, target) if name in read), None)
+
+
+def _precedence(model: ServedModel, source: str | None, target: str | None) -> tuple[str, ...]:
+    return model.name, _pair(model, source, target), EVERY

@@ -41,6 +41,7 @@ def page_router(service: Service) -> APIRouter:
         "max_characters": config.max_characters,
         "max_alternatives": config.max_alternatives,
         "max_file_bytes": config.max_file_bytes,
+        "takes_files": service.takes_files,
         "key_required": service.keys.are_required,
         "extensions": EXTENSIONS,
         "warnings": KINDS,

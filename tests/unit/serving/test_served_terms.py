@@ -108,6 +108,23 @@ def test_what_cannot_be_asked_for_is_refused(client, fields, message):
     assert message in answer.json()["error"]
 
 
+def test_the_lists_that_apply_by_default_are_named(client, served, lists):
+    own = {"name": "fr-de", "size": 3, "model": "many", "source": "fr", "target": "de"}
+    assert client.get("/v1/models").json()["default_terms"] == [own]
+    path = str(lists["terms"])
+    resources = Resources({"de-en": path, "many": path, "cars": path})
+    resources.load(served)
+    assert [tuple(one.values()) for one in resources.default_terms(served)] == [
+        ("de-en", 3, "de-en", "de", "en"),
+        ("many", 3, "many", None, None),
+        ("de-en", 3, "many", "de", "en"),  # behind the list of this model
+    ]
+    alone = Models({"de-en": served.served["de-en"]})
+    resources = Resources({"": path})
+    resources.load(alone)
+    assert [tuple(one.values()) for one in resources.default_terms(alone)] == [("", 3, "de-en", "de", "en")]
+
+
 def test_so_many_terms_that_the_search_would_be_too_wide_are_refused(client):
     body = {"text": "犬" * 100, "model": "de-en", "terms": [{"source": "犬", "target": "x" * 100}]}
     answer = client.post("/v1/translate", json=body)

@@ -305,6 +305,7 @@ def test_a_file_that_is_dropped_is_translated_and_one_that_cannot_be_is_refused(
     content = "Ein Hund.\n\nZwei Männer.\n"
     url = client.post("/translate_file", files={"file": ("a.txt", content)}, data={"source": "de", "target": "en"})
     wanted = client.get(url.json()["translatedFileUrl"]).text
+    counts = f"2 segments, {url.json()['toCheck']} to check"
     files = "text => { const all = new DataTransfer(); all.items.add(new File([text], 'Mein Text.txt')); return all; }"
     data = page.evaluate_handle(files, content)
     page.dispatch_event("body", "dragenter", {"dataTransfer": data})
@@ -312,9 +313,13 @@ def test_a_file_that_is_dropped_is_translated_and_one_that_cannot_be_is_refused(
     page.dispatch_event("body", "drop", {"dataTransfer": data})
     expect(page.locator("#drop")).to_be_hidden()
     with page.expect_download() as download:
-        page.locator("#file-list a").click()
+        page.locator("#file-list a").first.click()
     assert download.value.suggested_filename == "Mein_Text_en.txt"
     assert download.value.path().read_text(encoding="utf-8") == wanted
+    with page.context.expect_page() as opened:
+        page.locator("#file-list a", has_text=counts).click()
+    expect(opened.value.locator("h1")).to_have_text("Translation report: Mein_Text.txt")
+    opened.value.close()
     page.locator("#file").set_input_files(
         [
             {"name": "<img src=x onerror=alert(1)>.exe", "mimeType": "", "buffer": b"x"},
@@ -464,9 +469,18 @@ def test_languages_run_their_own_way_and_a_pair_that_is_not_served_is_said(open_
     page.keyboard.press("ArrowLeft")  # onward, in this script
     assert marked(page, "translation") == [1]
     page.locator("#swap").click()
-    assert "Nothing here translates Arabic into German" in page.locator("#message").inner_text()
+    problem = (
+        "No model translates Arabic into German: here Arabic is translated into English, and German from no language."
+    )
+    expect(page.locator("#message-text")).to_have_text(problem)
+    expect(page.locator("#file-open")).to_be_enabled()
     page.locator("#into").select_option("en")
-    expect(page.locator("#message")).to_contain_text("German goes into Arabic, English comes from Arabic")
+    problem = "No model translates German into English: here German is translated into Arabic, and English from Arabic."
+    for text in ("Ein Hund.", ""):
+        page.locator("#source").fill(text)
+        expect(page.locator("#message-text")).to_have_text(problem)
+        expect(page.locator("#file-note")).to_have_text(problem)
+    expect(page.locator("#file-open")).to_be_disabled()
     choose(page, "auto", "ar")
     page.locator("#source").fill("كلب يجري")
     expect(translation).to_have_text("A dog.")  # detected as Arabic, which goes into English
@@ -478,7 +492,8 @@ def test_terms_go_with_the_text_where_the_server_takes_them(open_page):
     asked = []
 
     def serve_others(page: Page) -> None:
-        models = {"models": MODELS, "terms": [{"name": "cars", "size": 3}]}
+        applied = {"name": "", "size": 1_200, "model": "de-ar", "source": "de", "target": "ar"}
+        models = {"models": MODELS, "terms": [{"name": "cars", "size": 3}], "default_terms": [applied]}
         page.route("**/languages", lambda route: route.fulfill(json=LANGUAGES))
         page.route("**/v1/models", lambda route: route.fulfill(json=models))
         page.on("request", lambda one: one.method == "POST" and asked.append(one.post_data_json))
@@ -500,6 +515,12 @@ def test_terms_go_with_the_text_where_the_server_takes_them(open_page):
     page.locator("#terms-list").select_option("")
     expect(page.locator("#translation")).to_have_attribute("aria-busy", "false")
     assert [one.get("terms") for one in asked] == [[{"source": "Hund", "target": ["كلب", "كلاب"]}], "cars", None]
+    # What the server applies to these languages is shown, also while the terms are folded.
+    expect(page.locator("#terms-list option:checked")).to_have_text("the server's (1,200)")
+    expect(page.locator("#terms summary")).to_have_text("Terms: the server's (1,200)")
+    choose(page, "ar", "en")
+    expect(page.locator("#terms-list option:checked")).to_have_text("none")
+    expect(page.locator("#terms summary")).to_have_text("Terms")
 
 
 def test_a_model_whose_languages_nobody_knows_is_reached_by_its_name(open_page):

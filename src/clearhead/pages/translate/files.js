@@ -1,6 +1,7 @@
 /** File translation: files are chosen or dropped, translated one after another, and offered as links. */
 
 import { byId, make } from "../explain/dom.js";
+import { counted } from "../explain/text.js";
 import { announce } from "./messages.js";
 import { translateFile } from "./server.js";
 
@@ -67,9 +68,11 @@ async function translateOne(file, row, settings, fieldsOf) {
     const fields = fieldsOf();
     requireTranslatable(file, settings);
     row.say("is being translated …", "soft");
-    const { address, name } = await translateFile(file, fields, row.signal);
-    row.say("", "soft", make("a", { href: address, download: name }, name));
-    announce(`${name} is ready.`);
+    const { address, name, report, segments, toCheck } = await translateFile(file, fields, row.signal);
+    const found = segments === 0 ? "nothing to translate" : `${counted(segments, "segment")}, ${toCheck.toLocaleString("en")} to check`;
+    const link = make("a", { href: report, target: "_blank" }, found);
+    row.say("", "soft", make("span", {}, make("a", { href: address, download: name }, name), " · ", link));
+    announce(`${name} is ready: ${found}.`);
   } catch (error) {
     if (row.signal.aborted) return;
     const again = () => translateOne(file, row, settings, fieldsOf);

@@ -159,15 +159,25 @@ export class Languages {
     };
   }
 
+  /** Name of the model that the server uses; null if the language of the text is not known yet. */
+  get model() {
+    const isServed = (one) => pairsOf(one).get(this.source)?.includes(this.into);
+    return byId("model").value || (this.#models.find(isServed)?.name ?? null);
+  }
+
   /** Reason why nothing can be translated; null if it can. */
   get problem() {
     if (this.#models.length === 0) return "The server has no model yet.";
-    if (this.from === "" || this.#targetsOf(this.from).includes(this.into)) return null;
-    const others = [...this.#pairs()].filter(([, targets]) => targets.includes(this.into)).map(([code]) => code);
-    const from = others.map((code) => this.nameOf(code)).join(", ");
-    const into = this.#targetsOf(this.from).map((code) => this.nameOf(code)).join(", ");
-    const [source, target] = [this.nameOf(this.from), this.nameOf(this.into)];
-    return `Nothing here translates ${source} into ${target}: ${source} goes into ${into}, ${target} comes from ${from}.`;
+    return this.from === "" ? null : this.#problemOf(this.from, this.into);
+  }
+
+  #problemOf(source, target) {
+    const targets = this.#targetsOf(source);
+    if (targets.includes(target)) return null;
+    const sources = [...this.#pairs()].filter(([, into]) => into.includes(target)).map(([code]) => code);
+    const names = (codes) => codes.map((code) => this.nameOf(code)).join(", ") || "no language";
+    const [from, into] = [this.nameOf(source), this.nameOf(target)];
+    return `No model translates ${from} into ${into}: here ${from} is translated into ${names(targets)}, and ${into} from ${names(sources)}.`;
   }
 
   /** Selects languages, such as those of a history entry. */
@@ -182,9 +192,9 @@ export class Languages {
   swap() {
     const source = this.source;
     if (source === null) return "The language of the text is not known yet.";
-    if (!this.#targetsOf(this.into).includes(source)) return `Nothing here translates ${this.nameOf(this.into)} into ${this.nameOf(source)}.`;
-    this.choose(this.into, source);
-    return null;
+    const problem = this.#problemOf(this.into, source);
+    if (problem === null) this.choose(this.into, source);
+    return problem;
   }
 }
 

@@ -52,6 +52,7 @@ function changed({ pause }) {
     languages.detected(null);
     show([]);
     messages.clear();
+    if (isServed && languages.problem !== null) messages.say(languages.problem);
     return;
   }
   translation.isStale = true;
@@ -120,6 +121,18 @@ function show(lines) {
 function layOut() {
   source.language = languages.source;
   translation.language = languages.into;
+  terms.showDefault(languages);
+  const problem = isServed ? fileProblem() : null;
+  byId("file-open").disabled = problem !== null;
+  byId("file-note").textContent = problem ?? "or drop it anywhere: documents keep their form.";
+}
+
+/** Reason why no file can be translated; null if one can. */
+function fileProblem() {
+  if (!settings.takes_files) return "This server translates no files.";
+  const { from, into, problem } = languages;
+  if (problem !== null) return problem;
+  return from === "" || into === "" ? "This model does not say its languages, which files need." : null;
 }
 
 function tooLong() {
@@ -132,8 +145,9 @@ async function load({ isQuiet = false } = {}) {
   try {
     const [served, models] = await Promise.all([servedLanguages(), servedModels()]);
     languages.take(served, models.models);
-    terms.take(models.terms);
+    terms.take(models.terms, models.default_terms);
     isServed = true;
+    layOut();
     if (!isQuiet) {
       messages.clear();
       changed({ pause: 0 });
@@ -325,14 +339,13 @@ byId("source").addEventListener("keyup", ({ key }) => /^(Arrow|Home|End)/.test(k
 byId("source").addEventListener("pointerleave", () => linking.clear());
 
 takeFiles(settings, () => {
-  const { from: source, into: target } = languages;
-  if (source === "" || target === "") throw new Error("this model does not say its languages, which files need");
-  if (languages.problem !== null) throw new Error(languages.problem);
+  const problem = fileProblem();
+  if (problem !== null) throw new Error(problem);
   if (settings.key_required && apiKey() === "") {
     askForKey("This server asks for an API key.");
     throw new Error("the API key is missing");
   }
-  return { source, target };
+  return { source: languages.from, target: languages.into };
 });
 addEventListener("visibilitychange", () => document.visibilityState === "visible" && isServed && load({ isQuiet: true }));
 void load();

@@ -88,15 +88,16 @@ export async function detectLanguage(text, signal) {
   return (await reached(response.json()))[0].language;
 }
 
-/** Translates a file; returns the address and the name of the result. */
+/** Translates a file; returns the address and the name of the result, the address of the report, and its counts. */
 export async function translateFile(file, fields, signal) {
   const body = new FormData();
   body.append("file", file);
   for (const [name, value] of Object.entries(fields)) body.append(name, value);
-  const { translatedFileUrl } = await reached((await ask("translate_file", { signal, body })).json());
+  const { translatedFileUrl, segments, toCheck } = await reached((await ask("translate_file", { signal, body })).json());
   const name = translatedFileUrl.split("/").pop();
-  // A relative address also works behind a proxy that serves the page under another address.
-  return { address: `download_file/${name}`, name: name.slice(name.indexOf(".") + 1) };
+  // Relative addresses also work behind a proxy that serves the page under another address.
+  const [address, report] = [`download_file/${name}`, `file_report/${name}`];
+  return { address, name: name.slice(name.indexOf(".") + 1), report, segments, toCheck };
 }
 
 /** Yields server-sent events as they arrive. */

@@ -8,6 +8,8 @@ export class Terms {
   #own = byId("terms-own");
   #list = byId("terms-list");
   #isTaken = false;
+  /** The lists that the server applies unless the request says otherwise: `default_terms` of `GET /v1/models`. */
+  #defaults = [];
 
   /** `onChange` is called when the terms change. */
   constructor(onChange) {
@@ -23,15 +25,16 @@ export class Terms {
     this.#list.addEventListener("change", changed);
   }
 
-  /** Sets the term lists of the server; undefined means that it does not support terms. */
-  take(lists) {
+  /** Sets the term lists of the server, and those that apply by default; undefined means that it does not support terms. */
+  take(lists, defaults = []) {
+    this.#defaults = defaults;
     this.#isTaken = lists !== undefined;
     byId("terms").hidden = !this.#isTaken;
     if (!this.#isTaken) return;
     const before = this.#list.value || kept(forEver, "terms")?.list;
     const named = lists.map(({ name, size }) => make("option", { value: `list ${name}` }, `${name} (${size})`));
     this.#list.replaceChildren(
-      make("option", { value: "" }, lists.length > 0 ? "the server's for these languages" : "none"),
+      make("option", { value: "" }),
       ...named,
       make("option", { value: "own" }, "my own"),
     );
@@ -39,7 +42,20 @@ export class Terms {
     this.#say();
   }
 
+  /** Shows which terms the server applies to a model and its languages; `source` is null if it is not known yet. */
+  showDefault({ model, source, into }) {
+    const fits = (own, code) => own === null || own === code;
+    const found = this.#defaults.find((one) => one.model === model && fits(one.source, source) && fits(one.target, into));
+    const text = found ? `the server's${found.name ? ` “${found.name}”` : ""} (${found.size.toLocaleString("en")})` : "none";
+    const option = [...this.#list.options].find(({ value }) => value === "");
+    const isUnknown = model === null && source === null && this.#defaults.length > 0;
+    if (option) option.textContent = isUnknown ? "the server's for these languages" : text;
+    this.#say();
+  }
+
   #say() {
+    const chosen = this.#list.selectedOptions[0]?.textContent ?? "none";
+    byId("terms-used").textContent = chosen === "none" ? "" : `: ${chosen}`;
     byId("terms-own-part").hidden = this.#list.value !== "own";
     const wrong = this.#lines().filter((line) => !isTerm(line));
     byId("terms-problem").textContent =
