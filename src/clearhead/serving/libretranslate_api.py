@@ -292,12 +292,12 @@ def _translated_file(
     """Translate a file and store the result; return its download name, and the report on it."""
     report = TranslationReport()
     is_same = source != AUTO and choose(service.models, [], source, target).choice is None
-    translated = None if is_same else _filled(service, job, name, data, source, target, report)
-    if translated is None:
+    filled = None if is_same else _filled(service, job, name, data, source, target, report)
+    if filled is None:
         report.add_file(f"{name}: already in the target language, unchanged")
     stem, dot, extension = name.rpartition(".")
     own = safe_name(f"{stem}_{target}{dot}{extension}")
-    return service.files.add(job.client, own, translated or data, report.page(name)), report
+    return service.files.add(job.client, own, data if filled is None else filled, report.page(name)), report
 
 
 def _filled(

@@ -100,6 +100,17 @@ def test_a_key_is_needed_and_its_rate_is_kept(strict, keys):
     assert all(key not in kept for key in given.values())
 
 
+def test_the_name_of_a_translated_file_is_enough_to_fetch_it_and_its_report(strict, keys):
+    fields = {"source": "de", "target": "en"}
+    files = {"file": ("a.txt", b"Ein Hund.")}
+    assert httpx.post(f"{strict.url}/translate_file", data=fields, files=files).status_code == 400  # without a key
+    fields["api_key"] = keys[1]["anna"]
+    answer = httpx.post(f"{strict.url}/translate_file", data=fields, files=files, timeout=120).json()
+    urls = answer["translatedFileUrl"], answer["reportUrl"]
+    assert [httpx.get(url).status_code for url in urls] == [200, 200]
+    assert [httpx.get(url.replace(url[-20:], "x" * 20)).status_code for url in urls] == [404, 404]
+
+
 def test_pages_of_one_origin_may_ask(strict):
     for origin, allowed in (("https://example.org", "https://example.org"), ("https://example.com", None)):
         headers = httpx.get(f"{strict.url}/languages", headers={"origin": origin}).headers
