@@ -65,7 +65,7 @@ def demo(
     translator = Translator.load(out)
     held_out = files["test"]
     with progress("translating held-out sentences", total=len(held_out)) as advance:
-        found = translator.translate([pair.source for pair in held_out], scores=False, on_progress=advance)
+        found = translator.translate([pair.source for pair in held_out], scores=False, raw=True, on_progress=advance)
     texts = [translation.text for translation in found]
     score = exact_match(texts, [pair.target for pair in held_out])
     typer.echo(f"\nExact match on {len(held_out):,} held-out sentences: {score:.1f} %\n")

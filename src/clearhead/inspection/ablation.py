@@ -202,7 +202,7 @@ def ablate(
         nonlocal signature
         if not sources:
             return None
-        texts = [one.text for one in own.translate(sources, scores=False, name=name, **greedy)]
+        texts = [one.text for one in own.translate(sources, scores=False, raw=True, name=name, **greedy)]
         bleu = judge(texts, references, metrics=("bleu",)).metrics["bleu"]
         signature = bleu.signature
         loss = -sum(own.score(sources, references, name=name, **settings)) / num_tokens

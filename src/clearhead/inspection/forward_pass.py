@@ -17,7 +17,7 @@ from torch import Tensor
 from clearhead.model.recorder import NOTHING, Recorder
 from clearhead.model.transformer import Transformer
 
-AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False}
+AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False, "raw": True}
 """Decode settings for raw input and output: no splitting, no normalization, no markup placement, no shortlist."""
 
 

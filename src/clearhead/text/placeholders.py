@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 
 from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS, CHINESE_AND_JAPANESE_MARKS
@@ -95,6 +96,10 @@ _KEPT = re.compile(
     re.VERBOSE,
 )
 
+_INVISIBLE_KINDS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set(map(chr, range(0xFE00, 0xFE10)))
+"""Letters, marks and symbols that are invisible: fillers, the blank of Braille, selectors of a variant."""
+
 
 def pair_role(code: str) -> tuple[str, bool] | None:
     """Return the name of the pair that a code can be half of, and whether it is the closing half; None if of no pair.
@@ -123,6 +128,21 @@ def words_alone(text: str) -> str:
     'EIN   IM   SENAT, siehe  '
     """
     return _KEPT.sub(" ", text)
+
+
+def is_blank(text: str) -> bool:
+    r"""Return whether a text shows no character: it has only white space, invisible characters and tags.
+
+    >>> is_blank("\u200b \u00ad"), is_blank("<b> </b>"), is_blank("...")
+    (True, True, False)
+    """
+    if "<" in text:
+        text = PLACEHOLDER.sub(lambda found: "" if TAG.fullmatch(found[0]) else found[0], text)
+    return not any(map(_is_visible, text))
+
+
+def _is_visible(character: str) -> bool:
+    return unicodedata.category(character) not in _INVISIBLE_KINDS and character not in _INVISIBLE
 
 
 def change_words(text: str, change: Callable[[str], str]) -> str:

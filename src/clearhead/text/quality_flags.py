@@ -17,11 +17,12 @@ from typing import NamedTuple, Self
 from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholder_masking import Unit, units_of
-from clearhead.text.placeholders import FIRST_SIGNS, PLACEHOLDER, STATEMENT_SIGNS, TAG, words_alone
+from clearhead.text.placeholders import FIRST_SIGNS, PLACEHOLDER, STATEMENT_SIGNS, TAG, is_blank, words_alone
 from clearhead.text.scripts import script_of
 from clearhead.text.shortening import first_few
 
 KINDS = {
+    "empty": "the model's best translation is empty; its next best one is in its place, or else the source",
     "longer_than_trained": "the source is longer than the model's training lines were, and was translated whole",
     "too_short": "the translation is shorter than its source makes likely",
     "too_long": "the translation is longer than its source makes likely",
@@ -109,7 +110,9 @@ class SeenInTraining:
         return cls(statistics, _scripts(source), source, target)
 
 
-def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: SeenInTraining) -> tuple[Flag, ...]:
+def find_flags(
+    source: str, text: str, *, tokens: int, sentences: int, seen: SeenInTraining, in_place: str = ""
+) -> tuple[Flag, ...]:
     """Return the warnings about a translation, each kind at most once, in the order of `KINDS`.
 
     Args:
@@ -118,8 +121,10 @@ def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: See
         tokens: Number of tokens of the source, counting its language tag and the end token.
         sentences: Number of sentences of the source.
         seen: What the model has seen in training.
+        in_place: What the text is, if the model's best translation is empty.
     """
     found: dict[str, str | None] = {
+        "empty": in_place or ("the model wrote nothing" if is_blank(text) else None),
         **_length_flags(source, text, tokens, sentences, seen.statistics),
         "repetition": _repetition(source, text),
         "copied": _copy(source, text, seen.statistics),
@@ -218,16 +223,16 @@ def _placeholder_changes(source: str, text: str) -> str:
 def _length_flags(
     source: str, text: str, tokens: int, sentences: int, statistics: LineStatistics | None
 ) -> Mapping[str, str | None]:
-    lengths = f"{len(text):,} characters for {len(source):,}"
     if statistics is None:
-        return {} if text.strip() else {"too_short": lengths}
+        return {}
+    lengths = f"{len(text):,} characters for {len(source):,}"
     too_much = None
     if not statistics.covers(sentences, tokens):
         too_much = f"{tokens:,} tokens, {sentences} sentence{'s' * (sentences > 1)}; of the training lines {statistics}"
     ratio = length_ratio(source, text)
     return {
         "longer_than_trained": too_much,
-        "too_short": lengths if ratio * RATIO_MARGIN < statistics.least_ratio or not text.strip() else None,
+        "too_short": lengths if ratio * RATIO_MARGIN < statistics.least_ratio else None,
         "too_long": lengths if ratio > statistics.most_ratio * RATIO_MARGIN else None,
     }
 

@@ -57,7 +57,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
     if not found:
         loop.display.say("no validation line names a language, so there are no samples")
     loop.display.stage("translating samples", 0)
-    translations = translator.translate([source for _, source in found])
+    translations = translator.translate([source for _, source in found], raw=True)
     references = [data.valid.target(row) for row, _ in found]
     qualities = sentence_chrf([one.text for one in translations], references)
     minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")

@@ -17,6 +17,7 @@ from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError
 from clearhead.formats import SentencePair
 from clearhead.text.language_tags import LANGUAGE, language_tag
+from clearhead.text.placeholders import is_blank
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
@@ -107,7 +108,7 @@ def synthesize(
 
 
 def _reason_to_drop(translation: Translation, text: str) -> str | None:
-    if not text.strip() or not translation.text.strip():
+    if not text.strip() or is_blank(translation.text) or any(flag.kind == "empty" for flag in translation.warnings):
         return "blank"
     if translation.truncated:
         return "cut"

@@ -17,10 +17,10 @@ from clearhead.text.format_strings import checked_format
 from clearhead.text.icu_messages import MessageRun, message_runs
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.placeholders import words_alone
-from clearhead.text.quality_flags import Flag, merge_flags
+from clearhead.text.quality_flags import KINDS, Flag, merge_flags
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
-from clearhead.translation.memory import Lookup
+from clearhead.translation.memory import Lookup, matches_of
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
@@ -156,12 +156,13 @@ def _matches(document: Document, memory: Lookup | None, only_missing: bool) -> d
     """Return the translation memory matches of the segments with words, by segment number."""
     if memory is None:
         return {}
-    found = (
-        (place, memory(segment.text))
+    places = [
+        place
         for place, segment in enumerate(document.segments)
         if not (only_missing and segment.is_finished) and any(part.has_words for part in _parts(segment.text))
-    )
-    return {place: one for place, one in found if one is not None}
+    ]
+    found = matches_of(memory, [document.segments[place].text for place in places])
+    return {place: one for place, one in zip(places, found, strict=True) if one is not None}
 
 
 def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> str:
@@ -180,7 +181,7 @@ def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
 
 def _filling(translation: Translation) -> Filling:
     match = translation.memory
-    notes = []
+    notes = [f"{KINDS[flag.kind]}: {flag.detail}" for flag in translation.warnings if flag.kind == "empty"]
     suggestion = None
     if match is not None:
         suggestion = Suggestion(match.source, match.target, match.similarity, is_used=match.is_reused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +14,7 @@ _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 
 def translation_object(translation: Translation) -> dict[str, Any]:
-    """Return a translation as a JSON object; its score is null only if it was reused from a memory."""
+    """Return a translation as a JSON object; its score is null if it is not the model's text."""
     return {
         "source": translation.source,
         **_judged(translation),
@@ -46,9 +47,8 @@ def json_line(value: object) -> str:
 
 
 def digits(score: float | None) -> str:
-    """Return a score with the number of digits that `clearhead score` prints."""
-    assert score is not None
-    return f"{score:.6f}"
+    """Return a score with the number of digits that `clearhead score` prints; `nan` for a text without one."""
+    return f"{math.nan if score is None else score:.6f}"
 
 
 def _judged(one: Translation | Alternative) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, SearchOptions, cut_sources
 from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeholders, strip_markup
 from clearhead.text.placeholder_masking import Protected
+from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.alignment import Aligner, encoded_pair
 from clearhead.translation.search import DecodedText, TextSearch, distinct
@@ -85,7 +86,7 @@ class MarkupRestorer:
 
         def best(row: int) -> list[DecodedText]:
             group = placed.get(row, [])
-            if not group or any(len(one.tokens) > longest for one in group):
+            if not group or is_blank(group[0].text) or any(len(one.tokens) > longest for one in group):
                 return groups[row]
             before, after = (missing_placeholders(pieces[row].text, some[0].text) for some in (groups[row], group))
             return distinct(group) if len(after) < len(before) else groups[row]

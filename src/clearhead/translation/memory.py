@@ -22,6 +22,7 @@ from rapidfuzz.distance import Levenshtein
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import Wanted, expand_paths, read_pairs
 from clearhead.text.line_ends import on_one_line
+from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
@@ -47,7 +48,7 @@ class TranslationMemory:
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._targets = {
-            source.strip(): target.strip() for source, target in pairs if source.strip() and target.strip()
+            source.strip(): target.strip() for source, target in pairs if source.strip() and not is_blank(target)
         }
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
@@ -142,8 +143,10 @@ class TranslationMemory:
 
 
 def matches_of(memory: Lookup | None, lines: Sequence[str]) -> list[MemoryMatch | None]:
-    """Return the match of each line; None without one, or without a memory."""
-    return [None] * len(lines) if memory is None else list(map(memory, lines))
+    """Return the match of each line; None without one, without a memory, or if its translation is blank."""
+    if memory is None:
+        return [None] * len(lines)
+    return [None if match is None or is_blank(match.target) else match for match in map(memory, lines)]
 
 
 def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:

@@ -45,6 +45,12 @@ class NormalizedLine:
     in_capitals: bool = False
     """Whether the line was in capitals and its text is not, so that the translation must be converted to capitals."""
 
+    @property
+    def whole(self) -> str:
+        """The original line."""
+        gaps = ("", *self.cut.gaps)
+        return "".join(gap + sentence for gap, sentence in zip(gaps, self.original, strict=True))
+
 
 class Normalizer:
     """Normalizes lines to the form of a model's training text.

@@ -1,8 +1,12 @@
-"""Turn the texts that a search found into translations: restore placeholders, flag, and join sentences to lines."""
+"""Turn the texts that a search found into translations: restore placeholders, flag, and join sentences to lines.
+
+A text that is not blank never gets a blank translation: the next hypothesis that is not blank takes its place
+(`without_blank`), or else the source. Only a raw translation, which measures the model, is what the model wrote.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +16,7 @@ from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.line_statistics import LineStatistics
+from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_flags, placeholders_of
 from clearhead.text.word_links import Link
 from clearhead.tokenizers import Vocabulary
@@ -46,6 +51,7 @@ class Postprocessor:
         links: Sequence[Sequence[Link]] | None,
         scores: bool,
         one_line: bool,
+        raw: bool,
     ) -> list[Translation]:
         """Return the translation of each line.
 
@@ -57,16 +63,21 @@ class Postprocessor:
             links: The word links of each such piece with its best text; None if not requested.
             scores: Whether the log-probabilities are those of the texts.
             one_line: Replace line ends in translations by spaces.
+            raw: Keep blank texts.
         """
         no_terms, no_links = None if terms is None else (), None if links is None else ()
         blank = Translation("", "", 0.0 if scores else None, (), terms=no_terms, alignment=no_links)
         results = [replace(blank, source=piece.source) for piece in read.cut_up.pieces]
+        originals = read.originals()
         for row, (index, piece, group) in enumerate(zip(read.filled, read.filled_pieces, groups, strict=True)):
-            uses = None if terms is None else terms[row].uses(group[0].text)
-            own_links = None if links is None else tuple(links[row])
             was_cut = len(piece.ids) > len(read.ids[row])
-            told: dict[str, Any] = {"source_truncated": was_cut, "terms": uses, "alignment": own_links}
-            results[index] = self._of_piece(piece, group, options.num_best, scores, one_line, told)
+            told: dict[str, Any] = {"source_truncated": was_cut, "terms": no_terms, "alignment": no_links}
+            found = self._of_piece(piece, group, options.num_best, scores, one_line, told)
+            if is_blank(found.text) and not raw:
+                found = self._with_source(found, piece, originals[index], one_line=one_line)
+            elif links is not None:
+                found = replace(found, alignment=tuple(links[row]))
+            results[index] = found if terms is None else replace(found, terms=terms[row].uses(found.text))
         return read.joined(results, num_best=options.num_best, are_samples=options.are_samples, one_line=one_line)
 
     def _of_piece(
@@ -94,14 +105,35 @@ class Postprocessor:
             tokens=tuple(map(restored, self._tokenizer.pieces(text_ids))),  # even if unused: at most 2 % of time
             alternatives=tuple(best) if num_best > 1 else (),
             output_truncated=group[0].was_ended,
-            warnings=self._flags(piece, best[0].text, has_placed_markup=group[0].has_placed_markup),
+            warnings=self._flags(
+                piece,
+                best[0].text,
+                has_placed_markup=group[0].has_placed_markup,
+                in_place="the next best translation" if group[0].follows_blank else "",
+            ),
             **told,
         )
 
-    def _flags(self, piece: Piece, text: str, *, has_placed_markup: bool) -> tuple[Flag, ...]:
+    def _with_source(self, blank: Translation, piece: Piece, source: str, *, one_line: bool) -> Translation:
+        """Return a blank translation with its source in its place, which has no score."""
+        text = on_one_line(source) if one_line else source
+        return replace(
+            blank,
+            text=text,
+            score=None,
+            utility=None,
+            tokens=(),
+            alternatives=(Alternative(text, None), *blank.alternatives[1:]) if blank.alternatives else (),
+            warnings=self._flags(piece, text, in_place="the source"),
+        )
+
+    def _flags(
+        self, piece: Piece, text: str, *, has_placed_markup: bool = False, in_place: str = ""
+    ) -> tuple[Flag, ...]:
         if self._config.is_decoder_alone:
             return ()  # the continuation of a text need not contain what the text contains
-        found = find_flags(piece.text, text, tokens=len(piece.ids), sentences=piece.sentences, seen=self._seen)
+        sizes = {"tokens": len(piece.ids), "sentences": piece.sentences}
+        found = find_flags(piece.text, text, **sizes, seen=self._seen, in_place=in_place)
         if not has_placed_markup:
             return found
         return (*found, Flag("placed_markup", " ".join(list(placeholders_of(piece.text))[:MOST_SHOWN])))
@@ -109,3 +141,41 @@ class Postprocessor:
     @cached_property
     def _seen(self) -> SeenInTraining:
         return SeenInTraining.of(self._trained, lambda: self._tokenizer.pieces(range(self._tokenizer.vocab_size)))
+
+
+def without_blank(
+    pieces: Sequence[Piece],
+    groups: Sequence[Sequence[DecodedText]],
+    options: SearchOptions,
+    search: Callable[[list[int], SearchOptions], list[list[DecodedText]]],
+) -> list[list[DecodedText]]:
+    """Return the texts of each piece without blank ones; if all are blank, the best. Samples stay, blank ones last.
+
+    A piece whose best text is blank is searched again, for all hypotheses of the beam or all samples of `mbr`.
+
+    Args:
+        pieces: The translated pieces.
+        groups: The texts found for each, best first.
+        options: Options of the search that found them.
+        search: Returns the texts of the pieces at some indexes, found with other options.
+    """
+
+    def is_empty(row: int, one: DecodedText) -> bool:
+        return is_blank(pieces[row].protected.restored(one.text))
+
+    found = list(map(list, groups))
+    rows = [row for row, group in enumerate(found) if is_empty(row, group[0])]
+    most = options.mbr or options.config.beam_size
+    if rows and not options.are_samples and most > options.num_best:
+        for row, group in zip(rows, search(rows, replace(options, num_best=most)), strict=True):
+            found[row] = group
+    for row in rows if options.num_best == 1 else range(len(found)):
+        group = found[row]
+        blank = [one for one in group if is_empty(row, one)]
+        if not blank:
+            continue
+        visible = [one for one in group if not is_empty(row, one)]
+        if visible:
+            visible[0].follows_blank = row in rows
+        found[row] = [*visible, *blank] if options.are_samples else (visible or blank[:1])[: options.num_best]
+    return found

@@ -42,6 +42,14 @@ class PreprocessedLines:
         """The pieces that are not blank."""
         return [self.cut_up.pieces[index] for index in self.filled]
 
+    def originals(self) -> list[str]:
+        """Return the texts of all pieces as they were before they were normalized."""
+        return [
+            text
+            for form, gaps in zip(self.forms, self.cut_up.gaps, strict=True)
+            for text in (form.original if gaps else [form.whole])
+        ]
+
     def are_in_capitals(self) -> list[bool]:
         """Return for each piece that is not blank whether its line was in capitals before it was normalized."""
         pieces = self.cut_up.of_lines(range(len(self.cut_up.pieces)))

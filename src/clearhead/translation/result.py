@@ -69,14 +69,18 @@ class Translation:
 
     source: str
     text: str
-    """The translation; empty for an empty line."""
+    """The translation; empty for an empty line.
+
+    Not empty for another line, unless it is raw: where the model's best translation is blank, it is the next best one,
+    or else the source, with the flag `empty`.
+    """
     score: float | None
     """The model's log-probability of the text given the source, in nats.
 
     It equals the result of `Translator.score`, whatever the precision, with a shortlist, and for samples too. If the
     source was cut, it is the score given the part that was translated. If the line was split or normalized, it is the
     sum over its `sentences`, which differs from the model's score of the whole line. 0 for a blank line; None if scores
-    were not requested.
+    were not requested, or if it or a sentence is not the model's text but the source or that of a memory.
     """
     tokens: tuple[str, ...]
     """The tokens of the text as strings, without the end token; if the line was split or normalized, those of its

@@ -35,7 +35,7 @@ class _Reason(NamedTuple):
     severity: Severity
 
 
-_SERIOUS = frozenset({"placeholders", "repetition"})
+_SERIOUS = frozenset({"empty", "placeholders", "repetition"})
 _MILD = frozenset({"unseen_characters", "longer_than_trained", "unusual_case"})
 
 
@@ -67,7 +67,7 @@ class _Entry:
     """Cut if it is long, like `translation`."""
     translation: str
     score_per_token: float | None
-    """None if the translation was reused from a memory."""
+    """None if the text is not the model's."""
     length_ratio: float
     details: Mapping[str, str]
     """Details of what was found, by reason."""
@@ -98,14 +98,14 @@ class TranslationReport:
             is_reused = translation.memory is not None and translation.memory.is_reused
             self._num_flagged += bool(details)
             self._num_reused += is_reused and not details
-            if not details and (is_reused or not translation.source.strip()):
+            if not details and (translation.score is None or not translation.source.strip()):
                 continue  # the model did not translate it
             weight = sum(SEVERITY_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, line {number:,}",
                 _clipped(translation.source),
                 _clipped(translation.text),
-                None if is_reused else translation.score_per_token or 0.0,
+                translation.score_per_token,
                 length_ratio(translation.source, translation.text),
                 details or {UNSURE: ""},
             )
@@ -221,7 +221,7 @@ def _segment(entry: _Entry) -> Html:
         f"{_PARTS}#segment",
         classes=" ".join(f"is-{kind}" for kind in entry.details),
         place=entry.place,
-        score="none, reused" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
+        score="none" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
         ratio=f"{entry.length_ratio:.2f}",
         reasons=fill(f"{_PARTS}#reasons", items=reasons) if reasons else Html(),
         source=entry.source,

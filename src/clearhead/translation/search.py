@@ -81,6 +81,8 @@ class DecodedText:
     """Number of leading tokens that are not text; see `Prefix`."""
     has_placed_markup: bool = False
     """Whether its markup was restored after the search."""
+    follows_blank: bool = False
+    """Whether a better hypothesis was left out because it is blank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Unpack
+from typing import Any, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.config.choices import MetricName, Tokenization
@@ -28,6 +28,8 @@ def evaluate(
 ) -> tuple[Evaluation, list[Translation]]:
     """Translate a test set and compare it with references; only the translation is timed, and it is not scored.
 
+    What the model wrote is compared, even where that is empty (`raw` of `Translator.translate`).
+
     Args:
         translator: The translator to evaluate.
         sources: Source lines.
@@ -47,7 +49,8 @@ def evaluate(
     require_pairs("source lines", len(sources), len(references))
     make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # fail before an hour of translation
     start = perf_counter()
-    translations = translator.translate(sources, scores=False, name=name, on_progress=on_progress, **decode_settings)
+    told: dict[str, Any] = {"name": name, "on_progress": on_progress, **decode_settings}
+    translations = translator.translate(sources, scores=False, raw=True, **told)
     seconds = perf_counter() - start
     hypotheses = [translation.text for translation in translations]
     evaluation = replace(

@@ -23,11 +23,11 @@ from clearhead.translation.arguments import require_types
 from clearhead.translation.markup_restoration import MarkupRestorer
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.pair_encoding import PairEncoder
-from clearhead.translation.postprocessing import Postprocessor
+from clearhead.translation.postprocessing import Postprocessor, without_blank
 from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
 from clearhead.translation.result import Translation
 from clearhead.translation.scoring import score_pairs
-from clearhead.translation.search import Decode, Engines, TextSearch
+from clearhead.translation.search import Decode, DecodedText, Engines, TextSearch
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
 
@@ -104,6 +104,7 @@ class Translator:
         scores: bool = True,
         alignments: bool = False,
         one_line: bool = False,
+        raw: bool = False,
         name: str = "",
         first: int = 1,
         on_progress: Callable[[int], None] | None = None,
@@ -133,6 +134,8 @@ class Translator:
             alignments: Align the words of each line with those of its translation (`Translation.alignment`), by the
                 method in the setting `align_by`.
             one_line: Replace line ends in translations by spaces, for files with one translation a line.
+            raw: Return what the model wrote even where that is blank, to measure the model. Otherwise the next
+                hypothesis that is not blank takes its place, or else the source, without a score.
             name: Name of the file of the lines, for messages.
             first: Number of the first line in that file.
             on_progress: Called with the number of lines finished, batch by batch.
@@ -147,7 +150,7 @@ class Translator:
         """
         lines = require_texts(lines, "lines")
         require_types(num_best=num_best, sampling=sampling, mbr=mbr, diversity=diversity, terms=terms, memory=memory)
-        require_types(scores=scores, alignments=alignments, one_line=one_line, name=name, first=first)
+        require_types(scores=scores, alignments=alignments, one_line=one_line, raw=raw, name=name, first=first)
         require_types(on_progress=on_progress)
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
@@ -165,9 +168,18 @@ class Translator:
         elif self.places_markup(options.config):
             with_markup = MarkupRestorer(self.model.config, search, self._aligner)
             groups = with_markup(read.filled_pieces, read.ids, read.prefixes, wanted, groups, options, scores=scores)
+        raw = raw or self.model.config.is_decoder_alone  # an empty continuation is one
+        if not raw:
+
+            def find_again(rows: list[int], wider: SearchOptions) -> list[list[DecodedText]]:
+                ids, prefixes = [read.ids[row] for row in rows], [read.prefixes[row] for row in rows]
+                return search_with_terms(search, [wanted[row] for row in rows], ids, prefixes, wider, scores=scores)
+
+            groups = without_blank(read.filled_pieces, groups, options, find_again)
         links = self._aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
         given = None if terms is None else wanted
-        made = self._postprocessor(read, groups, options, terms=given, links=links, scores=scores, one_line=one_line)
+        how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw}
+        made = self._postprocessor(read, groups, options, terms=given, links=links, **how)
         return recalled(lines, matches, made, one_line=one_line)
 
     def score(

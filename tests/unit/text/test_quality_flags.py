@@ -37,7 +37,7 @@ def test_each_kind_is_there_once_and_in_order():
     found = find_flags("Привет, meine Liebe, 477 %s", "Привет, meine Liebe, " * 9, tokens=99, sentences=1, seen=seen())
     kinds = [flag.kind for flag in found]
     assert kinds == [kind for kind in KINDS if kind in kinds]
-    assert set(kinds) == set(KINDS) - {"too_short", "unusual_case", "placed_markup"}
+    assert set(kinds) == set(KINDS) - {"empty", "too_short", "unusual_case", "placed_markup"}
 
 
 # Length
@@ -61,8 +61,9 @@ def test_lengths_are_judged_by_those_of_the_training_pairs():
 
 
 @pytest.mark.parametrize("knowledge", [seen(), SeenInTraining.of(None, list)], ids=["known", "not known"])
-def test_an_empty_translation_is_too_short_for_any_source(knowledge):
-    assert flags("7", " ", seen=knowledge)["too_short"] == "1 characters for 1"
+def test_a_translation_that_shows_nothing_is_flagged_for_any_source(knowledge):
+    for text in ("", " \u200b", "<b></b>"):
+        assert flags("<b>7</b>", text, seen=knowledge)["empty"] == "the model wrote nothing"
 
 
 # Repetition
