@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -229,7 +229,8 @@ def _translate(
     from clearhead.translation.json_output import json_line
 
     memory = memory and cache(memory)
-    lines = lines_to_translate(document, only_missing=only_missing, memory=memory)
+    translates = partial(translator.translates, terms=settings.get("terms"))
+    lines = lines_to_translate(document, only_missing=only_missing, memory=memory, translates=translates)
     with open_output(output) as out:
         journal = None
         if output is not None and _is_lasting(output):

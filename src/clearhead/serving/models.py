@@ -108,7 +108,7 @@ def load_model(
         )
     # Warm up what is built on first use, including the tokenization of terms where the model supports them.
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
-    asked.translate(["."], scores=False, target_lang=language)
+    asked.translate(["."], scores=False, raw=True, target_lang=language)
     with suppress(ConfigError):
         translator.translate(["."], scores=False, terms=Terms([Term(".", (".",))]), target_lang=language)
     sources, targets = languages_of(translator.bundle, source.name)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from clearhead.text.placeholders import has_words
 from clearhead.text.sentence_splitting import split_sentences
 
 LetterCase = Literal["capitals", "small letters"]
@@ -90,6 +91,9 @@ class LineStatistics(_Part):
     stray_spaces: _Count | None = None
     """Number of lines whose source has other white space than single spaces between words, see `has_stray_space`; None
     from an earlier version."""
+    changed_without_words: _Count | None = None
+    """Number of lines whose source has no words (`has_words`) and whose target is another text; None from an earlier
+    version."""
     source_characters: str
     """Every character of the sources, as hexadecimal ranges of code points, such as `20 41-5A`."""
     target_characters: str
@@ -145,6 +149,15 @@ class LineStatistics(_Part):
     def seldom_has_stray_space(self) -> bool:
         """Return whether stray white space is known to be rare in the lines."""
         return self.stray_spaces is not None and self.stray_spaces < RARE * self.lines
+
+    def changes_without_words(self) -> bool:
+        """Return whether sources without words that become another text are not rare, such as dates in figures.
+
+        If they were not counted, by an earlier version, it is so if no source has a letter.
+        """
+        if self.changed_without_words is None:
+            return not any(map(str.isalpha, self.known_characters()[0]))
+        return self.changed_without_words >= RARE * self.lines
 
     def __str__(self) -> str:
         """Return a summary of lengths and sentences, for messages about longer lines."""
@@ -213,7 +226,7 @@ class LineCounter:
         self._sentences: Counter[int] = Counter()
         self._ratios: Counter[int] = Counter()
         self._characters: tuple[set[str], set[str]] = (set(), set())
-        self._copies = self._stray_spaces = 0
+        self._copies = self._stray_spaces = self._changed_without_words = 0
         self._cases: Counter[LetterCase | None] = Counter()
 
     def add(self, source: str, target: str, source_tokens: int, target_tokens: int) -> None:
@@ -225,6 +238,7 @@ class LineCounter:
         self._copies += is_copied(source, target)
         self._cases[letter_case(source)] += 1
         self._stray_spaces += has_stray_space(source)
+        self._changed_without_words += source != target and not has_words(source)
         self.add_characters(source, target)
 
     def add_characters(self, source: str, target: str) -> None:
@@ -244,6 +258,7 @@ class LineCounter:
             capitals=self._cases["capitals"],
             small_letters=self._cases["small letters"],
             stray_spaces=self._stray_spaces,
+            changed_without_words=self._changed_without_words,
             source_characters=_ranges(self._characters[0]),
             target_characters=_ranges(self._characters[1]),
         )

@@ -130,6 +130,15 @@ def words_alone(text: str) -> str:
     return _KEPT.sub(" ", text)
 
 
+def has_words(text: str) -> bool:
+    """Return whether a text has a letter outside its non-translatable spans.
+
+    >>> has_words("%s Hunde"), has_words("12,50 € ... 😆 %s"), has_words("https://example.org")
+    (True, False, False)
+    """
+    return any(map(str.isalpha, words_alone(text)))
+
+
 def is_blank(text: str) -> bool:
     r"""Return whether a text shows no character: it has only white space, invisible characters and tags.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholder_masking import Unit, units_of
-from clearhead.text.placeholders import FIRST_SIGNS, PLACEHOLDER, STATEMENT_SIGNS, TAG, is_blank, words_alone
+from clearhead.text.placeholders import FIRST_SIGNS, PLACEHOLDER, STATEMENT_SIGNS, TAG, has_words, is_blank, words_alone
 from clearhead.text.scripts import script_of
 from clearhead.text.shortening import first_few
 
@@ -270,7 +270,7 @@ def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | No
     if not is_copied(source, text):
         return None
     words = words_alone(source)  # addresses, code and figures are the same in every language
-    is_copy = any(map(str.isalpha, words)) and is_copied(words, words_alone(text))
+    is_copy = has_words(source) and is_copied(words, words_alone(text))
     return "most of the source" if is_copy else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -16,7 +17,7 @@ from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
 from clearhead.text.icu_messages import MessageRun, message_runs
 from clearhead.text.line_statistics import length_ratio
-from clearhead.text.placeholders import words_alone
+from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import KINDS, Flag, merge_flags
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
@@ -64,7 +65,7 @@ class TextLine(NamedTuple):
     text: str
     after: str
     """White space and the line end; in a message also its syntax."""
-    has_words: bool
+    is_translated: bool
     run: MessageRun | None = None
     """The run of the ICU message that the line belongs to; None outside such a message."""
 
@@ -94,7 +95,8 @@ def translate_document(
     White space around and between lines is kept. In an ICU message with branches (plural, select), each run of words
     is translated by itself and the rest is kept. A run whose translation lacks its arguments is left untranslated and
     flagged. If a segment has a format, such as `c-format`, reordered arguments get numbers, and missing ones or ones of
-    another type are flagged. Segments without a word, such as numbers or placeholders alone, are not changed.
+    another type are flagged. Segments that `Translator.translates`
+    leaves as they are, such as numbers or placeholders alone, are not changed.
 
     Args:
         translator: A translator, or a team.
@@ -122,8 +124,9 @@ def translate_document(
         how["terms"] = terms
     translator.translate([], **how)  # reject invalid settings before any work
     target_lang = translator.decode_config(settings).target_lang
-    matches = _matches(document, memory, only_missing)
-    to_translate = list(_with_words(document, only_missing, matches))
+    translates = partial(translator.translates, terms=terms)
+    matches = _matches(document, memory, only_missing, translates)
+    to_translate = list(_with_words(document, only_missing, matches, translates))
     for segment, parts in to_translate:
         for part in parts:  # line by line, so that an error names the line of the file
             translator.pair_encoder.split_sources([part.text], target_lang, name=name, first=segment.line)
@@ -138,28 +141,45 @@ def translate_document(
             journal.add(translations)
         done.update(zip(chunk, translations, strict=True))
     return [
-        _writable(document, place, _translated(segment, only_missing, done, matches.get(place)))
+        _writable(document, place, _translated(segment, only_missing, done, matches.get(place), translates))
         for place, segment in enumerate(document.segments)
     ]
 
 
-def lines_to_translate(document: Document, *, only_missing: bool = False, memory: Lookup | None = None) -> list[str]:
-    """Return the distinct lines to translate, in order; arguments as for `translate_document`."""
-    return _distinct_lines(_with_words(document, only_missing, _matches(document, memory, only_missing)))
+def lines_to_translate(
+    document: Document,
+    *,
+    only_missing: bool = False,
+    memory: Lookup | None = None,
+    translates: Callable[[str], bool] = has_words,
+) -> list[str]:
+    """Return the distinct lines to translate, in order.
+
+    Args:
+        document: As for `translate_document`, like the next two arguments.
+        only_missing: Keep segments that have a finished translation.
+        memory: Returns the translation memory's match for a segment.
+        translates: Returns whether a line is translated, as `Translator.translates`.
+    """
+    matches = _matches(document, memory, only_missing, translates)
+    return _distinct_lines(_with_words(document, only_missing, matches, translates))
 
 
 def _distinct_lines(segments: Iterable[tuple[Segment, list[TextLine]]]) -> list[str]:
     return list(dict.fromkeys(part.text for _, parts in segments for part in parts))
 
 
-def _matches(document: Document, memory: Lookup | None, only_missing: bool) -> dict[int, MemoryMatch]:
-    """Return the translation memory matches of the segments with words, by segment number."""
+def _matches(
+    document: Document, memory: Lookup | None, only_missing: bool, translates: Callable[[str], bool]
+) -> dict[int, MemoryMatch]:
+    """Return the translation memory matches of the segments to translate, by segment number."""
     if memory is None:
         return {}
     places = [
         place
         for place, segment in enumerate(document.segments)
-        if not (only_missing and segment.is_finished) and any(part.has_words for part in _parts(segment.text))
+        if not (only_missing and segment.is_finished)
+        and any(part.is_translated for part in _parts(segment.text, translates))
     ]
     found = matches_of(memory, [document.segments[place].text for place in places])
     return {place: one for place, one in zip(places, found, strict=True) if one is not None}
@@ -236,39 +256,43 @@ def origin_of(
 
 
 def _with_words(
-    document: Document, only_missing: bool, matches: Mapping[int, MemoryMatch]
+    document: Document, only_missing: bool, matches: Mapping[int, MemoryMatch], translates: Callable[[str], bool]
 ) -> Iterator[tuple[Segment, list[TextLine]]]:
-    """Yield the segments to translate, each with its lines that have words."""
+    """Yield the segments to translate, each with its lines that are translated."""
     for place, segment in enumerate(document.segments):
         is_reused = place in matches and matches[place].is_reused
         if not is_reused and not (only_missing and segment.is_finished):
-            yield segment, [part for part in _parts(segment.text) if part.has_words]
+            yield segment, [part for part in _parts(segment.text, translates) if part.is_translated]
 
 
-def _parts(text: str) -> Iterator[TextLine]:
+def _parts(text: str, translates: Callable[[str], bool]) -> Iterator[TextLine]:
     check_interruption()
     at = 0
     for run in message_runs(text):
-        for number, part in enumerate(text_lines(run.text)):
+        for number, part in enumerate(text_lines(run.text, translates)):
             before = text[at : run.start] if number == 0 else ""
             yield part._replace(before=before + part.before, run=run)
         at = run.end
     if at:
-        yield TextLine(text[at:], "", "", has_words=False)
+        yield TextLine(text[at:], "", "", is_translated=False)
     else:
-        yield from text_lines(text)
+        yield from text_lines(text, translates)
 
 
-def text_lines(text: str) -> Iterator[TextLine]:
+def text_lines(text: str, translates: Callable[[str], bool] = has_words) -> Iterator[TextLine]:
     """Yield the lines of a text, each with its surrounding white space."""
     for line in text.splitlines(keepends=True):
         own = line.strip()
         start = len(line) - len(line.lstrip())
-        yield TextLine(line[:start], own, line[start + len(own) :], any(map(str.isalpha, words_alone(own))))
+        yield TextLine(line[:start], own, line[start + len(own) :], translates(own))
 
 
 def _translated(
-    segment: Segment, only_missing: bool, done: Mapping[str, Translation], match: MemoryMatch | None
+    segment: Segment,
+    only_missing: bool,
+    done: Mapping[str, Translation],
+    match: MemoryMatch | None,
+    translates: Callable[[str], bool],
 ) -> TranslatedSegment:
     if only_missing and segment.is_finished:
         return TranslatedSegment(segment, "kept")
@@ -277,15 +301,15 @@ def _translated(
         start = segment.text.index(own)
         text = segment.text[:start] + match.target + segment.text[start + len(own) :]
         return TranslatedSegment(segment, "reused", Translation(segment.text, text, None, (), memory=match))
-    parts = list(_parts(segment.text))
-    if not any(part.has_words for part in parts):
+    parts = list(_parts(segment.text, translates))
+    if not any(part.is_translated for part in parts):
         return TranslatedSegment(segment, "without_words")
     text, made, unfit = "", [], []
     for part in parts:
-        words = part.written(done[part.text].text if part.has_words else part.text)
+        words = part.written(done[part.text].text if part.is_translated else part.text)
         if words is None:
             unfit.append(part.text)
-        if part.has_words:
+        if part.is_translated:
             made.append(_left(done[part.text]) if words is None else done[part.text])
         text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
     whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))

@@ -6,7 +6,7 @@ A text that is not blank never gets a blank translation: the next hypothesis tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class Postprocessor:
 
         Args:
             read: The lines as the model read them.
-            groups: For each piece that is not blank the texts that were found, best first.
+            groups: For each piece to translate the texts that were found, best first.
             options: Options of the search that found them.
             terms: The terms of each such piece; None if none were given.
             links: The word links of each such piece with its best text; None if not requested.
@@ -65,16 +65,24 @@ class Postprocessor:
             one_line: Replace line ends in translations by spaces.
             raw: Keep blank texts.
         """
+        changed = on_one_line if one_line else str
         no_terms, no_links = None if terms is None else (), None if links is None else ()
-        blank = Translation("", "", 0.0 if scores else None, (), terms=no_terms, alignment=no_links)
-        results = [replace(blank, source=piece.source) for piece in read.cut_up.pieces]
         originals = read.originals()
+        count = 0 if options.num_best == 1 else options.num_best if options.are_samples else 1
+
+        def unchanged(piece: Piece, text: str) -> Translation:
+            if not piece.text.strip():
+                return Translation(piece.source, "", 0.0 if scores else None, (), terms=no_terms, alignment=no_links)
+            same = (Alternative(changed(text), None),) * count
+            return Translation(piece.source, changed(text), None, (), same, terms=no_terms, alignment=no_links)
+
+        results = list(map(unchanged, read.cut_up.pieces, originals))
         for row, (index, piece, group) in enumerate(zip(read.filled, read.filled_pieces, groups, strict=True)):
             was_cut = len(piece.ids) > len(read.ids[row])
             told: dict[str, Any] = {"source_truncated": was_cut, "terms": no_terms, "alignment": no_links}
             found = self._of_piece(piece, group, options.num_best, scores, one_line, told)
             if is_blank(found.text) and not raw:
-                found = self._with_source(found, piece, originals[index], one_line=one_line)
+                found = self._with_source(found, piece, changed(originals[index]))
             elif links is not None:
                 found = replace(found, alignment=tuple(links[row]))
             results[index] = found if terms is None else replace(found, terms=terms[row].uses(found.text))
@@ -114,9 +122,8 @@ class Postprocessor:
             **told,
         )
 
-    def _with_source(self, blank: Translation, piece: Piece, source: str, *, one_line: bool) -> Translation:
+    def _with_source(self, blank: Translation, piece: Piece, text: str) -> Translation:
         """Return a blank translation with its source in its place, which has no score."""
-        text = on_one_line(source) if one_line else source
         return replace(
             blank,
             text=text,
@@ -143,39 +150,36 @@ class Postprocessor:
         return SeenInTraining.of(self._trained, lambda: self._tokenizer.pieces(range(self._tokenizer.vocab_size)))
 
 
-def without_blank(
-    pieces: Sequence[Piece],
-    groups: Sequence[Sequence[DecodedText]],
-    options: SearchOptions,
-    search: Callable[[list[int], SearchOptions], list[list[DecodedText]]],
-) -> list[list[DecodedText]]:
-    """Return the texts of each piece without blank ones; if all are blank, the best. Samples stay, blank ones last.
-
-    A piece whose best text is blank is searched again, for all hypotheses of the beam or all samples of `mbr`.
+def blank_rows(pieces: Sequence[Piece], groups: Sequence[Sequence[DecodedText]]) -> list[int]:
+    """Return the indexes of the pieces whose best text is blank.
 
     Args:
         pieces: The translated pieces.
         groups: The texts found for each, best first.
-        options: Options of the search that found them.
-        search: Returns the texts of the pieces at some indexes, found with other options.
     """
+    return [row for row, (piece, group) in enumerate(zip(pieces, groups, strict=True)) if _is_blank(piece, group[0])]
 
-    def is_empty(row: int, one: DecodedText) -> bool:
-        return is_blank(pieces[row].protected.restored(one.text))
 
+def without_blank(
+    pieces: Sequence[Piece], groups: Sequence[Sequence[DecodedText]], options: SearchOptions, rows: Sequence[int]
+) -> list[list[DecodedText]]:
+    """Return the texts of each piece without blank ones; if all are blank, the best. Samples stay, blank ones last.
+
+    Args:
+        pieces: The translated pieces.
+        groups: The texts found for each, best first; of the pieces that were searched again, all.
+        options: Options of the first search.
+        rows: Pieces whose best text was blank.
+    """
     found = list(map(list, groups))
-    rows = [row for row, group in enumerate(found) if is_empty(row, group[0])]
-    most = options.mbr or options.config.beam_size
-    if rows and not options.are_samples and most > options.num_best:
-        for row, group in zip(rows, search(rows, replace(options, num_best=most)), strict=True):
-            found[row] = group
     for row in rows if options.num_best == 1 else range(len(found)):
-        group = found[row]
-        blank = [one for one in group if is_empty(row, one)]
-        if not blank:
-            continue
-        visible = [one for one in group if not is_empty(row, one)]
-        if visible:
-            visible[0].follows_blank = row in rows
+        blank = [one for one in found[row] if _is_blank(pieces[row], one)]
+        visible = [one for one in found[row] if not _is_blank(pieces[row], one)] if blank else found[row]
+        if row in rows and visible:
+            visible[0].follows_blank = True
         found[row] = [*visible, *blank] if options.are_samples else (visible or blank[:1])[: options.num_best]
     return found
+
+
+def _is_blank(piece: Piece, one: DecodedText) -> bool:
+    return is_blank(piece.protected.restored(one.text))

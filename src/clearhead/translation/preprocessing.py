@@ -10,16 +10,18 @@ from typing import Any
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import NO_PREFIX, Prefix, cut_sources, given_prefix
 from clearhead.errors import ConfigError, DataError
+from clearhead.runtime.lazy import cached_property
 from clearhead.text.language_tags import split_tag
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.placeholder_masking import without_signs
-from clearhead.text.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
+from clearhead.text.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER, has_words
 from clearhead.text.sentence_splitting import split_sentences
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.normalization import NormalizedLine, Normalizer
 from clearhead.translation.result import Translation, join_translations
 from clearhead.translation.search import DecodedText
 from clearhead.translation.segmentation import LinePart, Piece, SegmentedLines, align_samples, cut_lines
+from clearhead.translation.terminology import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,17 @@ class PreprocessedLines:
     """The normalized form of each line."""
     cut_up: SegmentedLines
     filled: list[int]
-    """Indexes of the pieces that are not blank; `ids` and `prefixes` have one entry for each of these."""
+    """Indexes of the pieces to translate: those neither blank nor left as they are (`Preprocessor.translates`).
+
+    `ids` and `prefixes` have one entry for each of these.
+    """
     ids: list[list[int]]
     """Source ids of each such piece, cut to the model's limit."""
     prefixes: list[Prefix]
 
     @property
     def filled_pieces(self) -> list[Piece]:
-        """The pieces that are not blank."""
+        """The pieces to translate."""
         return [self.cut_up.pieces[index] for index in self.filled]
 
     def originals(self) -> list[str]:
@@ -51,7 +56,7 @@ class PreprocessedLines:
         ]
 
     def are_in_capitals(self) -> list[bool]:
-        """Return for each piece that is not blank whether its line was in capitals before it was normalized."""
+        """Return for each piece to translate whether its line was in capitals before it was normalized."""
         pieces = self.cut_up.of_lines(range(len(self.cut_up.pieces)))
         found = [form.in_capitals for form, line in zip(self.forms, pieces, strict=True) for _ in line]
         return [found[index] for index in self.filled]
@@ -60,14 +65,14 @@ class PreprocessedLines:
         """Return samples reordered such that the i-th samples of a line's sentences form a sample of the line.
 
         Args:
-            samples: Samples of each piece that is not blank.
+            samples: Samples of each piece to translate.
             seed: Seed of the sampling.
         """
         groups = dict(zip(self.filled, samples, strict=True))
         for line in self.cut_up.of_lines(range(len(self.cut_up.pieces))):
-            if len(line) > 1:
-                some = align_samples([groups[index] for index in line], lambda one: one.log_prob, seed)
-                groups.update(zip(line, some, strict=True))
+            if len(own := [index for index in line if index in groups]) > 1:
+                some = align_samples([groups[index] for index in own], lambda one: one.log_prob, seed)
+                groups.update(zip(own, some, strict=True))
         return list(groups.values())
 
     def joined(self, results: Sequence[Translation], **how: Any) -> list[Translation]:
@@ -139,7 +144,9 @@ class Preprocessor:
         prefix: str | Sequence[str],
         config: DecodeConfig,
         *,
+        terms: Terms | None = None,
         one_line: bool = False,
+        raw: bool = False,
     ) -> PreprocessedLines:
         """Normalize lines, split them into sentences, and tokenize them, as configured.
 
@@ -148,7 +155,9 @@ class Preprocessor:
             parts: Target language and text of each line, as returned by `PairEncoder.split_sources`.
             prefix: Text that each translation begins with: one text, or one for each line.
             config: Decode settings.
+            terms: Terms that translations must use.
             one_line: Reject a prefix that contains a line end.
+            raw: Translate texts without words too.
 
         Raises:
             ConfigError: If a prefix contains a line end and `one_line` is set.
@@ -162,16 +171,44 @@ class Preprocessor:
             for (language, text), start in zip(parts, beginnings, strict=True)
         ]
         cut_up = self._cut_up(lines, parts, forms, beginnings, config)
-        filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
+        of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
+        filled = [
+            index
+            for index, (piece, prefix) in enumerate(zip(cut_up.pieces, of_pieces, strict=True))
+            if piece.text.strip() and (raw or prefix.tokens or self.translates(piece.text, terms))
+        ]
         pieces = [cut_up.pieces[index] for index in filled]
         begun_tokens = max((len(prefix.tokens) for prefix in prefixes), default=0)
         ids = cut_sources(self._config, config, [piece.ids for piece in pieces], begun=begun_tokens)
-        of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
         given = self._tokenizer.given
         begun_pieces = [
             given_prefix(given(piece.language), of_pieces[index]) for index, piece in zip(filled, pieces, strict=True)
         ]
         return PreprocessedLines(lines, forms, cut_up, filled, ids, begun_pieces)
+
+    def translates(self, text: str, terms: Terms | None = None) -> bool:
+        """Return whether a text is translated; otherwise it is left as it is, such as `...` or `12345`.
+
+        It is if it has words or terms. A model that has learned to change texts without words, such as dates in
+        figures, also translates those with a character of its training sources; a decoder alone continues any text.
+
+        Args:
+            text: A line or a sentence, without a language tag.
+            terms: Terms that its translation must use.
+        """
+        return (
+            has_words(text)
+            or self._config.is_decoder_alone
+            or not self._known_without_words.isdisjoint(text)
+            or bool(terms and terms.found_in(text))
+        )
+
+    @cached_property
+    def _known_without_words(self) -> frozenset[str]:
+        """The characters of the training sources if texts without words are translated, else none."""
+        if self._trained is None or not self._trained.changes_without_words():
+            return frozenset()
+        return frozenset(filter(str.strip, self._trained.known_characters()[0]))
 
     def _cut_up(
         self,

@@ -69,7 +69,7 @@ class Translation:
 
     source: str
     text: str
-    """The translation; empty for an empty line.
+    """The translation; empty for an empty line, and the line itself if nothing in it can be translated.
 
     Not empty for another line, unless it is raw: where the model's best translation is blank, it is the next best one,
     or else the source, with the flag `empty`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -74,19 +74,21 @@ class SegmentedLines:
         """Return one value for each piece: its line's value for the first piece of a line, `rest` for the others."""
         return [one for value, gaps in zip(values, self.gaps, strict=True) for one in (value, *[rest] * len(gaps))]
 
-    def lines_done(self, on_progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
+    def lines_done(
+        self, on_progress: Callable[[int], None] | None, translated: Collection[int]
+    ) -> Callable[[int], None] | None:
         """Return a progress callback that converts numbers of finished pieces to approximate numbers of lines.
-
-        Blank lines are not counted.
 
         Args:
             on_progress: Called with the number of lines.
+            translated: Indexes of the pieces to translate; lines without such a piece are not counted.
         """
         if on_progress is None or not any(self.gaps):
             return on_progress
         tell = on_progress
-        total = sum(bool(piece.text.strip()) for piece in self.pieces)
-        lines = total - sum(map(len, self.gaps))
+        own = set(translated)
+        total = len(own)
+        lines = sum(not own.isdisjoint(line) for line in self.of_lines(range(len(self.pieces))))
         done = 0
 
         def tell_of_lines(pieces: int) -> None:

@@ -23,11 +23,11 @@ from clearhead.translation.arguments import require_types
 from clearhead.translation.markup_restoration import MarkupRestorer
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.pair_encoding import PairEncoder
-from clearhead.translation.postprocessing import Postprocessor, without_blank
+from clearhead.translation.postprocessing import Postprocessor, blank_rows, without_blank
 from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
 from clearhead.translation.result import Translation
 from clearhead.translation.scoring import score_pairs
-from clearhead.translation.search import Decode, DecodedText, Engines, TextSearch
+from clearhead.translation.search import Decode, Engines, TextSearch
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
 
@@ -116,7 +116,8 @@ class Translator:
         `split="never"`. Its sentences, with their own scores, are in `Translation.sentences`.
 
         Args:
-            lines: Source lines; blank ones give empty translations. A line may start with a language tag.
+            lines: Source lines; blank ones give empty translations, and those without words are left as they are
+                (`translates`). A line may start with a language tag.
             num_best: Translations of each line; fewer if the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
             mbr: Minimum Bayes risk decoding: draw this many samples of each line, and return the one most similar to
@@ -134,8 +135,9 @@ class Translator:
             alignments: Align the words of each line with those of its translation (`Translation.alignment`), by the
                 method in the setting `align_by`.
             one_line: Replace line ends in translations by spaces, for files with one translation a line.
-            raw: Return what the model wrote even where that is blank, to measure the model. Otherwise the next
-                hypothesis that is not blank takes its place, or else the source, without a score.
+            raw: Return what the model wrote, even where that is blank and for lines without words, to measure the
+                model. Otherwise the next hypothesis that is not blank takes the place of a blank one, or else the
+                source, without a score.
             name: Name of the file of the lines, for messages.
             first: Number of the first line in that file.
             on_progress: Called with the number of lines finished, batch by batch.
@@ -157,10 +159,11 @@ class Translator:
             self._aligner.require()
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
-        read = self.preprocessed(to_translate, options.config, prefix, one_line=one_line, name=name, first=first)
+        told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
+        read = self.preprocessed(to_translate, options.config, prefix, **told)
         search = self._text_search(options, one_line)
         wanted = self._term_encoder.wanted_in(read, terms, options, self.model.config)
-        done = read.cut_up.lines_done(on_progress)
+        done = read.cut_up.lines_done(on_progress, read.filled)
         find = search if terms is None else partial(search_with_terms, search, wanted)
         groups = find(read.ids, read.prefixes, options, scores=scores, on_progress=done)
         if options.sampling is not None and options.are_samples:
@@ -169,13 +172,14 @@ class Translator:
             with_markup = MarkupRestorer(self.model.config, search, self._aligner)
             groups = with_markup(read.filled_pieces, read.ids, read.prefixes, wanted, groups, options, scores=scores)
         raw = raw or self.model.config.is_decoder_alone  # an empty continuation is one
-        if not raw:
-
-            def find_again(rows: list[int], wider: SearchOptions) -> list[list[DecodedText]]:
-                ids, prefixes = [read.ids[row] for row in rows], [read.prefixes[row] for row in rows]
-                return search_with_terms(search, [wanted[row] for row in rows], ids, prefixes, wider, scores=scores)
-
-            groups = without_blank(read.filled_pieces, groups, options, find_again)
+        if not raw and (blank := blank_rows(read.filled_pieces, groups)):
+            wider = replace(options, num_best=max(options.num_best, options.mbr or options.config.beam_size))
+            if not options.are_samples and wider != options:
+                find = search if terms is None else partial(search_with_terms, search, [wanted[row] for row in blank])
+                own = [read.ids[row] for row in blank], [read.prefixes[row] for row in blank]
+                again = dict(zip(blank, find(*own, wider, scores=scores), strict=True))
+                groups = [again.get(row, group) for row, group in enumerate(groups)]
+        groups = groups if raw else without_blank(read.filled_pieces, groups, options, blank)
         links = self._aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
         given = None if terms is None else wanted
         how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw}
@@ -287,13 +291,19 @@ class Translator:
         config: DecodeConfig,
         prefix: str | Sequence[str] = "",
         *,
+        terms: Terms | None = None,
         one_line: bool = False,
+        raw: bool = False,
         name: str = "",
         first: int = 1,
     ) -> PreprocessedLines:
         """Return lines as the model reads them; see `Preprocessor`, and `translate` for the arguments."""
         parts = self.pair_encoder.split_sources(lines, config.target_lang, name=name, first=first)
-        return self._preprocessor(lines, parts, prefix, config, one_line=one_line)
+        return self._preprocessor(lines, parts, prefix, config, terms=terms, one_line=one_line, raw=raw)
+
+    def translates(self, text: str, terms: Terms | None = None) -> bool:
+        """Return whether a text is translated, not left as it is; see `Preprocessor.translates`."""
+        return self._preprocessor.translates(text, terms)
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.

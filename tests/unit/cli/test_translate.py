@@ -164,7 +164,7 @@ def test_json_lines_hold_exactly_the_promised_keys(run_command, make_model_dir, 
         looks = ["sentences", "warnings", "warning_details"]
         assert list(found) == ["source", "text", "score", "tokens", "alternatives", *cut, *looks]
         assert (found["source"], found["text"]) == (translation.source, translation.text)
-        assert found["score"] == round(translation.score, 6)
+        assert found["score"] == (None if translation.score is None else round(translation.score, 6))
         assert found["tokens"] == list(translation.tokens)
         assert found["alternatives"] == []
         assert [found[name] for name in cut] == [getattr(translation, name) for name in cut]
@@ -347,7 +347,7 @@ def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
 
 
 def test_the_report_has_all_lines(run_command, make_model_dir, write_lines, tmp_path):
-    files = write_lines("a.de", "ja", "ja", "ja"), write_lines("b.de", "42", "")
+    files = write_lines("a.de", "ja", "ja", "ja"), write_lines("b.de", "nein", "")
     page = tmp_path / "page.html"
     out = run_command(translate, make_model_dir(), *files, "--beam", 1, "--report", page).stdout
     assert out.count("\n") == 5
@@ -360,7 +360,7 @@ def test_whoever_types_is_told_after_each_line(monkeypatch, make_model_dir, run_
     monkeypatch.setattr(translate_module, "_is_typed", lambda path: True)
     speaking("a dog")
     model = make_model_dir(decode={"place_markup": False})
-    stderr = run_command(translate, model, stdin="%s\nHund\n%d\n").stderr
+    stderr = run_command(translate, model, stdin="%s Hund\nHund\n%d Hund\n").stderr
     assert re.findall(r": 1 with placeholders .*: (line \d)\n", stderr) == ["line 1", "line 3"]
 
 

@@ -8,6 +8,7 @@ from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document, Filling, Segment
+from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import Flag
 from clearhead.translation.alignment import ALIGNMENT_FILE, save_head
 from clearhead.translation.documents import (
@@ -57,6 +58,9 @@ class Shouting:
 
     def decode_config(self, settings):
         return DecodeConfig()
+
+    def translates(self, text, terms=None):
+        return has_words(text)
 
     @property
     def pair_encoder(self):

@@ -120,13 +120,14 @@ def test_progress_is_told_in_lines(tokenizer):
     lines = [ONE, "", FIVE, TWO]
     pieces = cut_lines(lines, [(None, line) for line in lines], tokenizer, DecodeConfig(split="always"), None)
     told = []
-    done = pieces.lines_done(told.append)
+    filled = [number for number, piece in enumerate(pieces.pieces) if piece.text]
+    done = pieces.lines_done(told.append, filled)
     assert done is not None
     for _ in range(8):
         done(1)
     assert sum(told) == 3  # the blank one is no work
     assert all(told)
-    assert pieces.lines_done(None) is None
+    assert pieces.lines_done(None, filled) is None
 
 
 # Samples
