@@ -14,8 +14,21 @@ SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))
 """Private-use characters that replace placeholders (`protect`): first those for single placeholders, then those for
 opening ones, then those for closing ones in the same order."""
 
+_PICTURE = (
+    "(?:[\u203c-\u3299\xa9\xae]\ufe0f|[\U0001f000-\U0001f1e5\U0001f200-\U0001faff\u231a\u231b\u23e9-\u23ec\u23f0\u23f3"
+    "\u25fd\u25fe\u2614\u2615\u2648-\u2653\u267f\u2693\u26a1\u26aa\u26ab\u26bd\u26be\u26c4\u26c5\u26ce\u26d4\u26ea\u26f2\u26f3\u26f5"
+    "\u26fa\u26fd\u2705\u270a\u270b\u2728\u274c\u274e\u2753-\u2755\u2757\u2795-\u2797\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55]\ufe0f?)"
+    "[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]{0,10}"
+)
+"""Pattern of a character that is shown as a picture by itself (Emoji_Presentation of Unicode) or by a selector."""
+EMOJI = rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[0-9\#*]\ufe0f?\u20e3|{_PICTURE}(?:\u200d{_PICTURE}){{0,9}})"
+"""Pattern of an emoji: a flag, a key, or pictures joined to one."""
+
+MAY_BE_EMOJI = re.compile("[\xa9\xae\u203c-\u3299\U0001f000-\U0001faff]")
+"""Pattern of a character that every emoji has; searched before the longer pattern, for most texts have none."""
+
 FIRST_SIGNS = "%{$#@<&:`|*"
-"""Every placeholder begins with one of these, except addresses, which contain one."""
+"""Every placeholder begins with one of these, except addresses, which contain one, and emoji."""
 STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/")
 """Beginnings of statements of template languages."""
 
@@ -65,12 +78,13 @@ PLACEHOLDER = re.compile(
     | (?<![\w*])\*{{1,2}}(?=[\w`:"'(«“])                          # *emphasis* and **bold** begin,
     | {CLOSING_MARK}                                       # and end
       )
+    | {EMOJI}
     | (?<![a-zA-Z0-9_])[a-zA-Z]{{2,9}}://[^\s<>"'{_CJK}]*[^\W{_CJK}]/?    # https://example.org
     | (?<!{_MAIL}){_MAIL}{{1,60}}@{_HOST}{{1,60}}(?:\.{_HOST}{{1,60}}){{1,5}}  # name@example.org
     """,
     re.VERBOSE,
 )
-"""Pattern of what programs, browsers and mail programs read, and of the marks of Markdown and reStructuredText."""
+"""Pattern of what programs, browsers and mail programs read, emoji, and the marks of Markdown and reStructuredText."""
 
 TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^>]*?(/?)>")
 """Pattern of a tag among the placeholders: its slash, its name, and the slash of a tag that closes itself."""

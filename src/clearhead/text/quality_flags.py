@@ -16,8 +16,17 @@ from typing import NamedTuple, Self
 
 from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
-from clearhead.text.placeholder_masking import Unit, units_of
-from clearhead.text.placeholders import FIRST_SIGNS, PLACEHOLDER, STATEMENT_SIGNS, TAG, has_words, is_blank, words_alone
+from clearhead.text.placeholder_masking import Unit, units_of, without_signs
+from clearhead.text.placeholders import (
+    FIRST_SIGNS,
+    MAY_BE_EMOJI,
+    PLACEHOLDER,
+    STATEMENT_SIGNS,
+    TAG,
+    has_words,
+    is_blank,
+    words_alone,
+)
 from clearhead.text.scripts import script_of
 from clearhead.text.shortening import first_few
 
@@ -32,8 +41,8 @@ KINDS = {
     "unseen_script": "the source is in a script that no training source has",
     "unseen_characters": "the model has never seen one of its characters",
     "numbers": "a number of the source is not in the translation",
-    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, it has others, or "
-    "it has a pair of codes in another order",
+    "placeholders": "a placeholder, tag, entity, address or emoji of the source is not in the translation, it has "
+    "others, or it has a pair of codes in another order",
     "placed_markup": "markup that the model did not keep was put where the words it stood at went",
 }
 """Every kind of flag, in the order of the checks, with its meaning."""
@@ -111,7 +120,14 @@ class SeenInTraining:
 
 
 def find_flags(
-    source: str, text: str, *, tokens: int, sentences: int, seen: SeenInTraining, in_place: str = ""
+    source: str,
+    text: str,
+    *,
+    tokens: int,
+    sentences: int,
+    seen: SeenInTraining,
+    masked: str | None = None,
+    in_place: str = "",
 ) -> tuple[Flag, ...]:
     """Return the warnings about a translation, each kind at most once, in the order of `KINDS`.
 
@@ -121,6 +137,7 @@ def find_flags(
         tokens: Number of tokens of the source, counting its language tag and the end token.
         sentences: Number of sentences of the source.
         seen: What the model has seen in training.
+        masked: The source as the model reads it, with signs in place of placeholders, if it has any.
         in_place: What the text is, if the model's best translation is empty.
     """
     found: dict[str, str | None] = {
@@ -129,7 +146,7 @@ def find_flags(
         "repetition": _repetition(source, text),
         "copied": _copy(source, text, seen.statistics),
         "unusual_case": _unusual_case(source, seen.statistics),
-        **_character_flags(source, text, seen),
+        **_character_flags(source, text, source if masked is None else without_signs(masked), seen),
         "numbers": ", ".join(missing_numbers(source, text)[:MOST_SHOWN]),
         "placeholders": _placeholder_changes(source, text),
     }
@@ -205,7 +222,7 @@ def missing_placeholders(source: str, text: str) -> list[str]:
 
 
 def _absent_placeholders(source: str, text: str) -> list[str]:
-    if not any(sign in source for sign in FIRST_SIGNS):
+    if not any(sign in source for sign in FIRST_SIGNS) and not MAY_BE_EMOJI.search(source):
         return []
     if (syntax := message_syntax(source)) and syntax != message_syntax(text):
         return [syntax[0]]
@@ -282,8 +299,8 @@ def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
     return case if statistics is not None and case in statistics.rare_cases() else None
 
 
-def _character_flags(source: str, text: str, seen: SeenInTraining) -> Mapping[str, str | None]:
-    letters = set(source)
+def _character_flags(source: str, text: str, read: str, seen: SeenInTraining) -> Mapping[str, str | None]:
+    letters = set(read)
     known = seen.source_characters
     if known is not None:
         letters -= known

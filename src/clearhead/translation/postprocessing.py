@@ -140,7 +140,8 @@ class Postprocessor:
         if self._config.is_decoder_alone:
             return ()  # the continuation of a text need not contain what the text contains
         sizes = {"tokens": len(piece.ids), "sentences": piece.sentences}
-        found = find_flags(piece.text, text, **sizes, seen=self._seen, in_place=in_place)
+        masked = piece.protected.text
+        found = find_flags(piece.text, text, **sizes, seen=self._seen, masked=masked, in_place=in_place)
         if not has_placed_markup:
             return found
         return (*found, Flag("placed_markup", " ".join(list(placeholders_of(piece.text))[:MOST_SHOWN])))

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from clearhead.text.line_statistics import LineCounter
+from clearhead.text.placeholder_masking import protect
 from clearhead.text.quality_flags import KINDS, Flag, SeenInTraining, find_flags, merge_flags, repeated_unit
 from clearhead.text.quality_flags import missing_numbers as numbers
 from clearhead.text.quality_flags import missing_placeholders as placeholders
@@ -38,6 +39,14 @@ def test_each_kind_is_there_once_and_in_order():
     kinds = [flag.kind for flag in found]
     assert kinds == [kind for kind in KINDS if kind in kinds]
     assert set(kinds) == set(KINDS) - {"empty", "too_short", "unusual_case", "placed_markup"}
+
+
+def test_an_emoji_that_is_lost_is_a_placeholder_and_one_that_was_masked_is_no_unseen_character():
+    assert flags("Ein Hund 👍🏽.", "A dog.")["placeholders"] == "👍🏽"
+    assert flags("Ein Hund.", "A dog 😆.")["placeholders"] == "not in the source: 😆"
+    assert "unseen_characters" in flags("Ein Hund 😆.", "A dog 😆.")
+    masked = protect("Ein Hund 😆.").text
+    assert find_flags("Ein Hund 😆.", "A dog 😆.", tokens=5, sentences=1, seen=seen(), masked=masked) == ()
 
 
 # Length
