@@ -85,7 +85,7 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
         found = theirs.generate(**batch, num_beams=beam_size, max_length=60)
     ended = [row for row, ids in enumerate(found.tolist()) if theirs.config.eos_token_id in ids[1:]]
     expected = their_tokenizer.batch_decode(found, skip_special_tokens=True)
-    ours = translator.translate(sources, beam_size=beam_size)
+    ours = translator.translate(sources, beam_size=beam_size, raw=True)
     same = [row for row in ended if not ours[row].output_truncated]
     assert [ours[row].text for row in same] == [expected[row] for row in same]
     assert same
@@ -108,7 +108,7 @@ def test_a_search_over_onnx_files_writes_the_same_texts(exported, tmp_path):
     search = load_search()(tmp_path / "onnx")
     extra_length = translator.bundle.decode.extra_length
     for beam_size, alpha in ((1, 0.0), (4, 0.0), (4, 1.0)):
-        ours = translator.translate(sources, beam_size=beam_size, length_penalty=alpha)
+        ours = translator.translate(sources, beam_size=beam_size, length_penalty=alpha, raw=True)
         texts = [
             search.translate(text, beam_size=beam_size, alpha=alpha, extra_length=extra_length) for text in sources
         ]
@@ -127,7 +127,7 @@ def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
     ways = {"min_decoding_length": 0, "suppress_sequences": [["<s>"], ["<pad>"]], "max_decoding_length": 60}
     found = theirs.translate_batch(read, beam_size=4, length_penalty=0.0, **ways)
     texts = [tokenizer.decode([tokenizer.token_to_id(token) for token in one.hypotheses[0]]) for one in found]
-    ours = translator.translate(sources, beam_size=4, length_penalty=0.0)
+    ours = translator.translate(sources, beam_size=4, length_penalty=0.0, raw=True)
     same = [row for row, one in enumerate(ours) if not one.output_truncated]
     assert [texts[row] for row in same] == [ours[row].text for row in same]
     assert same

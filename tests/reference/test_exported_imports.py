@@ -174,7 +174,7 @@ def test_transformers_writes_the_same_if_nothing_is_asked_for(tuned, exported, n
     )
     mask = (batch != case.model.config.pad_token_id).long()
     rows = case.model.generate(batch, attention_mask=mask).tolist()
-    found = case.ours.translate(sources, end_loops=False, split="never")
+    found = case.ours.translate(sources, end_loops=False, split="never", raw=True)
     same = [
         ours.text == case.their_text(row[1 : row.index(case.end, 1) + 1])
         for ours, row in zip(found, rows, strict=True)
@@ -452,7 +452,7 @@ def test_words_of_a_toolkit_go_where_a_list_of_words_is_enough(tmp_path):
         [text.split(" ") for text in toolkit.texts], beam_size=1, min_decoding_length=0, max_decoding_length=9
     )
     how: Any = {"beam_size": 1, "end_loops": False, "split": "never"}
-    found = Translator.load(ours, device="cpu").translate(list(toolkit.texts), **how)
+    found = Translator.load(ours, device="cpu").translate(list(toolkit.texts), raw=True, **how)
     for one, result in zip(found, results, strict=True):
         if len(result.hypotheses[0]) < 9 and not one.output_truncated:
             assert one.text == " ".join(result.hypotheses[0])

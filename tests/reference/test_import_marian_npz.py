@@ -327,7 +327,7 @@ def test_greedy_translations_are_those_of_transformers(case):
         found = case.theirs.generate(torch.tensor([row]), bad_words_ids=[[config.pad_id]], **settings)[0].tolist()[1:]
         expected = found[: found.index(config.eos_id)] if config.eos_id in found else found[: LIMIT - 1]
         how: Any = {"beam_size": 1, "end_loops": False, "split": "never", "extra_length": LIMIT - len(row)}
-        [translation] = ours.translate([source], **how)
+        [translation] = ours.translate([source], raw=True, **how)
         assert translation.tokens == tuple(ours.bundle.tokenizer.pieces(expected))
 
 
