@@ -8,10 +8,14 @@ original.
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import accumulate
 
 from clearhead.text.placeholder_masking import Unit, units_of
 from clearhead.text.placeholders import PLACEHOLDER, STATEMENT_SIGNS, TAG, pair_role
@@ -21,6 +25,11 @@ _ALIKE = 0.5
 """Minimum of `SequenceMatcher.ratio`, with `_LINKED` added for a link, at which a placeholder counts as an altered form
 of another."""
 _LINKED = 0.25
+_MOST_COMPARED = 30
+"""Placeholders of each side that are compared as altered forms of each other; comparing all with all would take
+quadratic time."""
+_MOST_CHARACTERS = 200
+"""Characters of a placeholder that are compared, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,7 @@ def _parts(text: str) -> Iterator[Span]:
 
 
 MOST_DEPTH = 100
-"""Maximum nesting of marks in a translation; deeper ones are placed side by side."""
+"""Maximum nesting of marks in a translation; deeper ones are placed side by side, around no words."""
 
 
 @dataclass(slots=True)
@@ -133,8 +142,56 @@ class _Node:
     end: int
     """Index after its last part; equal to `start` if it encloses none."""
     within: list[_Node] = field(default_factory=list)
+    taken: list[Span] = field(default_factory=list)
+    """Ranges of parts inside nested marks, in ascending order."""
     words: str = ""
     """Text inside the mark if it encloses no part."""
+
+
+_Costs = tuple[int, float, int]
+"""Of a range of places: sum of the changes in cost, lowest cost after a change, and the first place that has it."""
+
+
+class _Places:
+    """Places for a mark, with their costs: a segment tree, whose operations take logarithmic time.
+
+    Args:
+        costs: Initial cost of each place.
+    """
+
+    def __init__(self, costs: Sequence[int]) -> None:
+        self._size = len(costs)
+        steps = [cost - before for before, cost in zip([0, *costs], costs, strict=False)]
+        self._nodes: list[_Costs] = [(0, 0, 0)] * self._size + [(step, step, n) for n, step in enumerate(steps)]
+        for node in reversed(range(1, self._size)):
+            self._nodes[node] = _joined(self._nodes[2 * node], self._nodes[2 * node + 1])
+
+    def add(self, first: int, cost: int) -> None:
+        """Add a cost to a place and all behind it."""
+        node = first + self._size
+        if node < len(self._nodes):
+            step = self._nodes[node][0] + cost
+            self._nodes[node] = step, step, first
+            while (node := node // 2) > 0:
+                self._nodes[node] = _joined(self._nodes[2 * node], self._nodes[2 * node + 1])
+
+    def cheapest(self, first: int, last: int) -> int:
+        """Return the first of the places with the lowest cost, of two places and those between."""
+        left, right = (0, math.inf, first), (0, math.inf, last)
+        low, high = first + self._size, last + 1 + self._size
+        while low < high:
+            if low % 2:
+                left = _joined(left, self._nodes[low])
+            if high % 2:
+                right = _joined(self._nodes[high - 1], right)
+            low, high = (low + 1) // 2, high // 2
+        return _joined(left, right)[2]
+
+
+def _joined(left: _Costs, right: _Costs) -> _Costs:
+    """Return the costs of two adjacent ranges of places."""
+    behind = left[0] + right[1]
+    return (left[0] + right[0], behind, right[2]) if behind < left[1] else (left[0] + right[0], *left[1:])
 
 
 class _Placing:
@@ -147,6 +204,12 @@ class _Placing:
         self._parts = parts_with_placeholders(translation)
         self._texts = [translation[start:end] for start, end in self._parts]
         self._links = set(links)
+        self._targets: defaultdict[int, list[int]] = defaultdict(list)
+        for source, target in self._links:
+            self._targets[source].append(target)
+        self._num_sources = Counter(target for _, target in self._links)
+        self._num_linked = [0, *accumulate(part in self._num_sources for part in range(len(self._parts)))]
+        """Linked parts of the translation before each part."""
         self._root = _Node(None, 0, len(self._parts))
         missing = self._kept(stripped)
         self._place([mark for mark in stripped.marks if not mark.is_kept or mark in missing])
@@ -163,19 +226,22 @@ class _Placing:
         """
         free = [part for part, span in enumerate(self._parts) if PLACEHOLDER.fullmatch(self._translation[slice(*span)])]
         free = [part for part in free if stripped.has_lost or not is_tag(self._texts[part])]
+        equal: defaultdict[str, deque[int]] = defaultdict(deque)
+        for part in free:
+            equal[self._texts[part]].append(part)
         missing = []
         for mark in (mark for mark in stripped.marks if mark.is_kept):
-            same = next((part for part in free if self._texts[part] == mark.unit.texts[0]), None)
-            if same is None:
-                missing.append(mark)
+            if same := equal[mark.unit.texts[0]]:
+                same.popleft()
             else:
-                free.remove(same)
+                missing.append(mark)
+        free = sorted(part for parts in equal.values() for part in parts)
         free_words = [part for part in free if not is_tag(self._texts[part])]
         choices = sorted(
             (
                 (self._likeness(mark, part), -number, -part)
-                for number, mark in enumerate(missing)
-                for part in free_words
+                for number, mark in enumerate(missing[:_MOST_COMPARED])
+                for part in free_words[:_MOST_COMPARED]
             ),
             reverse=True,
         )
@@ -189,58 +255,82 @@ class _Placing:
         return {mark for number, mark in enumerate(missing) if number not in found}
 
     def _likeness(self, mark: _Mark, part: int) -> float:
-        alike = SequenceMatcher(None, mark.unit.texts[0], self._texts[part], autojunk=False).ratio()
+        own, other = mark.unit.texts[0][:_MOST_CHARACTERS], self._texts[part][:_MOST_CHARACTERS]
+        alike = SequenceMatcher(None, own, other, autojunk=False).ratio()
         return alike + _LINKED * any((own, part) in self._links for own in self._inside(mark))
 
     def _place(self, marks: Sequence[_Mark]) -> None:
         """Place marks; a mark nested in a pair of the source stays within that pair."""
-        around = [self._root]
+        # A mark goes where it crosses fewest links, and splits a word, such as `l'ami`, only if no other place is left.
+        # At first every source word is behind the mark, so it crosses each link of the parts before its place.
+        most = 2 * len(self._links) + 1
+        crossed = [0, *accumulate(self._num_sources[part] for part in range(len(self._parts)))]
+        places = _Places([count + most * (not self._is_apart(place)) for place, count in enumerate(crossed)])
+        closed = most * 3
+        around, passed, quoted = [self._root], 0, self._root
         for mark in marks:
             while (pair := around[-1].mark) is not None and mark.unit.starts[0] > pair.unit.starts[1]:
-                around.pop()
+                node = around.pop()
+                places.add(node.start + 1, closed)
+                places.add(max(node.start + 1, node.end), -closed)
+            while passed < len(self._source_parts) and self._source_parts[passed][0] < mark.start:
+                for target in self._targets[passed]:
+                    places.add(target + 1, -2)
+                passed += 1
             parent = around[-1]
-            start, end = self._around(mark, parent) if mark.is_pair else (self._between(mark, parent),) * 2
-            node = _Node(mark, start, end)
-            inner = self._source[mark.start : mark.end]
-            if mark.is_pair and start == end and not re.search(r"\s", inner) and not PLACEHOLDER.search(inner):
-                node.words = inner  # such as a name: better untranslated than missing
-            parent.within.append(node)
+            found = self._around(mark, parent) if mark.is_pair and len(around) < MOST_DEPTH else None
+            node = _Node(mark, *(found or (places.cheapest(parent.start, parent.end),) * 2))
+            if found:
+                insort(parent.taken, found)
             if mark.is_pair and len(around) < MOST_DEPTH:
+                if found is None:
+                    quoted = self._quoted(node, quoted)
                 around.append(node)
+            parent.within.append(node)
 
-    def _inside(self, mark: _Mark) -> list[int]:
-        """Return the parts of the source that lie within a mark."""
-        return [n for n, (start, end) in enumerate(self._source_parts) if mark.start <= start and end <= mark.end]
+    def _quoted(self, node: _Node, before: _Node) -> _Node:
+        """Give a pair around no words its source word, such as a name: better untranslated than missing.
 
-    def _around(self, mark: _Mark, parent: _Node) -> tuple[int, int]:
-        """Return the stretch of the translation for a pair to enclose: most linked words, fewest others."""
-        inside = set(self._inside(mark))
-        own = {target for source, target in self._links if source in inside}
-        others = {target for source, target in self._links if source not in inside} - own
-        taken = {part for one in parent.within for part in range(one.start, one.end)}
-        best, best_sum, start, total = None, 0, parent.start, 0
-        for part in range(parent.start, parent.end):
-            total += (part in own) - (part in others)
-            if part in taken or total <= 0:
-                start, total = part + 1, 0
-            elif total > best_sum:
-                best, best_sum = (start, part + 1), total
-        return best or (self._between(mark, parent),) * 2
+        Args:
+            node: The pair.
+            before: The last pair that was given one; it is not given twice, but to the innermost pair around it.
 
-    def _between(self, mark: _Mark, parent: _Node) -> int:
-        """Return the part of the translation before which to place a mark without words: where it crosses fewest links.
-
-        It does not split a word, such as `l'ami`, unless there is no other place.
+        Returns:
+            The last pair that was given one.
         """
-        within = {place for one in parent.within for place in range(one.start + 1, one.end)}
-        places = [place for place in range(parent.start, parent.end + 1) if place not in within]
-        places = [place for place in places if self._is_apart(place)] or places
+        mark, outer = node.mark, before.mark
+        assert mark is not None
+        words = self._source[mark.start : mark.end]
+        if not words or re.search(r"\s", words) or PLACEHOLDER.search(words):
+            return before
+        if outer is not None and mark.end <= outer.end:
+            if (mark.start, mark.end) != (outer.start, outer.end):
+                return before
+            before.words = ""
+        node.words = words
+        return node
 
-        def wrong(place: int) -> int:
-            before = ((self._source_parts[source][0] < mark.start, target < place) for source, target in self._links)
-            return sum(one != other for one, other in before)
+    def _inside(self, mark: _Mark) -> range:
+        """Return the parts of the source that lie within a mark."""
+        first = bisect_left(self._source_parts, mark.start, key=lambda part: part[0])
+        return range(first, bisect_right(self._source_parts, mark.end, key=lambda part: part[1]))
 
-        return min(places, key=wrong)
+    def _around(self, mark: _Mark, parent: _Node) -> Span | None:
+        """Return the stretch of the translation for a pair to enclose: most linked words, fewest others."""
+        own = {target for source in self._inside(mark) for target in self._targets[source]}
+        best, best_sum, start, total, end = None, 0, 0, 0, 0
+        for part in sorted(own):
+            taken = bisect_left(parent.taken, (part + 1,))
+            last_taken = parent.taken[taken - 1][1] if taken else parent.start
+            if not max(parent.start, last_taken) <= part < parent.end:
+                continue
+            total -= self._num_linked[part] - self._num_linked[end]
+            if total <= 0 or last_taken > start:
+                start, total = part, 0
+            total, end = total + 1, part + 1
+            if total > best_sum:
+                best, best_sum = (start, end), total
+        return best
 
     def _is_apart(self, place: int) -> bool:
         """Return whether a word may go before a part: at white space, inside a bracket or before a full stop."""

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from steps import assert_linear
 
 from clearhead.text.markup_projection import parts_with_placeholders, strip_markup
 from clearhead.text.quality_flags import missing_placeholders, placeholders_of
@@ -141,3 +142,31 @@ def test_marks_nested_a_thousand_deep_are_all_placed_and_well_nested():
     for tag in re.findall("</?a>", placed):
         depth += 1 if tag == "<a>" else -1
         assert depth >= 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda size: "<a>" * size,
+        lambda size: "<a>w</a> " * size,
+        lambda size: "w <br> " * size,
+        lambda size: "<a>" * size + "w " * size + "</a>" * size,
+        lambda size: "%s and %d " * size,
+    ],
+    ids=["never closed", "side by side", "alone", "nested", "placeholders"],
+)
+@pytest.mark.parametrize("word", ["v ", "%i "], ids=["words", "other placeholders"])
+def test_twice_the_markup_is_placed_in_twice_the_steps(text, word):
+    def place(size):
+        stripped = strip_markup(text(size))
+        words = len(parts_with_placeholders(stripped.text))
+        stripped.placed(word * words, [(number, number) for number in range(words)])
+
+    assert_linear(place, 150)
+
+
+def test_a_name_that_the_model_dropped_is_written_once_in_the_innermost_pair_around_it():
+    assert strip_markup("<p><b>Anna</b></p> runs").placed("rennt", [(1, 0)]) == "<p><b>Anna</b></p> rennt"
+    assert strip_markup("<p>Mary<b>Ann</b></p> runs").placed("rennt", [(1, 0)]) == "<p>MaryAnn<b></b></p> rennt"
+    placed = strip_markup("<a>" * 1_200 + "word" + "</a>" * 1_200).placed("", [])
+    assert placed.count("word") == 1
