@@ -10,6 +10,7 @@ an index, and only sources that share enough of them are compared.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,9 @@ Lookup = Callable[[str], MemoryMatch | None]
 
 LEAST_SIMILARITY = 0.75
 """Minimum similarity of a match, unless another one is given."""
+
+MOST_WORDS = 2_000
+"""Maximum words of a text for similar matches; longer ones match exactly alone: comparing takes quadratic time."""
 
 _TOLERATED = 0.01
 """Share of a file's rows that may be defective."""
@@ -89,6 +93,8 @@ class TranslationMemory:
     def match(self, text: str, least: float = LEAST_SIMILARITY) -> MemoryMatch | None:
         """Return the most similar entry, the last of equal ones; None if none is similar enough.
 
+        A text of more than `MOST_WORDS` words has exact matches alone.
+
         Its translation is marked for reuse if the match is exact and has the placeholders of the text.
 
         Args:
@@ -123,21 +129,23 @@ class TranslationMemory:
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
         unknown = len(self._ids)
         words = [self._ids.get(word.text, unknown) for word in term_words(text)]
-        if not words:
+        if not 0 < len(words) <= MOST_WORDS:
             return None
         common = np.zeros(len(self), dtype=np.int32)
         for word, times in Counter(words).items():
             if word != unknown:
                 common[self._entries[word]] += times
-        bounds = common / np.maximum(self._lengths, len(words))
+        bounds = np.minimum(common, self._lengths) / np.maximum(self._lengths, len(words))
         near = np.flatnonzero(bounds >= least - _ROUNDING)
         best: tuple[float, int] | None = None
         for number in near[np.lexsort((-near, -bounds[near]))].tolist():
             if best is not None and bounds[number] < best[0]:
                 break
             longest = max(len(words), int(self._lengths[number]))
-            found = Levenshtein.similarity(words, self._words[number]) / longest, number
-            if found[0] >= least - _ROUNDING and (best is None or found > best):
+            least_same = math.ceil(((least if best is None else best[0]) - _ROUNDING) * longest)
+            same = Levenshtein.similarity(words, self._words[number], score_cutoff=least_same)  # 0 below the cutoff
+            found = same / longest, number
+            if same >= least_same and (best is None or found > best):
                 best = found
         return best
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from rapidfuzz.distance import Levenshtein
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.translation.memory import TranslationMemory, recalled
+from clearhead.translation.memory import MOST_WORDS, TranslationMemory, recalled
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
 from clearhead.translation.translator import Translator
@@ -118,3 +119,21 @@ def test_files_are_read_in_the_languages_asked_for_and_unfinished_ones_left_out(
         TranslationMemory.load([str(tmp_path / "m.po")])
     with pytest.raises(ConfigError, match=r"the least similarity \(1.5\) must be above 0 and at most 1"):
         memory.match("x", 1.5)
+
+
+def test_a_text_of_too_many_words_matches_exactly_or_not():
+    words = ["ja"] * MOST_WORDS
+    most, more = " ".join(words), " ".join([*words, "ja"])
+    memory = TranslationMemory([(most, "yes"), (more, "yes, yes")])
+    assert memory.match(" ".join([*words[1:], "nein"])).similarity == 1 - 1 / MOST_WORDS
+    assert memory.match(more).target == "yes, yes"
+    assert memory.match(" ".join([*words, "nein"])) is None
+
+
+def test_a_repeated_word_is_not_compared_with_every_entry_that_has_it(monkeypatch):
+    compared = []
+    similarity = Levenshtein.similarity
+    monkeypatch.setattr(Levenshtein, "similarity", lambda *a, **how: compared.append(a) or similarity(*a, **how))
+    memory = TranslationMemory([(f"the {number}", "x") for number in range(50)] + [("the the the dog", "y")])
+    assert memory.match("the the the the").target == "y"
+    assert len(compared) == 1
