@@ -20,6 +20,7 @@ PARTS = (
     "model_directories",
     "data_files",
     "documents",
+    "structured",
     "kills",
     "full_disks",
     "regroupings",

@@ -142,7 +142,7 @@ def attack(
     path.parent.mkdir()
     path.write_bytes(_damaged_docx(choose, times) if extension == ".docx" else _damaged(choose, extension, form, times))
     before = path.read_bytes()
-    outcome, detail = _filled(path)
+    outcome, detail = filled_document(path)
     if times == 0 and outcome is Outcome.refused:
         outcome, detail = Outcome.wrong, f"a sound document is refused: {detail}"
     if not outcome.is_finding and is_translated:
@@ -154,7 +154,7 @@ def attack(
     return {"outcome": outcome, "detail": detail}
 
 
-def _filled(path: Path) -> tuple[Outcome, str]:
+def filled_document(path: Path) -> tuple[Outcome, str]:
     """Fill a document with nothing, with its own texts and with others, and read it again."""
     data = path.read_bytes()
     refusal, document = refused_or(lambda: _read(path))
@@ -186,8 +186,12 @@ def _refilled(document: Any, translations: list[str], path: Path) -> tuple[Outco
     if refusal is not None:
         return Outcome.wrong, f"what was filled cannot be read: {refusal[:200]}"
     found = [one.translation if reread.keeps_finished else one.text for one in reread.segments]
-    if [_words(text) for text in found] != [_words(text) for text in translations]:
-        return Outcome.wrong, f"filled with {translations!r:.300}, read again {found!r:.300}"
+    expected = [
+        segment.text if document.problem(number, text) else text
+        for number, (segment, text) in enumerate(zip(document.segments, translations, strict=True))
+    ]
+    if [_words(text) for text in found] != [_words(text) for text in expected]:
+        return Outcome.wrong, f"filled with {expected!r:.300}, read again {found!r:.300}"
     return Outcome.works, ""
 
 
