@@ -144,8 +144,8 @@ class Admission:
             gone.cancel()
             if not done.done():
                 job.cancel()
-                # Nothing awaits the result any more, and asyncio would log an exception that is never retrieved.
-                done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            # Where nothing awaits the result any more, asyncio would log an exception that is never retrieved.
+            done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def cancel_all(self) -> None:
         """Cancel all running requests; their clients are asked to retry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from contextlib import ExitStack
 
@@ -164,3 +165,24 @@ def test_work_is_interrupted_between_lines_when_its_time_is_over(make_bundle, wo
     with pytest.raises(HTTPError) as refused:
         asyncio.run(ask())
     assert (refused.value.status, len(checks)) == (504, 3)
+
+
+def test_an_error_of_work_whose_client_has_left_is_not_logged_as_unhandled(work):
+    unhandled = []
+
+    async def ask():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context["message"]))
+        with admitted(work) as job:
+            ended = threading.Event()
+            job.cancel = ended.set
+
+            def broken_off():
+                ended.wait()
+                raise HTTPError(503, "broken off")
+
+            with pytest.raises(ClientGone):
+                await work.run(job, broken_off, lambda: asyncio.sleep(0))
+        gc.collect()
+
+    asyncio.run(ask())
+    assert unhandled == []
