@@ -64,8 +64,8 @@ def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
 def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> TableFormat:
     """Return the format of a CSV file: its separator is named by the first line, or chosen to fit the first rows best.
 
-    The best separator gives a header with the most requested columns, then any header, then the most rows of equal
-    width. If several are equally good, the one with fewer columns is chosen: a comma in both texts of a row turns two
+    The best separator gives a header with the most requested columns, then any header, then rows of equal width that
+    take the most lines: a quoted cell of several lines may have another separator in each of them. If several are equally good, the one with fewer columns is chosen: a comma in both texts of a row turns two
     columns into four.
     """
     if head and (said := FIRST_LINE.fullmatch(head[0])):
@@ -74,12 +74,19 @@ def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> Tabl
     wanted = {column for column in columns or () if isinstance(column, str)}
 
     def fitness(written: TableFormat) -> tuple[int, bool, int, int]:
-        rows = [row.cells for row in written.rows(iter(head)) if row.cells is not None and not row.is_blank]
-        widths = Counter(len(row) for row in rows if len(row) > 1)
+        rows = list(written.rows(iter(head)))
+        ends = [*(row.line for row in rows[1:]), len(head) + 1]
+        lengths = [(row.cells, end - row.line) for row, end in zip(rows, ends, strict=False) if not row.is_blank]
+        parsed = [(cells, length) for cells, length in lengths if cells is not None]
+        widths: Counter[int] = Counter()
+        for cells, length in parsed:
+            if len(cells) > 1:
+                widths[len(cells)] += length
         if not widths:
             return 0, False, 0, 0
         width, count = max(widths.items(), key=lambda item: (item[1], -item[0]))
-        return len(wanted & {cell.strip() for cell in rows[0]}), is_header(rows[0]), count, -width
+        first = parsed[0][0]
+        return len(wanted & {cell.strip() for cell in first}), is_header(first), count, -width
 
     formats = [TableFormat(f"{SEPARATOR_NAMES[sign]}-separated", sign, True, True) for sign in SEPARATORS]
     return max(formats, key=fitness)

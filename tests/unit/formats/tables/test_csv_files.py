@@ -48,6 +48,7 @@ def test_a_last_line_without_an_end_and_a_byte_order_mark_are_read(tmp_path):
         ("english;german\nHello, you, there;Hallo\n", "semicolon"),
         ("german,english\nHallo;Hello;x\n", "comma"),
         ("a,b\n", "comma"),
+        ('1,"a\tb\nc\td\ne\tf"\n2,g\n', "comma"),
         ("sep=|\na, b|c, d\ne, f|g, h\n", "pipe"),
     ],
 )
