@@ -65,8 +65,8 @@ def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> Tabl
     """Return the format of a CSV file: its separator is named by the first line, or chosen to fit the first rows best.
 
     The best separator gives a header with the most requested columns, then any header, then rows of equal width that
-    take the most lines: a quoted cell of several lines may have another separator in each of them. If several are equally good, the one with fewer columns is chosen: a comma in both texts of a row turns two
-    columns into four.
+    take the most lines: a quoted cell of several lines may have another separator in each of them. If several are
+    equally good, the one with fewer columns is chosen: a comma in both texts of a row turns two columns into four.
     """
     if head and (said := FIRST_LINE.fullmatch(head[0])):
         name = f"{SEPARATOR_NAMES.get(said[1], repr(said[1]))}-separated"
