@@ -21,7 +21,8 @@ class _Request(_Fields):
         if isinstance(values, dict) and (
             unknown := next((name for name in values if name not in cls.model_fields), None)
         ):
-            raise ValueError(f"there is no field {unknown:.40}")
+            shown = unknown[:40].encode(errors="backslashreplace").decode()  # half of a surrogate pair cannot be sent
+            raise ValueError(f"there is no field {shown}")
         return values
 
 

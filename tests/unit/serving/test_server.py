@@ -220,6 +220,7 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(client, fields, me
         (b'{"q": "a", "source": ["de"], "target": "en"}', "source parameter is not a text"),
         (b'{"q": "a", "source": "de", "target": "\\ud800", "text": "a"}', "Invalid JSON format"),
         (b'{"q": "\\ud800", "source": "de", "target": "en"}', "Invalid JSON format"),
+        (b'{"q\\ud800": "a", "source": "de", "target": "en"}', "Invalid JSON format"),
         (json.dumps({"q": ["a"] * 129, "source": "de", "target": "en"}).encode(), r"request \(129\) exceeds"),
     ],
     ids=[
@@ -231,6 +232,7 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(client, fields, me
         "list",
         "surrogate in a code",
         "surrogate",
+        "surrogate in a name",
         "many",
     ],
 )
