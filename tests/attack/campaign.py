@@ -27,6 +27,7 @@ PARTS = (
     "threaded_calls",
     "command_line",
     "publishing",
+    "server",
 )
 """Modules with an `ATTACK`, in the order of docs/reliability.md."""
 

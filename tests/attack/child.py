@@ -140,6 +140,11 @@ def error_in(errors: str) -> str:
     return (named or lines)[-1][:300]
 
 
+def die_with_parent() -> None:
+    """Let this process be killed when its parent ends."""
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+
+
 def refused_or(function: Callable[[], Any]) -> tuple[str | None, Any]:
     """Call a function; return the message of its `ClearheadError`, or None and what it returned."""
     from clearhead.errors import ClearheadError
@@ -167,7 +172,7 @@ def _live(function: str, arguments: Mapping[str, Any], result: IO[bytes], output
     code = 0
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+        die_with_parent()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno(), 1)
