@@ -162,7 +162,8 @@ class _Places:
     def __init__(self, costs: Sequence[int]) -> None:
         self._size = len(costs)
         steps = [cost - before for before, cost in zip([0, *costs], costs, strict=False)]
-        self._nodes: list[_Costs] = [(0, 0, 0)] * self._size + [(step, step, n) for n, step in enumerate(steps)]
+        self._nodes: list[_Costs] = [(0, 0, 0)] * self._size
+        self._nodes += [(step, step, place) for place, step in enumerate(steps)]
         for node in reversed(range(1, self._size)):
             self._nodes[node] = _joined(self._nodes[2 * node], self._nodes[2 * node + 1])
 
