@@ -44,7 +44,7 @@ test-busy: setup
 test-slow: setup
 	$(BIN)/pytest -m slow
 
-# What docs/reliability.md promises, attacked; about an hour.
+# What docs/reliability.md promises, attacked; about an hour and a half.
 attack: setup
 	$(BIN)/python tests/attack/campaign.py
 
