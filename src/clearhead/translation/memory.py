@@ -52,7 +52,9 @@ class TranslationMemory:
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._targets = {
-            source.strip(): target.strip() for source, target in pairs if source.strip() and not is_blank(target)
+            source.strip(): target.strip()
+            for source, target in pairs
+            if source.strip() and (not is_blank(target) or is_blank(source))
         }
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
@@ -151,10 +153,11 @@ class TranslationMemory:
 
 
 def matches_of(memory: Lookup | None, lines: Sequence[str]) -> list[MemoryMatch | None]:
-    """Return the match of each line; None without one, without a memory, or if its translation is blank."""
+    """Return the match of each line; None without one, without a memory, or if its translation alone is blank."""
     if memory is None:
         return [None] * len(lines)
-    return [None if match is None or is_blank(match.target) else match for match in map(memory, lines)]
+    matches = zip(lines, map(memory, lines), strict=True)
+    return [None if match and is_blank(match.target) and not is_blank(line) else match for line, match in matches]
 
 
 def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:
