@@ -383,7 +383,7 @@ def never_translate():
 
 
 def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_server, models):
-    server = start_server(str(models["de-en"]), "--set", "grace_seconds=1", first=never_translate)
+    server = start_server(str(models["de-en"]), "--set", "grace_seconds=0.1", first=never_translate)
     body = b"q=Ein+Hund&source=de&target=en"
     head = f"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     with connect(server) as connection:
