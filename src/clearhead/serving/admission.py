@@ -48,6 +48,7 @@ class Admission:
         self._threads = ThreadPoolExecutor(config.max_requests, thread_name_prefix="clearhead request")
         self._of_clients: Counter[str] = Counter()
         self._jobs: set[Job] = set()
+        self._broken_off: list[asyncio.Future[None]] = []
         self.is_ending = False
         """Whether new requests are refused."""
 
@@ -128,8 +129,10 @@ class Admission:
 
         done = asyncio.get_running_loop().run_in_executor(self._threads, work)
         gone = asyncio.ensure_future(is_gone())
+        broken_off: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._broken_off.append(broken_off)
         try:
-            either: set[asyncio.Future[Any]] = {done, gone}
+            either: set[asyncio.Future[Any]] = {done, gone, broken_off}
             left = max(0.0, job.deadline - asked) + SECONDS_TO_NOTICE
             await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not done.done() and gone.done():
@@ -138,19 +141,24 @@ class Admission:
                 await asyncio.wait({done}, timeout=SECONDS_TO_NOTICE)
                 raise ClientGone
             if not done.done():
+                job.require_time()
                 raise late()
             return await done
         finally:
             gone.cancel()
+            self._broken_off.remove(broken_off)
             if not done.done():
                 job.cancel()
             # Where nothing awaits the result any more, asyncio would log an exception that is never retrieved.
             done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def cancel_all(self) -> None:
-        """Cancel all running requests; their clients are asked to retry."""
+        """Cancel all running requests; their clients are asked to retry, also where the work does not notice."""
         for job in list(self._jobs):
             job.cancel()
+        for request in list(self._broken_off):
+            loop = request.get_loop()
+            loop.call_soon_threadsafe(loop.call_later, SECONDS_TO_NOTICE, _complete, request)
 
     def close(self) -> bool:
         """Shut the threads down; return whether all work ended within `SECONDS_TO_NOTICE` after it was cancelled."""
@@ -159,3 +167,8 @@ class Admission:
         for thread in self._threads._threads:
             thread.join(max(0.0, until - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads._threads)
+
+
+def _complete(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -389,7 +389,9 @@ def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_serv
     with connect(server) as connection:
         connection.sendall(head.encode() + body)
         server.wait_for("waiting")
-        assert server.end() == 1
+        server.send(signal.SIGTERM)
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 503 ")
+    assert finish(server.process) == 1
     assert server.wait_for("stuck")["level"] == "error"
 
 
