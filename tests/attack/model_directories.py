@@ -83,7 +83,7 @@ def _used(directory: Path, reference: Mapping[str, Any] | None) -> tuple[Outcome
         return (Outcome.refused, refusal[:200]) if clear else (Outcome.wrong, f"a message of {len(refusal)} characters")
     for text, score in (pair for lines in found.values() for pair in lines):
         text.encode()
-        if not math.isfinite(score):
+        if score is not None and not math.isfinite(score):  # none: the source, in place of an empty translation
             return Outcome.wrong, f"a translation with the score {score}"
     if reference is not None and any(found[form] != reference[form] for form in found):
         return Outcome.wrong, "another translation, and not a word"
