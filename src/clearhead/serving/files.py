@@ -24,6 +24,8 @@ from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 EXTENSIONS = (".txt", *DOCUMENTS)
 """Extensions of the supported files; `.txt` is plain text in paragraphs."""
 _PREFIX = "clearhead-files-"
+_FIELDS = {"--from-lang": "source", "--to-lang": "target"}
+"""Options of the command line that are fields of a request."""
 MOST_BYTES = 200_000_000
 """Size limit of all stored files together."""
 MOST_BYTES_OF_A_CLIENT = MOST_BYTES // 4
@@ -58,7 +60,7 @@ class TranslatedFiles:
         self._seconds = seconds
         self._directory = TemporaryDirectory(prefix=_PREFIX)
         self.directory = Path(self._directory.name)
-        """Where the files are, and those that are being translated."""
+        """Directory of the translated files, and of uploads during their translation."""
         self._in_use = _lock_directory(self.directory)
         _remove_left_directories(self.directory.parent)
         self._files: dict[str, _File] = {}
@@ -187,7 +189,7 @@ def uploaded(
         data: Content of the file.
         directory: Where it is put meanwhile.
         require_time: Called while the document is read or written; what it raises ends that.
-        **options: Options of single formats, as for `read_document`; those that the format lacks are left out.
+        **options: Options of single formats, as for `read_document`; options that the format lacks are left out.
 
     Raises:
         HTTPError: If it cannot be read without a choice that a client cannot make, or needs too much memory.
@@ -204,6 +206,8 @@ def uploaded(
                 yield document
         except DataError as error:
             raise DataError(str(error).replace(f"{own}/", "")) from None
-        except ConfigError as error:  # its advice may be an option of the command line
-            parts = str(error).replace(f"{own}/", "").split("; ")
-            raise bad_request("; ".join(part for part in parts if "--" not in part)) from None
+        except ConfigError as error:  # it may speak of options, which a client does not have
+            message = str(error).replace(f"{own}/", "")
+            for option, field in _FIELDS.items():
+                message = message.replace(option, field)
+            raise bad_request("; ".join(part for part in message.split("; ") if "--" not in part)) from None

@@ -107,7 +107,7 @@ def _in_fork(function: Callable[[], None]) -> NoReturn:
 
 
 def _fork_on_request(control: socket.socket, max_batch: int, max_searches: int) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that end
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended processes are removed without a wait
     while control.recv(1):
         ours, theirs = Pipe()
         if (number := os.fork()) == 0:

@@ -292,7 +292,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             elif is_too_much:
                 self.transport.abort()
             elif len(self.pipeline) > MOST_WAITING_REQUESTS:
-                self._has_too_many = True  # those that came first are answered, then one refusal
+                self._has_too_many = True  # the first ones are answered, then one refusal
                 while len(self.pipeline) > MOST_WAITING_REQUESTS:
                     self.pipeline.popleft()
                 self.cycle = self.pipeline[0][0]

@@ -104,6 +104,17 @@ def test_the_languages_of_a_request_choose_those_of_a_memory(tmp_path):
         uploaded("a.tmx", memory, tmp_path, no_limit, from_lang="it", to_lang="en").__enter__()
 
 
+def test_a_file_in_another_language_than_the_request_says_so_in_its_fields(tmp_path):
+    unit = '<trans-unit id="1"><source>a</source></trans-unit>'
+    head = '<xliff version="1.2"><file source-language="en-US" datatype="plaintext" original="a"><body>'
+    data = f"{head}{unit}</body></file></xliff>".encode()
+    with uploaded("a.xlf", data, tmp_path, no_limit, from_lang="en", to_lang="de") as document:
+        assert len(document.segments) == 1
+    with pytest.raises(HTTPError, match=r"^a\.xlf, line 1: .*en-US.* source ") as refused:
+        uploaded("a.xlf", data, tmp_path, no_limit, from_lang="fr", to_lang="de").__enter__()
+    assert "--" not in refused.value.message
+
+
 def test_directories_of_killed_servers_are_removed_and_those_in_use_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / f"{files._PREFIX}left"

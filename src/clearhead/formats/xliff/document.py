@@ -130,7 +130,7 @@ class XliffDocument(Document):
         refused: list[str] = []
         for tag in self._file.start_tags("file" if self._is_first_version else "xliff") if asked else ():
             if other := _other_language(tag.attributes, asked):
-                refused.append(f"{name}, line {tag.line}: {other}; leave the option out, or correct the file")
+                refused.append(f"{name}, line {tag.line}: {other}; ask for that language, or correct the file")
                 continue
             start, end = self._file.tag_place(tag)
             written = self._file.raw(start, end)

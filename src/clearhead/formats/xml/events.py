@@ -191,7 +191,7 @@ def _forbidden_code(match: re.Match[str]) -> int | None:
 
 
 def _before_partial_reference(text: str, *, is_final: bool) -> tuple[str, str]:
-    """Divide a text before a reference at its end that may go on."""
+    """Divide a text before a reference at its end that may be incomplete."""
     partial = None if is_final else _PARTIAL_REFERENCE.search(text, max(len(text) - 12, 0))
     at = len(text) if partial is None else partial.start()
     return text[:at], text[at:]

@@ -63,7 +63,7 @@ class InlineText:
     def markup(self, text: str, file: XmlFile) -> str:
         """Return another text of the segment, such as a translation-memory match, as the content of an element.
 
-        Tags that the segment lacks are dropped, those that only the segment has are not added.
+        Tags that the segment lacks are dropped, and no tag of the segment is added.
         """
         there = {token.number for token in tokens(text) if isinstance(token, Tag)}
         shared = [token for token in tokens(self.text) if isinstance(token, Tag) and token.number in there]
@@ -172,11 +172,11 @@ class _Piece:
 
 
 def open_annotations(text: XmlElement | None, before: frozenset[str]) -> frozenset[str]:
-    """Return the ids of the annotations that forbid translation (`<sm translate="no"/>`) and go on after a text.
+    """Return the ids of the annotations that forbid translation (`<sm translate="no"/>`) and are open after a text.
 
     Args:
         text: The content of a segment; None if there is none.
-        before: Ids of those that are open at its start.
+        before: Ids of the annotations open at its start.
     """
     held = {*before}
     for element in [] if text is None else _descendants(text):

@@ -54,7 +54,7 @@ class Record:
     """State of the object, usually its attributes by name."""
 
     def __new__(cls, *_arguments: Any) -> Record:
-        """Accept any arguments, like the class that it stands in for."""
+        """Accept any arguments, like the class in whose place it is."""
         return super().__new__(cls)
 
     def __init__(self, *_arguments: Any) -> None:

@@ -25,7 +25,7 @@ export class Terms {
     this.#list.addEventListener("change", changed);
   }
 
-  /** Sets the term lists of the server, and those that apply by default; undefined means that it does not support terms. */
+  /** Sets the term lists of the server, and which apply by default; undefined means that it does not support terms. */
   take(lists, defaults = []) {
     this.#defaults = defaults;
     this.#isTaken = lists !== undefined;

@@ -336,7 +336,7 @@ def test_a_file_element_in_another_language_is_kept():
 
 def test_a_language_that_is_not_that_of_the_file_is_refused():
     written = b'<xliff version="1.2">\n<file source-language="en" target-language="fr"/></xliff>'
-    with pytest.raises(ConfigError, match=r"a.xlf, line 2: target-language is 'fr', and --to-lang 'de'; leave the"):
+    with pytest.raises(ConfigError, match=r"a.xlf, line 2: target-language is 'fr', and --to-lang 'de'; ask for"):
         XliffDocument(written, "a.xlf", to_lang="de")
     with pytest.raises(ConfigError, match="'de!' is no language"):
         XliffDocument(written, "a.xlf", to_lang="de!")
