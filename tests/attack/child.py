@@ -37,6 +37,9 @@ DIE_WITH_PARENT = 1
 LONGEST_MESSAGE = 4_000
 """Characters; a message that repeats a whole file or argument is not clear."""
 
+MOST_WAITED = 20
+"""Times the seconds of a case that waiting for a processor can add to them."""
+
 FAILED = 70
 """Exit code of a child whose function raised."""
 
@@ -58,7 +61,7 @@ def run_in_child(function: str, arguments: Mapping[str, Any], seconds: float) ->
     Args:
         function: Module and name; it returns plain JSON values.
         arguments: Its keywords, plain JSON values.
-        seconds: The whole group is killed after this long.
+        seconds: The whole group is killed after this long; time in which it waited for a processor does not count.
 
     Returns:
         `code` (negative: the signal), `hung`, `seconds`, `processor_seconds`, `grown` (bytes of resident memory beyond
@@ -199,11 +202,27 @@ def _live(function: str, arguments: Mapping[str, Any], result: IO[bytes], output
 
 
 def _ends_within(pid: int, seconds: float) -> bool:
+    began, waited = time.monotonic(), 0.0
     descriptor = os.pidfd_open(pid)
     try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
+        while (left := began + seconds + waited - time.monotonic()) > 0:
+            if select.select([descriptor], [], [], left)[0]:
+                return True
+            waited = min(MOST_WAITED * seconds, _seconds_waited(pid))
+        return False
     finally:
         os.close(descriptor)
+
+
+def _seconds_waited(session: int) -> float:
+    """Return how long the threads of a session were ready to run while others had the processors."""
+    waited = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            if os.getsid(int(process.name)) == session:
+                for thread in process.glob("task/*/schedstat"):
+                    waited += int(thread.read_text().split()[1])
+    return waited / 1e9
 
 
 def _kill_group(pid: int) -> None:
