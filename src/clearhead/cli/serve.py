@@ -119,7 +119,7 @@ def serve(
             f"serving needs the package {error.name}, which is not installed: pip install 'clearhead[serve]'"
         ) from None
     from clearhead.bundle import model_directory
-    from clearhead.runtime.device import resolve_device
+    from clearhead.runtime.device import resolve_device, return_freed_memory
 
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
@@ -128,6 +128,8 @@ def serve(
     is_apart = can_search_apart(resolve_device(device))
     log_to_stderr(with_libraries=True)  # in the process that searches as well
     processes = SearchProcesses(config.max_batch, config.max_searches) if is_apart else None
+    if is_apart:
+        return_freed_memory()  # unlike the process that searches
     service = Service(sources, config, read, resources, device=device, search_processes=processes)
     run(service, bind(host, port), cors_origins=cors or (), hosts=hosts or (), trusted_proxies=proxy or ())
 

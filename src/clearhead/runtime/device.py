@@ -76,13 +76,27 @@ def keep_freed_memory() -> None:
     A new page costs a page fault and is filled with zeros; together this takes a tenth of a training step. On systems
     other than Linux with glibc, nothing is changed.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    _set_malloc_options(
+        (_M_MMAP_THRESHOLD, 32 * 2**20),  # the maximum; larger blocks are still allocated from the system
+        (_M_TRIM_THRESHOLD, 2**31 - 1),
+        (_M_TOP_PAD, 64 * 2**20),
+    )
+
+
+def return_freed_memory() -> None:
+    """Make the C library return large freed blocks to the system at once, instead of keeping more of each larger size.
+
+    For processes whose threads compute at times, such as a server's: each thread would keep the most that it ever used.
+    It undoes `keep_freed_memory`. On systems other than Linux with glibc, nothing is changed.
+    """
+    _set_malloc_options((_M_MMAP_THRESHOLD, 128 * 2**10), (_M_TRIM_THRESHOLD, 128 * 2**10), (_M_TOP_PAD, 0))
+
+
+def _set_malloc_options(*options: tuple[int, int]) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)  # the maximum; larger blocks are still allocated from the system
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(_M_TOP_PAD, 64 * 2**20)
+        for option, value in options:
+            mallopt(option, value)
 
 
 def num_threads() -> int:

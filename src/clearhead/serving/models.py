@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from clearhead.serving.http_errors import bad_request
 from clearhead.serving.languages import languages_of, matching
 from clearhead.text.shortening import first_few
 from clearhead.translation.golden import check_golden
-from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
 
 MOST_PAIRS = 10
@@ -106,11 +104,10 @@ def load_model(
             f"{source.path} does not translate as it did when it was made ({len(problems)} golden sentences; "
             f"`clearhead verify` shows them): {problems[0]}"
         )
-    # Warm up what is built on first use, including the tokenization of terms where the model supports them.
+    # Build what is otherwise built on first use.
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
     asked.translate(["."], scores=False, raw=True, target_lang=language)
-    with suppress(ConfigError):
-        translator.translate(["."], scores=False, terms=Terms([Term(".", (".",))]), target_lang=language)
+    translator.prepare_terms()
     sources, targets = languages_of(translator.bundle, source.name)
     usual = translator.decode_config({})
     return ServedModel(source.name, translator, tuple(sources), tuple(targets), state, usual)

@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
+
+import numpy as np
+from jaxtyping import Float
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
+from clearhead.decoding.batching import length_batches
 from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates, occluded
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import os_error_as, read_json, write_json
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.word_links import Link, Span, link_words, words_of
@@ -80,7 +86,7 @@ def encoded_pair(
 
 
 class Aligner:
-    """Aligns words by the models of a translator.
+    """Aligns words by the models of a translator, for one thread at a time: a pass takes far more memory than a search.
 
     Args:
         bundles: The model, or the members of an ensemble.
@@ -88,6 +94,7 @@ class Aligner:
 
     def __init__(self, bundles: Sequence[Bundle]) -> None:
         self._bundles = bundles
+        self._one_pass = Lock()
 
     def require(self) -> None:
         """Require models with cross-attention.
@@ -119,6 +126,20 @@ class Aligner:
             batch_tokens: Tokens of the longer side computed at once, counting padding.
             on_progress: Called with the number of pairs finished.
         """
+        found: dict[int, list[Link]] = {}
+        for indices in length_batches(
+            [max(len(pair.source_ids), len(pair.target_ids)) for pair in pairs], batch_tokens
+        ):
+            some = [pairs[index] for index in indices]
+            with self._one_pass:
+                check_interruption()
+                weights = self._weights(some, by, batch_tokens, on_progress)
+            found.update((index, pair.links(own)) for index, pair, own in zip(indices, some, weights, strict=True))
+        return [found[index] for index in range(len(pairs))]
+
+    def _weights(
+        self, pairs: Sequence[EncodedPair], by: AlignBy, batch_tokens: int, on_progress: Callable[[int], None] | None
+    ) -> list[Float[np.ndarray, "T S"]]:
         sources, targets = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
         told = []
         for number, (model, head) in enumerate(self._models, start=1):
@@ -128,7 +149,7 @@ class Aligner:
                     told.append(attended(model, sources, targets, head, **how))
                 case "occlusion":
                     told.append(occluded(model, sources, targets, **how))
-        return [pair.links(sum(weights)) for pair, weights in zip(pairs, zip(*told, strict=True), strict=True)]
+        return [sum(others, first) for first, *others in zip(*told, strict=True)]
 
     def of_found(
         self,

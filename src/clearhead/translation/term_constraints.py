@@ -66,6 +66,10 @@ class TermEncoder:
         self._tokenizer = tokenizer
         self._required = lru_cache(_MOST_CACHED)(self._required_of)
 
+    def prepare(self) -> None:
+        """Decode each token of the vocabulary once, which otherwise the first text with a term waits for."""
+        assert self._edges
+
     def wanted_in(
         self, read: PreprocessedLines, terms: Terms | None, options: SearchOptions, config: ModelConfig
     ) -> list[WantedTerms]:

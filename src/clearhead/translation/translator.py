@@ -15,7 +15,6 @@ from clearhead.decoding import Ensemble, Sampling, SearchOptions, Shortlist, dec
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import resolve_device
-from clearhead.runtime.lazy import cached_property
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner
@@ -52,8 +51,15 @@ class Translator:
     """The search function; a server's combines the sentences of all clients into batches."""
 
     def __post_init__(self) -> None:
-        """Prepare for the engines, which copies of this translator share."""
+        """Make what copies of this translator share, with all that is cached there."""
+        tokenizer, trained = self.bundle.tokenizer, self.bundle.line_statistics
         self._engines = Engines(self.model)
+        self._aligner = Aligner((self.bundle, *self.ensemble))
+        self._term_encoder = TermEncoder(tokenizer)
+        self._preprocessor = Preprocessor(tokenizer, self.model.config, trained)
+        self._postprocessor = Postprocessor(tokenizer, self.model.config, trained)
+        self.pair_encoder = PairEncoder(tokenizer)
+        """Tokenizes sources and given translations."""
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", ensemble: Sequence[str | Path] = ()) -> Self:
@@ -257,7 +263,7 @@ class Translator:
         return self._aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
 
     def searching_by(self, decode: Decode) -> Self:
-        """Return a copy of this translator with another search function; its engines are shared.
+        """Return a copy of this translator with another search function; all else is shared.
 
         Args:
             decode: The search function.
@@ -265,6 +271,10 @@ class Translator:
         other = copy(self)
         other.decode = decode
         return other
+
+    def prepare_terms(self) -> None:
+        """Build what translation with terms needs; otherwise the first one does."""
+        self._term_encoder.prepare()
 
     def _options(
         self, num_best: int, sampling: Sampling | None, mbr: int | None, diversity: float, settings: Mapping[str, Any]
@@ -310,27 +320,6 @@ class Translator:
         engine = self._engines.of("fp32" if options.sampling else options.config.precision)
         scorer = partial(self._engines.of, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line, self.decode)
-
-    @cached_property
-    def pair_encoder(self) -> PairEncoder:
-        """Tokenizes sources and given translations."""
-        return PairEncoder(self.bundle.tokenizer)
-
-    @cached_property
-    def _aligner(self) -> Aligner:
-        return Aligner((self.bundle, *self.ensemble))
-
-    @cached_property
-    def _term_encoder(self) -> TermEncoder:
-        return TermEncoder(self.bundle.tokenizer)
-
-    @cached_property
-    def _preprocessor(self) -> Preprocessor:
-        return Preprocessor(self.bundle.tokenizer, self.model.config, self.bundle.line_statistics)
-
-    @cached_property
-    def _postprocessor(self) -> Postprocessor:
-        return Postprocessor(self.bundle.tokenizer, self.model.config, self.bundle.line_statistics)
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return this model's decode settings with some changed; a setting that is None is not changed.

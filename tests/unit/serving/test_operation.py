@@ -28,6 +28,7 @@ from uvicorn.server import ServerState
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import run
 from clearhead.config import ServeConfig
+from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys, add_key
@@ -464,6 +465,26 @@ def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
     save_bundle(tmp_path / "wrong", make_bundle(), golden=golden, card="")
     with pytest.raises(ModelError, match="does not translate as it did when it was made"):
         load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
+
+
+def test_a_model_is_prepared_by_the_search_of_requests_and_by_no_other(make_bundle, tmp_path, monkeypatch):
+    save_bundle(tmp_path / "model", make_bundle(), golden=[], card="")
+    usual, by_requests, every = sys.modules["clearhead.decoding.decode"].search, [], []
+
+    def search(*given):
+        by_requests.append(given)
+        return decode(*given)
+
+    def counted(*given):
+        every.append(given)
+        return usual(*given)
+
+    monkeypatch.setattr(sys.modules["clearhead.decoding.decode"], "search", counted)
+    source = ModelSource("model", tmp_path / "model")
+    model = load_model(source, device="cpu", as_asked=lambda own: own.searching_by(search))
+    # An engine of its own would keep its weights and its memory for as long as the server runs.
+    assert 0 < len(every) <= len(by_requests)
+    assert "_edges" in vars(model.translator._term_encoder)  # the first request with a term need not wait for it
 
 
 def test_it_lives_before_it_is_ready_and_while_it_ends(models, spared):
