@@ -68,6 +68,17 @@ def test_the_commands_of_the_page_run(run_command, model, command):
     assert ("1 reused, 1 similar" in result.stderr) == ("--memory" in arguments)
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("Close the door now.", "0 reused, 1 similar"), ("Open the file.", "1 reused, 0 similar"), ("The gearbox", None)],
+)
+def test_what_the_memory_had_is_said_only_if_it_had_something(run_command, model, line, found):
+    Path("text.txt").write_text(f"{line}\n", encoding="utf-8")
+    said = run_command(translate, model, "text.txt", "--memory", "memory.tmx").stderr
+    assert said.count("text.txt: translation memory: ") == (found is not None)
+    assert (found or "") in said
+
+
 def test_jsonl_has_the_terms_and_what_the_memory_has(run_command, model):
     result = run_command(
         translate, model, "text.txt", "--terms", "terms.tsv", "--memory", "memory.tmx", "--format", "jsonl"

@@ -24,8 +24,12 @@ def clock():
 
 
 @pytest.fixture
-def work(clock):
-    metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
+def metrics():
+    return Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
+
+
+@pytest.fixture
+def work(clock, metrics):
     found = Admission(ServeConfig(max_requests=4, max_requests_per_client=2), metrics, lambda: clock[0])
     yield found
     found.close()
@@ -186,3 +190,11 @@ def test_an_error_of_work_whose_client_has_left_is_not_logged_as_unhandled(work)
 
     asyncio.run(ask())
     assert unhandled == []
+
+
+def test_tokens_are_counted_by_side(metrics):
+    metrics.translated(3, 5)
+    metrics.translated(1, 1)
+    text = metrics.text().decode()
+    assert 'clearhead_tokens_total{side="source"} 4.0' in text
+    assert 'clearhead_tokens_total{side="target"} 6.0' in text

@@ -83,6 +83,14 @@ def test_terms_and_memory_of_a_pair_of_languages_are_for_all_its_requests(client
     assert client.get(sent.json()["translatedFileUrl"]).text == wanted
 
 
+def test_alternatives_are_the_model_s_also_where_a_memory_has_the_text(client):
+    body = {"q": LINES[1], "source": "fr", "target": "de"}
+    assert client.post("/translate", json=body).json()["translatedText"] == "Two men on a bench."
+    [own] = translations(client, text=LINES[1], source="fr", target="de", memory=False)
+    answer = client.post("/translate", json={**body, "alternatives": 1}).json()
+    assert (answer["translatedText"], len(answer["alternatives"])) == (own["text"], 1)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
