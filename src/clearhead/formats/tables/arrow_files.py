@@ -20,9 +20,12 @@ from clearhead.files.streams import COMPRESSIONS, display_name, format_extension
 from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.json_lines import TRANSLATION, side_names
+from clearhead.runtime.memory import limited_memory
 from clearhead.text.line_ends import segment_on_one_line
 
 READ_ROWS = 1_000
+SPARE_MEMORY = 2**30
+"""Bytes that one batch of rows may take beside four times the size of its file."""
 WRITTEN_ROWS = 50_000
 WRITTEN_CHARACTERS = 16_000_000
 """Maximum rows of a written batch, and its maximum characters, which only its last text may exceed."""
@@ -97,9 +100,10 @@ def _pairs(
 ) -> Iterator[SentencePair]:
     row = 0
     with _told(path), opened(path) as columns:
-        for batch in columns.read(sorted(set(names))):
-            # Arrow does not check what it reads: offsets beyond the text would read other memory.
-            batch.validate(full=True)
+        most = SPARE_MEMORY + 4 * Path(path).stat().st_size
+        with limited_memory(most):
+            batches = iter(columns.read(sorted(set(names))))
+        while (batch := _next(batches, most)) is not None:
             sides = [_texts(batch.column(name), field) for name, field in zip(names, fields, strict=True)]
             for source, target in zip(*sides, strict=True):
                 row += 1
@@ -108,11 +112,27 @@ def _pairs(
                 )
 
 
+def _next(batches: Iterator[pa.RecordBatch], most: int) -> pa.RecordBatch | None:
+    """Return the next batch, unpacked and checked; None after the last.
+
+    Raises:
+        pa.ArrowException: If it is damaged, or takes more than `most` bytes.
+    """
+    with limited_memory(most):  # a kilobyte can be unpacked to gigabytes
+        batch = next(batches, None)
+        if batch is not None:
+            # Arrow does not check what it reads: offsets beyond the text would read other memory.
+            batch.validate(full=True)
+        return batch
+
+
 def _texts(column: pa.Array, field: str) -> list[str | None]:
     if pa.types.is_struct(column.type):
         column = column.flatten()[column.type.get_field_index(field)]
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    if pa.types.is_dictionary(column.type):  # a short column of numbers may stand for a long one of texts
+        numbers = column.indices.to_pylist()
+        texts = {number: None if number is None else column.dictionary[number].as_py() for number in set(numbers)}
+        return [texts[number] for number in numbers]
     return column.to_pylist()
 
 
@@ -153,6 +173,11 @@ def _told(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
+    except MemoryError:
+        raise DataError(
+            f"{path}: a batch of rows takes more than {SPARE_MEMORY >> 20:,} MiB of memory beside four times the size "
+            f"of the file, or more than there is; write it again in smaller batches or row groups"
+        ) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines() or [type(error).__name__]
         raise DataError(f"cannot read {path}, it is damaged or of another format: {reason[0]}") from None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import feather
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import SentencePair, Wanted, described, read_pairs
@@ -137,6 +141,62 @@ def test_offsets_beyond_the_text_and_text_that_is_not_utf8_are_found(tmp_path):
         path.write_bytes(bad)
         with pytest.raises(DataError, match="damaged"):
             list(read_pairs([str(path)]))
+
+
+MIB = "x" * 2**20
+BOMBS = {
+    "plain.parquet": lambda path, table: pq.write_table(table, path, compression="zstd", use_dictionary=False),
+    "dictionary.parquet": lambda path, table: pq.write_table(table, path, compression="zstd"),
+    "compressed.arrow": lambda path, table: feather.write_feather(table, path, compression="zstd"),
+}
+
+
+READ = """
+import sys
+from resource import RLIMIT_DATA, getrlimit
+import pyarrow as pa
+from clearhead.errors import DataError
+from clearhead.formats import read_pairs
+from clearhead.formats.tables import arrow_files
+
+pa.set_memory_pool(pa.system_memory_pool())  # others keep what is freed, and it counts no more
+arrow_files.SPARE_MEMORY = 2**27
+usual = getrlimit(RLIMIT_DATA)
+for path in sys.argv[1:]:
+    try:
+        list(read_pairs([path]))
+    except DataError as error:
+        print(error)
+    assert getrlimit(RLIMIT_DATA) == usual
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is limited on Linux alone")
+def test_rows_that_unpack_to_far_more_than_the_file_are_refused(tmp_path):
+    for name, write in BOMBS.items():
+        write(tmp_path / name, pa.table({"en": [MIB] * 150, "de": ["y"] * 150}))
+        assert (tmp_path / name).stat().st_size < 2**16
+    ran = subprocess.run([sys.executable, "-c", READ, *BOMBS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    refused = "a batch of rows takes more than 128 MiB of memory beside four times the size of the file"
+    assert [line.partition(", or")[0] for line in ran.stdout.splitlines()] == [f"{name}: {refused}" for name in BOMBS]
+
+
+def test_a_text_that_many_rows_have_is_unpacked_once(tmp_path):
+    numbers = pa.array([0, None] * 50_000, pa.int32())
+    table = pa.table({"en": pa.DictionaryArray.from_arrays(numbers, [MIB]), "de": ["y"] * 100_000})
+    path = str(tmp_path / "p.arrow")
+    feather.write_feather(table, path, compression="zstd")
+    pairs = read_pairs([path])
+    assert [(len(pair.source), pair.target) for pair in islice(pairs, 3)] == [(2**20, "y"), (0, "y"), (2**20, "y")]
+
+
+def test_batches_without_rows_end_nothing(tmp_path):
+    path, schema = tmp_path / "p.arrow", PLAIN.schema
+    with pa.ipc.new_file(str(path), schema) as file:
+        for table in (schema.empty_table(), PLAIN, schema.empty_table(), PLAIN):
+            for batch in table.to_batches() or [pa.record_batch([pa.array([], one.type) for one in schema], schema)]:
+                file.write_batch(batch)
+    assert len(texts(str(path))) == 6
 
 
 def test_version_1_of_feather_is_refused_by_its_name(tmp_path):
