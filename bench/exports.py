@@ -62,7 +62,7 @@ def main() -> None:
             print(f"{name}: {compared}")
             searches[name] = search(there, bundle.decode)
         for alpha in options.alpha:
-            found = [one.text for one in ours.translate(lines, length_penalty=alpha)]
+            found = [one.text for one in ours.translate(lines, length_penalty=alpha, raw=True)]
             for name, search in searches.items():
                 theirs = search(lines, alpha)
                 different = [row for row, texts in enumerate(zip(found, theirs, strict=True)) if len(set(texts)) > 1]

@@ -332,6 +332,13 @@ def test_a_file_that_holds_no_fields_is_refused(kind, values):
         import_state(kind, values, {})
 
 
+@pytest.mark.parametrize("values", [["x"] * 10_000, {**BART_LIKE, "activation_function": "x" * 10_000}])
+def test_what_a_file_holds_is_shortened_in_messages(values):
+    with pytest.raises(ConfigError) as error:
+        import_state("marian", values, {})
+    assert len(str(error.value)) < 1_000
+
+
 def test_every_problem_of_a_file_is_named_at_once():
     values = {**BART_LIKE, "normalize_before": True, "activation_function": "elu"}
     del values["vocab_size"], values["encoder_layers"]

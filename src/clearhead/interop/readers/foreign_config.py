@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,10 @@ def optional_json(path: Path) -> dict[str, Any] | None:
     return read_json(path, ModelError) if os.path.lexists(path) else None
 
 
+_shown = reprlib.repr
+"""A value in a message, shortened: theirs may be a whole file."""
+
+
 class TheirConfig:
     """One `config.json`, read field by field; all problems are collected and reported in one error.
 
@@ -71,7 +76,9 @@ class TheirConfig:
         origin: object = "this model",
     ) -> None:
         if not isinstance(values, Mapping):
-            raise ConfigError(f"{within.rstrip('.') or 'config.json'} is {values!r}, but must be an object with fields")
+            raise ConfigError(
+                f"{within.rstrip('.') or 'config.json'} is {_shown(values)}, but must be an object with fields"
+            )
         self.problems = [] if problems is None else problems
         self._values = {**defaults, **values}
         self._within = within
@@ -86,12 +93,12 @@ class TheirConfig:
     def require(self, field: str, value: object, reason: str) -> None:
         """Record a problem if a field has another value; a missing field is accepted."""
         if field in self._values and self._values[field] != value:
-            self._problem(field, f"is {self._values[field]!r}, but must be {value!r}: {reason}")
+            self._problem(field, f"is {_shown(self._values[field])}, but must be {value!r}: {reason}")
 
     def one_of(self, field: str, values: Sequence[str]) -> str:
         """Return the value of a field, which must be one of the given values."""
         if self[field] not in values:
-            self._problem(field, f"is {self[field]!r}, but must be {' or '.join(map(repr, values))}")
+            self._problem(field, f"is {_shown(self[field])}, but must be {' or '.join(map(repr, values))}")
             return values[0]
         return str(self[field])
 
@@ -111,13 +118,15 @@ class TheirConfig:
         """
         for field in fields:
             if self[field] != other[field]:
-                values = f"{self[field]!r}, and {other._within}{field} {other[field]!r}"
+                values = f"{_shown(self[field])}, and {other._within}{field} {_shown(other[field])}"
                 self._problem(field, f"is {values}; they must be equal")
 
     def same(self, field: str, other: str) -> Any:
         """Return the value of two fields, which must be equal, as our model has one setting for both."""
         if self[field] != self[other]:
-            self._problem(field, f"({self[field]!r}) and {self._within}{other} ({self[other]!r}) must be equal")
+            self._problem(
+                field, f"({_shown(self[field])}) and {self._within}{other} ({_shown(self[other])}) must be equal"
+            )
         return self[field]
 
     def activation(self, field: str, name: object = None, known: Mapping[str, str] = ACTIVATIONS) -> str:
@@ -130,7 +139,7 @@ class TheirConfig:
         """
         name = self[field] if name is None else name
         if not isinstance(name, str) or name not in known:
-            self._problem(field, f"is {self[field]!r}; activations we have: {', '.join(known)}")
+            self._problem(field, f"is {_shown(self[field])}; activations we have: {', '.join(known)}")
             return "relu"
         return known[name]
 
@@ -151,7 +160,7 @@ class TheirConfig:
         """Return the id of a special token."""
         value = self[field]
         if isinstance(value, bool) or not isinstance(value, int):
-            self._problem(field, f"is {value!r}, but must be the id of one token")
+            self._problem(field, f"is {_shown(value)}, but must be the id of one token")
             return 0
         return value
 
