@@ -1,7 +1,8 @@
 """Format strings by the rules of gettext's flags, such as `c-format`: arguments, comparison, and reordered arguments.
 
 The rules are those of `msgfmt --check-format` (gettext-tools/src/format-*.c): a translation must use the arguments of
-its source, with the same types, and be valid itself. A source that is not valid is not compared.
+its source, with the same types, and be valid itself. A source that is not valid is not compared. Of languages without
+rules here, such as Lisp and Perl, the formats must stay as they are, in the same order.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 Key = int | str
 """Number of an argument, counted from 1, or its name."""
@@ -39,13 +41,17 @@ class _Printf:
     """Whether `%1$s` is the first argument."""
     is_named: bool = False
     """Whether `%(name)s` is a named argument."""
+    has_sized_types: bool = False
+    """Whether `%ld` has another type than `%d`."""
     may_skip: bool = False
     """Whether a text may use the second argument without the first."""
+    may_mix: bool = False
+    """Whether some arguments may have a number and others none."""
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
         number = r"(?:([0-9]++)\$)?+" if self.is_numbered else "()"
-        name = r"(?:\(([^()]*+)\))?+" if self.is_named else "()"
+        name = r"(?:\(([^()]*+)\))?+" if self.is_named else "((?!))?"
         width = rf"({self.width})?+(?:\.({self.width})?+)?+"
         pattern = rf"%{number}{name}{self.flags}{width}({self.sizes})(<PRI[a-zA-Z0-9]++>|.?)"
         object.__setattr__(self, "pattern", re.compile(pattern, re.DOTALL))
@@ -53,12 +59,13 @@ class _Printf:
     def __call__(self, text: str) -> Arguments:
         found: dict[Key, str] = {}
         ways: set[type | None] = set()
+        numbers = count(1)
         for key, kind in self._arguments(text):
             ways.add(None if key is None else type(key))
-            place = len(found) + 1 if key is None else key
+            place = next(numbers) if key is None else key
             if found.setdefault(place, kind) != kind:
                 raise _InvalidError(f"argument {place} is {found[place]} and {kind}")
-        if len(ways) > 1:
+        if len(ways) > 1 and not self.may_mix:
             raise _InvalidError("some arguments have a number or a name, and others have none")
         if int in ways and not self.may_skip and (unused := set(range(1, len(found) + 1)).difference(found)):
             raise _InvalidError(f"argument {min(unused)} is not used")
@@ -74,7 +81,7 @@ class _Printf:
                 if star and star[0] == "*":
                     yield int(star[1:-1]) if star[1:] else None, "integer"
             if kind := self._type(match[0], size, conversion):
-                yield (int(number) if number else name or None), kind
+                yield (int(number) if number else name), kind
 
     def _type(self, directive: str, size: str, conversion: str) -> str:
         if len(conversion) > 1:  # a macro of C, such as <PRIu64>
@@ -86,7 +93,7 @@ class _Printf:
             size = size.strip("l")
         elif conversion in "CS":
             size = "l"
-        return f"{kind} {_SAME_SIZES.get(size, size)}".strip() if kind and self.sizes != "[hlL]?" else kind
+        return f"{kind} {_SAME_SIZES.get(size, size)}".strip() if kind and self.has_sized_types else kind
 
     def numbered(self, source: str, translation: str) -> str:
         """Return a translation that has the formats of its source in another order, with the numbers of the source."""
@@ -109,14 +116,20 @@ class _Printf:
         return (match for match in self.pattern.finditer(text) if match[6] != "%" and self.types.get(match[6]) != "")
 
 
-def _named(pattern: str) -> Callable[[str], Arguments]:
+def _named(pattern: str, stray: str = r"(?!)") -> Callable[[str], Arguments]:
     """Return a reader of named arguments: the first group of a pattern is the name, the second the type, if any.
 
     Names left out are the numbers from 0, as in Python.
+
+    Args:
+        pattern: Pattern of the arguments, and of what only looks like one, which has no name.
+        stray: Pattern of what makes a text invalid outside these.
     """
-    compiled = re.compile(pattern)
+    compiled, is_stray = re.compile(pattern), re.compile(stray)
 
     def read(text: str) -> Arguments:
+        if lone := is_stray.search(compiled.sub(" ", text)):
+            raise _InvalidError(f"{lone[0]} is no format")
         found = [match.groups("") for match in compiled.finditer(text) if match[1] is not None]
         kinds: defaultdict[Key, set[str]] = defaultdict(set)
         for place, (name, *kind) in enumerate(found):
@@ -126,39 +139,69 @@ def _named(pattern: str) -> Callable[[str], Arguments]:
     return read
 
 
+def _in_order(pattern: str) -> Callable[[str], Arguments]:
+    """Return a reader for a language without rules here: the formats must stay as they are, in the same order."""
+    compiled = re.compile(pattern)
+    return lambda text: dict(enumerate(compiled.findall(text), start=1))
+
+
+def _ruby(text: str) -> Arguments:
+    """Return the arguments of a text in Ruby: `%{name}` is a text, and `%<name>d` is written as in Python."""
+    return _RUBY(_RUBY_NAME.sub(lambda found: f"%({found[2] or found[3]}){found[1]}{'s' * bool(found[2])}", text))
+
+
 _C = _types(integer="di", unsigned="ouxX", double="eEfFgGaA", character="cC", string="sS", pointer="p", counter="n")
 _SAME_SIZES = {"L": "ll", "q": "ll"}
 _C_SIZES = "hh|h|ll?|[Lqjzt]|"
+_C_WIDTH = r"[0-9]++|\*(?:[0-9]++\$)?+"
+_RUBY = _Printf(
+    _types(integer="bBdiouxX", number="aAeEfgG", character="c", text="s", inspection="p"),
+    width=_C_WIDTH,
+    is_named=True,
+)
+_RUBY_NAME = re.compile(r"%([-+ #0-9.*]*+)(?:\{([^{}()]++)\}|<([^<>()]++)>)")
+_DIRECTIVE = r"[%~](?:[<>]| ?[^\sA-Za-z%~<>{}\[\]]*+(?:[hjlLqtvwz]*+[A-Za-z%~{}\[\]])?)"
 _FORMATS: dict[str, Callable[[str], Arguments]] = {
-    "c-format": _Printf({**_C, "m": ""}, "[-+ #0'I]*+", _C_SIZES, r"[0-9]++|\*(?:[0-9]++\$)?+"),
-    "objc-format": _Printf({**_C, "m": "", "@": "object"}, "[-+ #0'I]*+", _C_SIZES, r"[0-9]++|\*(?:[0-9]++\$)?+"),
+    "c-format": _Printf({**_C, "m": ""}, "[-+ #0'I]*+", _C_SIZES, _C_WIDTH, has_sized_types=True),
+    "objc-format": _Printf({**_C, "m": "", "@": "object"}, "[-+ #0'I]*+", _C_SIZES, _C_WIDTH, has_sized_types=True),
     "python-format": _Printf(
-        _types(integer="dioxXu", number="eEfFgG", character="c", text="sra%"),
+        _types(integer="dioxXu", number="eEfFgG", character="c", text="sra", percent="%"),
         sizes="[hlL]?", is_numbered=False, is_named=True,
     ),
     "php-format": _Printf(
         _types(integer="bdouxX", number="eEfFgG", character="c", string="s"),
-        r"(?:[-+ 0]|'.)*+", width="[0-9]++", may_skip=True,
+        r"(?:[- 0]|'.)*+", "l?", "[0-9]++", may_skip=True, may_mix=True,
     ),
     "javascript-format": _Printf(
-        _types(integer="bdioxXu", number="f", character="c", string="s", value="jJ"), may_skip=True
+        _types(integer="bdoxX", number="f", character="c", string="s", value="jJ"), may_skip=True
     ),
     "lua-format": _Printf(
-        _types(integer="diouxX", number="aAeEfFgG", character="c", string="sq"),
+        _types(integer="diouxX", number="aAeEfFgG", character="c", string="s", literal="q"),
         "[-+#0]*+", width="[0-9]++", is_numbered=False,
     ),
     "awk-format": _Printf(
-        _types(integer="di", unsigned="ouxX", number="eEfFgG", character="c", string="s"), may_skip=True
+        _types(integer="di", unsigned="ouxX", number="eEfFgG", character="c", string="s"),
+        width=_C_WIDTH, may_skip=True,
     ),
-    "python-brace-format": _named(r"\{\{|\{([^{}!:]*)(?=[!:}])"),
+    # The name of an argument includes its format: gettext 0.21 compares `{0:.2f}` so.
+    "python-brace-format": _named(r"\{\{|\}\}|\{((?:[^{}]|\{[^{}]*+\})*+)\}", "[{}]"),
     "perl-brace-format": _named(r"\{([A-Za-z_]\w*)\}"),
-    "ruby-format": _named(r"%%|%[-+ #0-9]*[<{](\w+)[>}]"),
-    "csharp-format": _named(r"\{\{|\{([0-9]+)(?=[,:}])"),
-    "java-format": _named(r"'[^']*'?|\{\s*([0-9]+)\s*(?:,([^{}]*))?\}"),
-    "qt-format": _named("%L?([0-9]{1,2})"),
+    "ruby-format": _ruby,
+    "csharp-format": _named(r"\{\{|\}\}|\{([0-9]+)(?:,[^{}:]*+)?(?::[^{}]*+)?\}", "[{}]"),
+    "java-format": _named(r"'[^']*'?|\{([0-9]+)(?:,((?:[^{}]|\{[^{}]*+\})*+))?\}", "[{}]"),
+    "qt-format": _named("%(?=L?([0-9]{1,2}))(L?)[0-9]{1,2}"),
     "kde-format": _named("%([0-9]+)"),
-    "ycp-format": _named("%%|%([0-9])"),
-    "sh-format": _named(r"\$(?:\{(?=\w+\}))?([A-Za-z_]\w*)"),
+    "ycp-format": _named("%%|%([1-9])", "%.?"),
+    "sh-format": _named(r"\$(?:\{(?=\w+\}))?([A-Za-z_]\w*)\}?", r"\$\S?"),
+    "kde-kuit-format": _in_order(rf"{_DIRECTIVE}|[<&][^\s<>&]*+[>;]?"),
+    **dict.fromkeys(
+        (
+            "boost-format", "elisp-format", "gcc-internal-format", "gfc-internal-format", "librep-format",
+            "lisp-format", "object-pascal-format", "perl-format", "qt-plural-format", "scheme-format",
+            "smalltalk-format", "tcl-format",
+        ),
+        _in_order(_DIRECTIVE),
+    ),
 }  # fmt: skip
 """Flags of gettext, with the readers of their arguments."""
 
@@ -169,7 +212,7 @@ def format_of(flags: set[str]) -> str:
 
 
 def checked_format(source: str, translation: str, flag: str) -> tuple[str, str]:
-    """Return a translation and what is wrong with its arguments; empty if nothing.
+    """Return a translation and what is wrong with its arguments, so that `msgfmt` refuses it; empty if nothing.
 
     Formats without numbers that are in another order than in the source get the numbers of the source.
 

@@ -94,9 +94,9 @@ def translate_document(
 
     White space around and between lines is kept. In an ICU message with branches (plural, select), each run of words
     is translated by itself and the rest is kept. A run whose translation lacks its arguments is left untranslated and
-    flagged. If a segment has a format, such as `c-format`, reordered arguments get numbers, and missing ones or ones of
-    another type are flagged. Segments that `Translator.translates`
-    leaves as they are, such as numbers or placeholders alone, are not changed.
+    flagged. If a segment has a format, such as `c-format`, reordered arguments get numbers, and a segment whose
+    translation lacks one, or has one of another type, is left untranslated and flagged. Segments that
+    `Translator.translates` leaves as they are, such as numbers or placeholders alone, are not changed.
 
     Args:
         translator: A translator, or a team.
@@ -313,21 +313,21 @@ def _translated(
             made.append(_left(done[part.text]) if words is None else done[part.text])
         text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
     whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
-    flags = []
-    if segment.format:
-        text, problem = checked_format(segment.text, text, segment.format)
-        flags += [Flag("placeholders", problem)] * bool(problem)
     if unfit:
-        flags.append(Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}"))
-    if flags:
-        whole = replace(whole, warnings=merge_flags([whole.warnings, flags]))
+        flag = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
+        whole = replace(whole, warnings=merge_flags([whole.warnings, [flag]]))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
 
 
 def _writable(document: Document, place: int, one: TranslatedSegment) -> TranslatedSegment:
     """Return the result of a segment; its source text, flagged, if the format cannot express the translation."""
-    if one.translation is None or not (problem := document.problem(place, one.translation.text)):
+    if one.translation is None:
         return one
+    text, problem = one.translation.text, ""
+    if one.segment.format:
+        text, problem = checked_format(one.segment.text, text, one.segment.format)
+    if not (problem := problem or document.problem(place, text)):
+        return replace(one, translation=replace(one.translation, text=text))
     kept = Flag("placeholders", f"left as it was: {problem}")
     left = _left(one.translation)
     return replace(

@@ -19,7 +19,7 @@ from clearhead.translation.documents import (
     translate_document,
 )
 from clearhead.translation.journal import TranslationJournal
-from clearhead.translation.result import TermUse, Translation
+from clearhead.translation.result import MemoryMatch, TermUse, Translation
 from clearhead.translation.translator import Translator
 
 
@@ -252,10 +252,18 @@ class Reversing(Shouting):
         return [replace(one, text=" ".join(reversed(one.source.split()))) for one in made]
 
 
-def test_formats_of_a_segment_are_checked_by_its_flag():
+def test_a_segment_whose_formats_are_changed_is_left_and_flagged():
     texts = [("%s has %d files", "c-format"), ("%s has %d files", "python-format"), ("%s has %d files", "")]
     document = Listed(*(Segment(text, 1, format=flag) for text, flag in texts))
     made = [one.translation for one in translate_document(Reversing(), document)]
-    assert [one.text for one in made] == ["files %2$d has %1$s", "files %d has %s", "files %d has %s"]
+    assert [one.text for one in made] == ["files %2$d has %1$s", "%s has %d files", "files %d has %s"]
     assert [[flag.kind for flag in one.warnings] for one in made] == [[], ["placeholders"], []]
-    assert made[1].warnings[0].detail.startswith("python-format: argument 1 is text in the source, and integer")
+    assert made[1].warnings[0].detail.startswith("left as it was: python-format: argument 1 is text in the source, and")
+
+
+def test_a_translation_of_a_memory_whose_formats_are_changed_is_left_and_flagged():
+    document = Listed(Segment("%d files", 1, format="c-format"))
+    reused = MemoryMatch("%d files", "%s Dateien", 1.0, is_reused=True)
+    (one,) = translate_document(Shouting(), document, memory=lambda text: reused)
+    assert (one.status, one.translation.text) == ("reused", "%d files")
+    assert [flag.kind for flag in one.translation.warnings] == ["placeholders"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from gettext import c2py
 
@@ -158,11 +158,19 @@ def form_of_one(rule: str) -> int:
     >>> form_of_one("nplurals=2; plural=(n != 1);"), form_of_one("nplurals=3; plural=n == 0 ? 0 : n == 1 ? 1 : 2;")
     (0, 1)
     """
+    return forms_of(rule, [1])[0]
+
+
+def forms_of(rule: str, numbers: Iterable[int]) -> list[int]:
+    """Return the index of the plural form for each number; that of English if a rule cannot be evaluated."""
+    numbers = list(numbers)
     found = re.search(r"plural\s*=([^;]+)", re.sub(r"nplurals\s*=[^;]*", "", rule))
     try:
-        return max(0, c2py(found[1].strip())(1)) if found else 0
+        if found:
+            return [max(0, form) for form in map(c2py(found[1].strip()), numbers)]
     except (ValueError, ArithmeticError, RecursionError):
-        return 0
+        pass
+    return [int(number != 1) for number in numbers]
 
 
 def _is_reversed(path: str, has: tuple[str | None, str | None], wanted: Wanted) -> bool:

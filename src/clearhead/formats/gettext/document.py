@@ -14,7 +14,7 @@ from clearhead.errors import DataError
 from clearhead.files.streams import UTF8_MARK
 from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Splice, spliced
 from clearhead.formats.file_text import read_bytes
-from clearhead.formats.gettext.catalogue import form_of_one
+from clearhead.formats.gettext.catalogue import PLACEHOLDER, forms_of
 from clearhead.formats.gettext.po import (
     STRING,
     CatalogueEntry,
@@ -24,14 +24,32 @@ from clearhead.formats.gettext.po import (
     with_line_feeds,
 )
 from clearhead.formats.wrapping import width_of
-from clearhead.text.format_strings import format_of
+from clearhead.text.format_strings import checked_format, format_of
 
 MOST_COLUMNS = 79
 """Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""
+_MOST_NUMBERS, _SELDOM = 1_001, 5
+"""Numbers from 0 on for which gettext evaluates the rule of plural forms, and how many of them are seldom."""
+_PLACEHOLDER = re.compile(rf"charset=\s*({PLACEHOLDER})\b".encode(), re.IGNORECASE)
 _WORD = re.compile(r"[^ ]* *\n?")
 _TO_LAST_STRING = re.compile(rf'[^"]*+(?:{STRING}(?:[ \t]++(?=["\r\n]|\Z))?+)++', re.DOTALL)
 """A line up to the end of its strings, and to its own end unless a comment follows."""
 _TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
+
+
+class _Plural(NamedTuple):
+    """What the header says of the plural form for one thing."""
+
+    form_of_one: int
+    """Its index, counted from 0."""
+    is_often: bool
+    """Whether it is also the form of many other numbers, such as 21 in Russian; gettext then requires that it has the
+    arguments of the plural."""
+
+    @classmethod
+    def of(cls, rule: str) -> _Plural:
+        forms = forms_of(rule, range(_MOST_NUMBERS))
+        return cls(forms[1], forms.count(forms[1]) > _SELDOM)
 
 
 class _Form(NamedTuple):
@@ -90,20 +108,26 @@ class GettextCatalogue(Document):
             raise DataError(f"{name} is in {self._charset}, which cannot be written line by line; convert it to UTF-8")
         self.segments: list[Segment] = []
         self._messages: list[_Message] = []
-        first_form = 0
+        self._placeholder: tuple[int, int] | None = None
+        """Range of bytes in which a template has a placeholder for the encoding."""
+        header: CatalogueEntry | None = None
+        plural = _Plural.of("")
         for entry in entries_of(text.split("\n")):
             message = entry.message()
             if message.problem is not None:
                 raise DataError(f"{name}, line {message.place}: {message.problem}")
             if message.is_header:
-                first_form = form_of_one(message.fields().get("plural-forms", ""))
+                if header is None:
+                    header, plural = entry, _Plural.of(message.fields().get("plural-forms", ""))
+                    self._placeholder = self._placeholder_in(header)
             elif not message.is_obsolete:
-                self._add(entry, first_form)
+                self._add(entry, plural)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         r"""Return the file's bytes with the translations, their messages marked as fuzzy, and notes as comments.
 
-        A translation begins or ends with a line feed if and only if its source does, as `msgfmt --check` requires.
+        A translation begins or ends with a line feed if and only if its source does, as `msgfmt --check` requires. A
+        template gets its encoding when a translation needs one.
 
         Raises:
             DataError: If a translation contains a character that the file's encoding lacks, or a NUL.
@@ -123,26 +147,31 @@ class GettextCatalogue(Document):
                 splices += self._notes(message, list(notes))
             if written and not message.is_fuzzy:
                 splices.append(self._flag(message))
+        if self._placeholder and not all(splice.replacement.isascii() for splice in splices):
+            splices.append(Splice(*self._placeholder, self._charset.encode()))
         return spliced(self._data, sorted(splices, key=lambda splice: splice.start))
 
-    def _add(self, entry: CatalogueEntry, first_form: int) -> None:
-        """Add the segments of a message.
+    def _placeholder_in(self, header: CatalogueEntry) -> tuple[int, int] | None:
+        first, last = next(lines for key, lines in header.places.items() if key.startswith("msgstr"))
+        start = self._starts[first - 1]
+        found = _PLACEHOLDER.search(self._data[start : self._starts[last]])
+        return found and (start + found.start(1), start + found.end(1))
 
-        Args:
-            entry: The message.
-            first_form: Index of the plural form for one thing, counted from 0.
-        """
+    def _add(self, entry: CatalogueEntry, plural: _Plural) -> None:
+        """Add the segments of a message."""
+        texts, format = entry.texts, format_of(entry.flags)
         keys = sorted(key for key in entry.texts if key.startswith("msgstr"))
         at = len(self.segments)
         forms = [_Form("msgstr", entry.places[keys[0]], at, not entry.texts[keys[0]])]
-        if "msgid_plural" in entry.texts:
-            one = first_form if first_form < len(keys) else 0
-            # In a language with a single plural form, that form is used for any number.
+        if "msgid_plural" in texts:
+            one = plural.form_of_one if plural.form_of_one < len(keys) else 0
+            # The singular `a file` does not do for 21 files, and in a language with a single form for no number.
+            lacks = plural.is_often and format and checked_format(texts["msgid_plural"], texts["msgid"], format)[1]
             forms = [
                 _Form(
                     f"msgstr[{int(key.removeprefix('msgstr'))}]",
                     entry.places[key],
-                    at + (place != one or len(keys) == 1),
+                    at + (place != one or len(keys) == 1 or bool(lacks)),
                     not entry.texts[key],
                 )
                 for place, key in enumerate(keys)
@@ -152,7 +181,7 @@ class GettextCatalogue(Document):
             there = there or [entry.texts[keys[0]]]
             is_finished = all(there) and not entry.is_fuzzy
             line, text = entry.places[source][0], entry.texts[source]
-            self.segments.append(Segment(text, line, there[-1], is_finished, format_of(entry.flags)))
+            self.segments.append(Segment(text, line, there[-1], is_finished, format))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
         # gettext writes flags after other comments, and before the previous source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))

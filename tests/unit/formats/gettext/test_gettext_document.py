@@ -127,6 +127,43 @@ def test_the_form_for_one_thing_is_that_of_the_singular(read, fill, in_capitals,
     assert filled == f'{head}#, fuzzy\nmsgid "a"\nmsgid_plural "b"\n{written}'
 
 
+@pytest.mark.parametrize(
+    ("rule", "flags", "singular", "expected"),
+    [
+        ("n%10==1 && n%100!=11 ? 0 : 1", "c-format", "a file", ["%D FILES", "%D FILES"]),  # 1, 21, 31 ..
+        ("n%10==1 && n%100!=11 ? 0 : 1", "c-format", "%d file", ["%D FILE", "%D FILES"]),
+        ("n%10==1 && n%100!=11 ? 0 : 1", "wrap", "a file", ["A FILE", "%D FILES"]),
+        ("n > 1", "c-format", "a file", ["A FILE", "%D FILES"]),  # 0 and 1, which gettext lets be without a number
+    ],
+)
+def test_a_form_for_many_numbers_has_the_arguments_of_the_plural(
+    read, fill, in_capitals, rule, flags, singular, expected
+):
+    head = f'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural={rule};\\n"\n\n'
+    message = f'msgid "{singular}"\nmsgid_plural "%d files"\n'
+    filled = fill(read("a.po", f'{head}#, {flags}\n{message}msgstr[0] ""\nmsgstr[1] ""\n'), in_capitals)
+    written = "".join(f'msgstr[{number}] "{text}"\n' for number, text in enumerate(expected))
+    assert filled == f"{head}#, fuzzy, {flags}\n{message}{written}"
+
+
+@pytest.mark.parametrize(("translation", "charset"), [("Mouse", "CHARSET"), ("Mäuse", "UTF-8")])
+def test_a_template_gets_an_encoding_with_the_first_character_that_needs_one(read, fill, translation, charset):
+    written = (
+        'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CHARSET\\n"\n\n#, {}\nmsgid "mouse"\nmsgstr "{}"\n'
+    )
+    document = read("a.pot", written.format("c-format", ""))
+    filled = fill(document, {"mouse": translation})
+    assert filled == written.format("fuzzy, c-format", translation).replace("CHARSET", charset)
+
+
+def test_only_the_first_header_is_a_header(read, fill, in_capitals):
+    head = 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=(n == 1);\\n"\n\n'
+    other = 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n'
+    message = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "{}"\nmsgstr[1] "{}"\n'
+    filled = fill(read("a.po", head + other + message.format("", "")), in_capitals)
+    assert filled == f"{head}{other}#, fuzzy\n{message.format('B', 'A')}"
+
+
 def test_line_feeds_at_the_ends_are_those_of_the_source(read):
     written = "".join(f'msgid "{text}"\nmsgstr ""\n\n' for text in ("a", r"b\n", r"\nc", r"\nd\n"))
     document = read("a.po", written)
