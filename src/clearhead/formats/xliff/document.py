@@ -11,7 +11,7 @@ from typing import NamedTuple
 from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
-from clearhead.formats.xliff.units import UNITS, XliffUnit, segments_of, units_of, version_of
+from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, with_attribute, without_attribute
 from clearhead.formats.xml.escaping import language_tag
 from clearhead.formats.xml.events import UNWRITABLE
@@ -92,7 +92,7 @@ class XliffDocument(Document):
         self._units: list[_Unit] = []
         for element, said in found:
             for unit in units_of(element, said):
-                if unit.is_translatable and not _other_language(said, asked):
+                if not _other_language(said, asked):
                     self._add(unit)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
@@ -155,33 +155,59 @@ class XliffDocument(Document):
         parts: list[_Part] = []
         for key, part in elements.items():
             there = present.get(key)
-            numbers = TagNumbers()
-            in_source, in_target = unit.protected
-            read = numbers.read(part, keeps_space=unit.keeps_space, protects_tags=True, protected=in_source)
-            raw = translation = ""
-            if there is not None:
-                raw = self._file.raw(there.content, there.content_end)
-                of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
-                translation = of_target.text
-            parts.append(_Part(part, read, raw))
-            is_finished = there is not None and not there.is_blank and not unit.is_unfinished
-            self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
-        self._units.append(_Unit(unit, source, first, parts))
+            if unit.translates(part):
+                parts.append(self._part(unit, part, there, unit.protected, is_kept=False))
+            is_kept = bool(parts) and unit.translates(part) and self.segments[-1].is_finished
+            translated = exceptions_in(unit, there, in_target=True)
+            for name, inner in exceptions_in(unit, part, in_target=False).items():
+                parts.append(self._part(unit, inner, translated.get(name), (frozenset(), frozenset()), is_kept=is_kept))
+        if parts:
+            self._units.append(_Unit(unit, source, first, parts))
+
+    def _part(
+        self,
+        unit: XliffUnit,
+        part: XmlElement,
+        there: XmlElement | None,
+        protected: tuple[frozenset[str], frozenset[str]],
+        *,
+        is_kept: bool,
+    ) -> _Part:
+        """Add the segment of a text, and return it.
+
+        Args:
+            unit: Its unit.
+            part: The text.
+            there: Its translation, if there is one.
+            protected: As in `XliffUnit.protected`.
+            is_kept: Whether it counts as finished, for it is in a text whose translation is.
+        """
+        numbers = TagNumbers()
+        in_source, in_target = protected
+        read = numbers.read(part, keeps_space=unit.keeps_space, protects_tags=True, protected=in_source)
+        raw = translation = ""
+        if there is not None:
+            raw = self._file.raw(there.content, there.content_end)
+            of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
+            translation = of_target.text
+        is_finished = is_kept or (there is not None and not there.is_blank and not unit.is_unfinished)
+        self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
+        return _Part(part, read, raw)
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
         """Return the changes for a unit of which at least one part has a translation."""
         file, source, read = self._file, unit.source, unit.read
         target = read.target
-        contents: list[str] = []
-        at = source.content
-        for part, filling in zip(unit.parts, fillings, strict=True):
-            element = part.element
-            raw = part.present or file.raw(element.content, element.content_end)
+        done: list[tuple[int, int, str]] = []
+        in_parts = sorted(zip(unit.parts, fillings, strict=True), key=lambda one: one[0].element.content_end)
+        for (element, text, present), filling in in_parts:  # a text within another comes first
+            raw = present or file.raw(element.content, element.content_end, done)
             if filling is not None:
-                raw = part.source.filled(filling.text, file, element.tag.line)
-            contents += [file.raw(at, element.content), raw]
-            at = element.content_end
-        content = "".join([*contents, file.raw(at, source.content_end)])
+                raw = text.filled(filling.text, file, element.tag.line, done)
+            while done and done[-1][0] >= element.content:
+                done.pop()
+            done.append((element.content, element.content_end, raw))
+        content = file.raw(source.content, source.content_end, done)
         changes: list[tuple[int, int, str]] = []
         start, end = read.element.start, read.element.content
         if not self._is_first_version:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
-from clearhead.formats.xliff.units import UNITS, XliffUnit, segments_of, units_of, version_of
+from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
 from clearhead.formats.xml.elements import MAX_SIZE, XmlElement, elements
 from clearhead.formats.xml.escaping import language_tags, write_units
 from clearhead.formats.xml.events import LANGUAGE, read_events
@@ -68,8 +68,13 @@ def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator
             source, target = (sources.get(key), targets.get(key)) if is_cut else (unit.source, unit.target)
             line = source.tag.line if is_cut and source is not None else line
             texts = (source_language, source), (target_language, target)
-            skipped, notes = _skipped(unit, source, target), unit.protected
-            yield TranslationUnit(line, texts, skipped, keeps_space=unit.keeps_space, protected=notes)
+            skipped = _skipped(unit, source, target) if unit.translates(source) else "not_to_translate"
+            yield TranslationUnit(line, texts, skipped, keeps_space=unit.keeps_space, protected=unit.protected)
+            translated = exceptions_in(unit, target, in_target=True)
+            for name, part in exceptions_in(unit, source, in_target=False).items():
+                texts = (source_language, part), (target_language, translated.get(name))
+                skipped = _skipped(unit, part, translated.get(name))
+                yield TranslationUnit(part.tag.line, texts, skipped, keeps_space=unit.keeps_space)
 
 
 def _own_language(text: XmlElement | None) -> str:
@@ -78,8 +83,6 @@ def _own_language(text: XmlElement | None) -> str:
 
 def _skipped(unit: XliffUnit, source: XmlElement | None, target: XmlElement | None) -> str | None:
     """Return the key of `SKIPS` for a unit, or for a segment of it, that the file excludes."""
-    if not unit.is_translatable:
-        return "not_to_translate"
     if target is None or target.is_blank:
         return None if source is None or source.is_blank else "untranslated"
     return "unfinished" if unit.is_unfinished else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from clearhead.errors import DataError
-from clearhead.formats.xml.elements import ITS_TRANSLATE, SPACE, XmlElement
+from clearhead.formats.xml.elements import SPACE, XmlElement, inherited, own_translate
 from clearhead.formats.xml.events import StartTag
-from clearhead.formats.xml.inline_text import open_annotations
+from clearhead.formats.xml.inline_text import open_annotations, translated_parts
 
 EXTENSIONS = (".mqxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
 """Extensions of XLIFF files, also those of memoQ, Trados and Wordfast."""
@@ -33,10 +34,10 @@ class XliffUnit(NamedTuple):
     protected: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Ids of the annotations that forbid translation and are open at the start of the source, and of the target."""
 
-    @property
-    def is_translatable(self) -> bool:
-        """Whether the file does not exclude it from translation."""
-        return "no" not in (self.said.get("translate"), self.said.get(ITS_TRANSLATE))
+    def translates(self, text: XmlElement | None) -> bool:
+        """Return whether the file does not exclude a text of it, such as a part of its source, from translation."""
+        own = None if text is None else own_translate(text.tag)
+        return self.said.get("translate") != "no" if own is None else own
 
     @property
     def is_unfinished(self) -> bool:
@@ -66,9 +67,31 @@ def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]
         source, target = texts.get("source"), texts.get("target")
         if element.tag.name != "ignorable":
             notes = source_notes, target_notes
-            yield XliffUnit(around, element, said, source, texts.get("seg-source"), target, notes)
+            own = said if element is around else inherited(said, element.tag)
+            yield XliffUnit(around, element, own, source, texts.get("seg-source"), target, notes)
         if element is not around:
             source_notes, target_notes = open_annotations(source, source_notes), open_annotations(target, target_notes)
+
+
+def exceptions_in(unit: XliffUnit, text: XmlElement | None, *, in_target: bool) -> dict[tuple[str, int], XmlElement]:
+    """Return the texts within a text that are translated although what is around them is not, see `translated_parts`.
+
+    The key is the id, and how often it was there before.
+
+    Args:
+        unit: The unit of the text.
+        text: A source or target of it, or a part of one; None has no texts.
+        in_target: Whether it is a target.
+    """
+    if text is None:
+        return {}
+    seen = Counter[str]()
+    found: dict[tuple[str, int], XmlElement] = {}
+    for part in translated_parts(text, is_translated=unit.translates(text), protected=unit.protected[in_target]):
+        key = next((part.tag.attributes[name] for name in ("id", "mid") if name in part.tag.attributes), "")
+        found[key, seen[key]] = part
+        seen[key] += 1
+    return found
 
 
 def segments_of(text: XmlElement | None) -> dict[str, XmlElement]:

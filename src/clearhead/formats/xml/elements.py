@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
@@ -30,6 +30,9 @@ _ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 INHERITED = {SPACE, "translate", ITS_TRANSLATE, "source-language", "target-language", "srcLang", "trgLang"}
 """Attributes that apply to the elements within an element, too."""
+
+_MARKED = {"protected": "no", "x-its-translate-no": "no", "x-its-translate-yes": "yes"}
+"""Values of `mtype` in XLIFF 1.2 that mean the attribute `translate`."""
 
 MAX_SIZE = 10_000_000
 """Maximum size of a unit that is read from a stream, in characters of its texts and attributes."""
@@ -127,7 +130,7 @@ def elements(
 def _elements(
     events: Iterator[XmlEvent], root: StartTag, names: Collection[str], max_size: float
 ) -> Iterator[FoundElement]:
-    around = [_inherited({}, root)]
+    around = [inherited({}, root)]
     for event in events:
         if isinstance(event, EndTag):
             around.pop()
@@ -135,15 +138,31 @@ def _elements(
             if event.namespace != root.namespace:
                 skip_element(events)
             elif event.name in names:
-                yield read_element(events, event, max_size), _inherited(around[-1], event)
+                yield read_element(events, event, max_size), inherited(around[-1], event)
             else:
-                around.append(_inherited(around[-1], event))
+                around.append(inherited(around[-1], event))
 
 
-def _inherited(said: Mapping[str, str], tag: StartTag) -> Mapping[str, str]:
+def inherited(said: Mapping[str, str], tag: StartTag) -> Mapping[str, str]:
+    """Return the attributes of `INHERITED` that apply to an element; `translate` also means `its:translate`.
+
+    Args:
+        said: Those that apply to the element around it.
+        tag: Its start tag.
+    """
     if INHERITED.isdisjoint(tag.attributes):
         return said
-    return {**said, **{name: value for name, value in tag.attributes.items() if name in INHERITED}}
+    own = {name: value for name, value in tag.attributes.items() if name in INHERITED}
+    if (is_translated := own_translate(tag)) is not None:
+        own["translate"] = "yes" if is_translated else "no"
+    return {**said, **own}
+
+
+def own_translate(tag: StartTag) -> bool | None:
+    """Return whether the content of an element is translated; None if that depends on the element around it."""
+    said = tag.attributes
+    own = {said.get("translate"), said.get(ITS_TRANSLATE), _MARKED.get(said.get("mtype", ""))}
+    return False if "no" in own else True if "yes" in own else None
 
 
 def read_element(events: Iterator[XmlEvent], tag: StartTag, max_size: float) -> XmlElement:
@@ -238,9 +257,23 @@ class XmlFile:
         """Return start and end of a start tag."""
         return tag.place, _tag_end(self._utf8, tag.place)
 
-    def raw(self, start: int, end: int) -> str:
-        """Return the text of the file between two positions."""
-        return self._utf8[start:end].decode()
+    def raw(self, start: int, end: int, changes: Sequence[tuple[int, int, str]] = ()) -> str:
+        """Return the text of the file between two positions.
+
+        Args:
+            start: The first position.
+            end: The position after the last.
+            changes: Start, end and new text of ranges to replace, in order.
+        """
+        parts: list[str] = []
+        at = start
+        for place in range(bisect_left(changes, (start,)), len(changes)):
+            begins, ends, text = changes[place]
+            if begins >= end:
+                break
+            parts += [self._utf8[at:begins].decode(), text]
+            at = ends
+        return "".join([*parts, self._utf8[at:end].decode()])
 
     def space_before(self, place: int) -> str:
         """Return the white space before a position, at most 200 characters."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from clearhead.errors import DataError
 from clearhead.formats.inline_tags import Tag, mended, tokens
-from clearhead.formats.xml.elements import XmlElement, XmlFile
+from clearhead.formats.xml.elements import XmlElement, XmlFile, own_translate
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.text.placeholders import pair_role
 
@@ -41,13 +41,14 @@ class InlineText:
     fixed: list[list[str]] = field(default_factory=list)
     """Sequences of tags that must keep their order (`canReorder` in XLIFF 2)."""
 
-    def filled(self, translation: str, file: XmlFile, line: int) -> str:
+    def filled(self, translation: str, file: XmlFile, line: int, changes: Sequence[tuple[int, int, str]] = ()) -> str:
         """Return a translation as the content of an element, with each inline element of the source exactly once.
 
         Args:
             translation: Text with numbered tags, which are repaired first, see `inline_tags.mended`.
             file: The file that contains the source.
             line: Line number of the source, counted from 1, for messages.
+            changes: Translations of texts within inline elements, as for `XmlFile.raw`.
 
         Raises:
             DataError: If the translation contains a character that XML forbids.
@@ -58,7 +59,7 @@ class InlineText:
             )
         mended_text = mended(translation, self.text, self.links)[0]
         ordered = self._in_order(tokens(mended_text))
-        return self._written(mended("".join(map(str, ordered)), self.text, self.links)[0], file)
+        return self._written(mended("".join(map(str, ordered)), self.text, self.links)[0], file, changes)
 
     def markup(self, text: str, file: XmlFile) -> str:
         """Return another text of the segment, such as a translation-memory match, as the content of an element.
@@ -78,10 +79,10 @@ class InlineText:
             for part in parts
         ]
 
-    def _written(self, text: str, file: XmlFile) -> str:
+    def _written(self, text: str, file: XmlFile, changes: Sequence[tuple[int, int, str]] = ()) -> str:
         parts = tokens(text)
         codes = (self.codes[str(part)] if isinstance(part, Tag) else part for part in parts)
-        return "".join(escaped(code, file) if isinstance(code, str) else file.raw(*code) for code in codes)
+        return "".join(escaped(code, file) if isinstance(code, str) else file.raw(*code, changes) for code in codes)
 
 
 class TagNumbers:
@@ -184,6 +185,57 @@ def open_annotations(text: XmlElement | None, before: frozenset[str]) -> frozens
     return frozenset(held)
 
 
+def translated_parts(element: XmlElement, *, is_translated: bool, protected: frozenset[str]) -> Iterator[XmlElement]:
+    """Yield the texts within a text that are translated although what is around them is not.
+
+    These are the contents of `<mrk translate="yes">`, and of `<sm translate="yes"/>` up to its `<em/>` in the same
+    element, unless an annotation of the text around ends in it. They may be nested; an outer one comes first.
+
+    Args:
+        element: The text.
+        is_translated: Whether it is translated itself.
+        protected: As for `TagNumbers.read`.
+    """
+    yield from _translated_parts(element, is_translated, {*protected})
+
+
+def _translated_parts(element: XmlElement, is_translated: bool, held: set[str]) -> Iterator[XmlElement]:
+    places = {
+        one.tag.attributes.get("startRef", ""): place
+        for place, one in enumerate(element.parts)
+        if isinstance(one, XmlElement) and one.tag.name == "em"
+    }
+    behind = 0
+    for place, part in enumerate(element.parts):
+        if isinstance(part, str) or place < behind:
+            continue
+        found, own = part, own_translate(part.tag)
+        if part.tag.name in _ROLES:
+            end = places.get(part.tag.attributes.get("id", ""), 0)
+            last = element.parts[end]
+            if part.tag.name != "sm" or not own or end <= place or not isinstance(last, XmlElement):
+                _annotate(part, held)
+                continue
+            found = XmlElement(part.tag, part.size, element.parts[place + 1 : end], last.start, part.end, last.start)
+        if own and (held or not is_translated) and not found.is_blank and _is_balanced(found):
+            yield found
+            yield from _translated_parts(found, True, set())
+            behind = behind if found is part else end
+        elif found is part:
+            yield from _translated_parts(part, is_translated if own is None else own, held)
+
+
+def _is_balanced(element: XmlElement) -> bool:
+    """Return whether every annotation that ends in an element begins there."""
+    begun: set[str] = set()
+    for inner in _descendants(element):
+        if inner.tag.name == "sm":
+            begun.add(inner.tag.attributes.get("id", ""))
+        elif inner.tag.name == "em" and inner.tag.attributes.get("startRef", "") not in begun:
+            return False
+    return True
+
+
 def _descendants(element: XmlElement) -> Iterator[XmlElement]:
     """Yield all descendants, in the order of the file."""
     waiting = element.elements[::-1]
@@ -193,7 +245,7 @@ def _descendants(element: XmlElement) -> Iterator[XmlElement]:
 
 
 def _forbids_translation(element: XmlElement) -> bool:
-    return element.tag.name == "sm" and element.tag.attributes.get("translate") == "no"
+    return element.tag.name == "sm" and own_translate(element.tag) is False
 
 
 def _annotate(element: XmlElement, held: set[str]) -> None:
@@ -248,7 +300,7 @@ def _pieces(element: XmlElement, protects_tags: bool, held: set[str]) -> Iterato
                 is_kept = False
         role = _ROLES.get(name)
         order = said.get("canReorder", "")
-        if role is None and part.parts and said.get("translate") != "no" and said.get("mtype") != "protected":
+        if role is None and part.parts and own_translate(part.tag) is not False:
             around = _Piece((part.start, part.content), name, _first_of(part.tag, _KEYS), order, is_paired=True)
             around.is_link = _is_link(part)
             yield around

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from xml.etree import ElementTree
 
 import pytest
+from steps import assert_linear
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import Wanted, read_pairs
@@ -420,3 +422,98 @@ def test_the_tag_set_of_the_w3c_forbids_translation_too(read):
     units = '<trans-unit i:translate="no"><source>a</source></trans-unit><trans-unit><source>b</source></trans-unit>'
     document = read("a.xlf", f'<xliff version="1.2" xmlns:i="http://www.w3.org/2005/11/its">{units}</xliff>')
     assert [one.text for one in document.segments] == ["b"]
+
+
+def segment(source: str, attributes: str = "") -> str:
+    return f"<segment{attributes}><source>{source}</source></segment>"
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ('<group translate="no"><unit translate="yes">a</unit></group><unit>b</unit>', ["a", "b"]),
+        ('<group i:translate="no"><unit translate="yes">a</unit><unit>b</unit></group>', ["a"]),
+        ('<group translate="no"><unit i:translate="yes">a</unit><unit>b</unit></group>', ["a"]),
+        ('<group translate="yes"><unit translate="no" i:translate="yes">a</unit></group>', []),
+    ],
+)
+def test_the_innermost_element_says_whether_a_unit_is_translated(read, content, texts):
+    for version, unit in (("2.0", "unit"), ("1.2", "trans-unit")):
+        written = content.replace("unit", unit)
+        for text in "ab":
+            source = segment(text) if unit == "unit" else f"<source>{text}</source>"
+            written = written.replace(f">{text}<", f">{source}<")
+        document = read(
+            "a.xlf", f'<xliff version="{version}" xmlns:i="http://www.w3.org/2005/11/its">{written}</xliff>'
+        )
+        assert [one.text for one in document.segments] == texts
+
+
+@pytest.mark.parametrize(
+    ("attributes", "source", "texts", "target"),
+    [
+        # A text that is translated, within one that is not, has a segment of its own.
+        ("no", 'Run <mrk id="m" translate="yes">now</mrk> X', ["now"], 'Run <mrk id="m" translate="yes">NOW</mrk> X'),
+        ("no", 'A <sm id="m" translate="yes"/>b <ph id="p"/><em startRef="m"/> C', ["b <x1/>"],
+         'A <sm id="m" translate="yes"/>B <ph id="p"/><em startRef="m"/> C'),
+        ("no", '<pc id="1">A <mrk id="m" translate="yes">b</mrk></pc> <mrk id="n" translate="yes">c</mrk>', ["b", "c"],
+         '<pc id="1">A <mrk id="m" translate="yes">B</mrk></pc> <mrk id="n" translate="yes">C</mrk>'),
+        ("yes", 'a <mrk id="m" translate="no">B <mrk id="n" translate="yes">c</mrk></mrk>', ["a <x1/>", "c"],
+         'A <mrk id="m" translate="no">B <mrk id="n" translate="yes">C</mrk></mrk>'),
+        ("yes", 'a <sm id="m" translate="no"/>B <mrk id="n" translate="yes">c</mrk><em startRef="m"/>',
+         ["a <x1/>", "c"],
+         'A <sm id="m" translate="no"/>B <mrk id="n" translate="yes">C</mrk><em startRef="m"/>'),
+        # Nested twice.
+        ("no",
+         '<mrk id="m" translate="yes">a <mrk id="n" translate="no">B <mrk id="o" translate="yes">c</mrk></mrk></mrk>',
+         ["a <x1/>", "c"],
+         '<mrk id="m" translate="yes">A <mrk id="n" translate="no">B <mrk id="o" translate="yes">C</mrk></mrk></mrk>'),
+        # An annotation that ends within the other is not nested, and `b` is a word of the text.
+        ("yes", '<sm id="m" translate="no"/>A <mrk id="n" translate="yes">B<em startRef="m"/> c</mrk>',
+         ["<x1/><g2><x3/> c</g2>"],
+         '<sm id="m" translate="no"/>A <mrk id="n" translate="yes">B<em startRef="m"/> C</mrk>'),
+        ("no", '<sm id="m" translate="yes"/>A', [], None),
+        ("no", '<mrk id="m" translate="yes"> </mrk>', [], None),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_translated_within_one_that_is_not_is_a_segment(tmp_path, attributes, source, texts, target):
+    path = tmp_path / "a.xlf"
+    unit = f'<unit id="u" translate="{attributes}"><segment id="s"><source>{source}</source></segment></unit>'
+    path.write_text(f'<xliff version="2.0">{unit}</xliff>', encoding="utf-8")
+    document = read_document(str(path))
+    assert [one.text for one in document.segments] == texts
+    capitals = [Filling(re.sub(r"(?<![<\w/])[a-z]+(?![\w/]*>)", lambda word: word[0].upper(), text)) for text in texts]
+    filled = document.filled(capitals).decode()
+    assert filled.partition("<target>")[2].partition("</target>")[0] == (target or "")
+    path.write_text(filled, encoding="utf-8")
+    pairs = list(read_pairs([str(path)], Wanted(from_lang="en", to_lang="de")))
+    read_again = [(pair.source, pair.target) for pair in pairs if pair.skipped is None]
+    assert read_again == [(text, filling.text) for text, filling in zip(texts, capitals, strict=True)]
+    assert [one.translation for one in read_document(str(path)).segments] == [one.text for one in capitals]
+
+
+def test_a_finished_text_keeps_what_is_translated_within_it(read):
+    source = 'a <mrk id="m" translate="no">B <mrk id="n" translate="yes">c</mrk></mrk>'
+    written = f'<segment state="final"><source>{source}</source><target>fertig</target></segment>'
+    document = read("a.xlf", of_version_2(written))
+    assert [(one.text, one.is_finished) for one in document.segments] == [("a <x1/>", True), ("c", True)]
+
+
+def test_marks_of_version_1_say_what_is_translated(read, fill):
+    source = 'a <mrk mtype="protected">B <mrk mtype="x-its-translate-yes">c</mrk></mrk>'
+    document = read("a.xlf", one_unit(f"<source>{source}</source>"))
+    assert [one.text for one in document.segments] == ["a <x1/>", "c"]
+    filled = fill(document, {"a <x1/>": "A <x1/>", "c": "C"})
+    target = 'A <mrk mtype="protected">B <mrk mtype="x-its-translate-yes">C</mrk></mrk>'
+    assert f">{target}</target>" in filled
+
+
+def test_nested_marks_take_time_linear_in_their_number(read):
+    marks = '<mrk translate="yes">a <mrk translate="no">B <mrk translate="yes">c</mrk></mrk></mrk>'
+
+    def translated(number: int) -> None:
+        document = read("a.xlf", f'<xliff version="2.0"><unit translate="no">{segment(marks * number)}</unit></xliff>')
+        assert len(document.segments) == 2 * number
+        document.filled([Filling(one.text) for one in document.segments])
+
+    assert_linear(translated, 50)
