@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 MEMORY_NOTE = "translation memory"
@@ -24,6 +24,8 @@ class Segment:
     """Whether the file has a translation and does not mark it as unfinished."""
     format: str = ""
     """Flag of gettext that names the rules of its formats, such as `c-format`; empty if it has none."""
+    links: Collection[int] = frozenset()
+    """Numbers of the pairs of tags in its text that are links, which are not nested, see `inline_tags.mended`."""
 
 
 @dataclass(frozen=True, slots=True)

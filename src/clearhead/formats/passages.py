@@ -47,8 +47,12 @@ class Passage:
 
     def tokens_of(self, translation: str) -> list[str | Tag]:
         """Return the words and tags of a translation, repaired so that each tag of the passage comes once."""
-        links = {number for number, element in enumerate(self.elements, start=1) if element.is_link}
-        return tokens(mended(translation, self.text, links)[0])
+        return tokens(mended(translation, self.text, self.links)[0])
+
+    @property
+    def links(self) -> frozenset[int]:
+        """Numbers of the pairs of tags that are links."""
+        return frozenset(number for number, element in enumerate(self.elements, start=1) if element.is_link)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,13 +12,15 @@ from typing import Any, Literal, NamedTuple, Unpack
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Suggestion
+from clearhead.formats.inline_tags import mended
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
 from clearhead.text.icu_messages import MessageRun, message_runs
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.placeholders import has_words
-from clearhead.text.quality_flags import KINDS, Flag, merge_flags
+from clearhead.text.quality_flags import KINDS, MOST_SHOWN, Flag, merge_flags
+from clearhead.text.shortening import first_few
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
 from clearhead.translation.memory import Lookup, matches_of
@@ -320,19 +322,26 @@ def _translated(
 
 
 def _writable(document: Document, place: int, one: TranslatedSegment) -> TranslatedSegment:
-    """Return the result of a segment; its source text, flagged, if the format cannot express the translation."""
+    """Return the result of a segment; its source text, flagged, if the format cannot express the translation.
+
+    A link that is moved, for it is lost, empty or inside another, is flagged.
+    """
     if one.translation is None:
         return one
     text, problem = one.translation.text, ""
     if one.segment.format:
         text, problem = checked_format(one.segment.text, text, one.segment.format)
-    if not (problem := problem or document.problem(place, text)):
-        return replace(one, translation=replace(one.translation, text=text))
-    kept = Flag("placeholders", f"left as it was: {problem}")
-    left = _left(one.translation)
-    return replace(
-        one, translation=replace(left, text=one.segment.text, warnings=merge_flags([left.warnings or (), [kept]]))
-    )
+    if problem := problem or document.problem(place, text):
+        return _changed(one, _left(one.translation), one.segment.text, f"left as it was: {problem}")
+    moved = mended(text, one.segment.text, one.segment.links)[1] if one.segment.links else ()
+    return _changed(one, one.translation, text, first_few(moved, MOST_SHOWN, "; "))
+
+
+def _changed(one: TranslatedSegment, translation: Translation, text: str, remark: str) -> TranslatedSegment:
+    """Return the result of a segment with another text, flagged as `placeholders` if there is a remark."""
+    flags = [Flag("placeholders", remark)] if remark else []
+    warnings = merge_flags([translation.warnings, flags])
+    return replace(one, translation=replace(translation, text=text, warnings=warnings))
 
 
 def _left(translation: Translation) -> Translation:

@@ -8,6 +8,7 @@ from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document_files import read_document
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import Flag
 from clearhead.translation.alignment import ALIGNMENT_FILE, save_head
@@ -267,3 +268,35 @@ def test_a_translation_of_a_memory_whose_formats_are_changed_is_left_and_flagged
     (one,) = translate_document(Shouting(), document, memory=lambda text: reused)
     assert (one.status, one.translation.text) == ("reused", "%d files")
     assert [flag.kind for flag in one.translation.warnings] == ["placeholders"]
+
+
+@pytest.mark.parametrize(
+    ("translation", "remark"),
+    [
+        (
+            "Siehe <g1>eins und <g2>zwei</g2></g1>.",
+            "<g2> is inside <g1>, which is a link; <g2> is missing; it now comes after the text",
+        ),
+        ("Siehe <g1></g1>eins und <g2>zwei</g2>.", "<g1> has no words; <g1> is missing; it now comes after the text"),
+        ("Siehe <g2>zwei</g2> und <g1>eins</g1>.", None),
+    ],
+)
+def test_a_link_that_is_moved_is_flagged(tmp_path, translation, remark):
+    class Linking(Shouting):
+        def translate(self, lines, **how):
+            return [replace(one, text=translation) for one in super().translate(lines, **how)]
+
+    page = tmp_path / "a.html"
+    page.write_text('<p>See <a href="1">one</a> and <a href="2">two</a>.</p>', encoding="utf-8")
+    catalogue = tmp_path / "a.xlf"
+    links = '<g id="1" ctype="link">one</g> and <g id="2" ctype="link">two</g>'
+    catalogue.write_text(f'<xliff version="1.2"><trans-unit><source>See {links}.</source></trans-unit></xliff>')
+    memory = tmp_path / "a.tmx"
+    links = '<hi x="1" type="link">one</hi> and <hi x="2" type="link">two</hi>'
+    unit = f'<tu><tuv xml:lang="en"><seg>See {links}.</seg></tuv></tu>'
+    memory.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{unit}</body></tmx>', encoding="utf-8")
+    text = tmp_path / "a.md"
+    text.write_text("See [one](1) and [two](2).", encoding="utf-8")
+    for path, options in ((page, {}), (catalogue, {}), (memory, {"to_lang": "de"}), (text, {})):
+        (one,) = translate_document(Linking(), read_document(str(path), **options))
+        assert one.translation.warnings == (() if remark is None else (Flag("placeholders", remark),)), path

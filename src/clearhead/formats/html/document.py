@@ -93,7 +93,9 @@ class HtmlDocument(Document):
             raise DataError(f"{file.path} has more than {MOST_TOKENS:,} tags and texts; divide it")
         self._passages = sorted(_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
         self._language = None if target_language is None else _language_change(file.text, cut, target_language)
-        self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._passages]
+        self.segments = [
+            Segment(passage.text, file.line(passage.start), links=passage.links) for passage in self._passages
+        ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.

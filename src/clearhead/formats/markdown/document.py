@@ -108,7 +108,9 @@ class MarkdownDocument(Document):
         self._blocks = {(passage.start, passage.end): block for passage, block in found}
         self._found = [passage for passage, _ in found]
         self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
-        self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._found]
+        self.segments = [
+            Segment(passage.text, file.line(passage.start), links=passage.links) for passage in self._found
+        ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.

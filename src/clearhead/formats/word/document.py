@@ -75,7 +75,9 @@ class WordDocument(Document):
                 raise DataError(f"{name} has {tags:,} tags, and the most is {MOST_TAGS:,}; divide the document")
             self._parts = {part: _text_part(data, f"{name}: {part}") for part, data in unpacked.items()}
         passages = [passage for part in self._parts.values() for passage in part.passages]
-        self.segments = [Segment(passage.text, number) for number, passage in enumerate(passages, start=1)]
+        self.segments = [
+            Segment(passage.text, number, links=passage.links) for number, passage in enumerate(passages, start=1)
+        ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.
