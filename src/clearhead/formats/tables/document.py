@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
 from clearhead.errors import ConfigError
@@ -17,13 +17,18 @@ from clearhead.formats.file_text import FileText
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import column_index, is_header
 from clearhead.formats.tables.csv_files import csv_format
-from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat, too_many_columns
+from clearhead.formats.tables.pairs import read_head
+from clearhead.formats.tables.rows import MOST_COLUMNS, SEPARATOR_NAMES, TableFormat
 from clearhead.formats.tables.tsv import TAB_SEPARATED
 from clearhead.text.shortening import first_few
 
 HEAD_ROWS = 200
-"""Rows from which the format and the columns are detected."""
+"""Rows from which the columns are detected."""
 SHOWN_NAMES = 20
+
+
+Range = tuple[int, int]
+"""Start and end of a row in the text."""
 
 
 class _Cell(NamedTuple):
@@ -60,31 +65,35 @@ class Table(Document):
             DataError: If a quotation mark is not closed or text follows it, or a row has more cells than the others.
         """
         self.format = f"{written.name} table"
-        self._source, self._written = source, written
+        self._source, self._written, self._cut = source, written, _Cut(source, written)
         self._rows: list[_Row] = []
         self.segments: list[Segment] = []
-        head = [cells for cells in islice(_rows(source, written), HEAD_ROWS) if self._is_filled(cells)]
+        rows = filter(self._is_filled, self._cut.rows())
+        head = list(islice(rows, HEAD_ROWS))
         if not head:
             return
-        texts = [[self._text(cell) for cell in cells] for cells in head]
+        first = [self._text(cell) for cell in self._cut.cells(head[0])]
+        widths = [len(self._cut.lengths(row)) for row in head]
         of_names = any(isinstance(column, str) for column in columns or ())
-        has_header = not written.names and (of_names or is_header(texts[0]))
-        names = [name.strip() for name in (texts[0] if has_header else written.names)]
-        self._width = len(names) or Counter(map(len, texts)).most_common(1)[0][0]
-        from_column, to_column = self._chosen(columns, names, max(self._width, *map(len, texts)))
-        for cells in islice(filter(self._is_filled, _rows(source, written)), int(has_header), None):
-            self._refuse_superfluous(cells)
-            if len(cells) > from_column:
-                self._add(cells, from_column, to_column)
+        has_header = not written.names and (of_names or is_header(first))
+        names = [name.strip() for name in (first if has_header else written.names)]
+        self._width = len(names) or Counter(widths).most_common(1)[0][0]
+        from_column, to_column = self._chosen(columns, names, max(self._width, *widths))
+        for row in islice(chain(head, rows), int(has_header), None):
+            self._add(row, from_column, to_column)
 
-    def _add(self, cells: Sequence[_Cell], from_column: int, to_column: int) -> None:
-        missing = max(0, to_column + 1 - len(cells))
-        end = cells[-1].end
-        target = _Cell(end, end, False) if missing else cells[to_column]
+    def _add(self, row: Range, from_column: int, to_column: int) -> None:
+        lengths = self._cut.lengths(row)
+        if self._written.has_fixed_width and len(lengths) > self._width:
+            self._refuse_superfluous(row, len(lengths))
+        if len(lengths) <= from_column:
+            return
+        source = self._cut.cell(row, lengths, from_column)
+        missing = max(0, to_column + 1 - len(lengths))
+        target = _Cell(row[1], row[1], False) if missing else self._cut.cell(row, lengths, to_column)
         there = self._text(target) if to_column != from_column else ""
-        line = self._source.line(cells[from_column].start)
         self._rows.append(_Row(target, missing))
-        self.segments.append(Segment(self._text(cells[from_column]), line, there, bool(there.strip())))
+        self.segments.append(Segment(self._text(source), self._source.line(source.start), there, bool(there.strip())))
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in their cells.
@@ -105,8 +114,11 @@ class Table(Document):
     def _separator(self) -> str:
         return self._written.separator
 
-    def _is_filled(self, cells: Sequence[_Cell]) -> bool:
-        return any(self._text(cell).strip() for cell in cells)
+    def _is_filled(self, row: Range) -> bool:
+        return self._cut.shows_text(row) or self._has_text(row, 0)
+
+    def _has_text(self, row: Range, first: int) -> bool:
+        return any(self._text(cell).strip() for cell in islice(self._cut.cells(row), first, None))
 
     def _text(self, cell: _Cell) -> str:
         written = self._source.text[cell.start : cell.end]
@@ -139,12 +151,12 @@ class Table(Document):
             )
         return indices[0], indices[-1]
 
-    def _refuse_superfluous(self, cells: Sequence[_Cell]) -> None:
-        if self._written.has_fixed_width and self._is_filled(cells[self._width :]):
+    def _refuse_superfluous(self, row: Range, num_cells: int) -> None:
+        if self._has_text(row, self._width):
             sign = SEPARATOR_NAMES.get(self._separator, repr(self._separator))
             raise self._source.refuse(
-                cells[0].start,
-                f"the row has {len(cells)} columns and the others {self._width}; a text with a {sign} in it must stand "
+                row[0],
+                f"the row has {num_cells} columns and the others {self._width}; a text with a {sign} in it must stand "
                 f"in quotation marks",
             )
 
@@ -181,43 +193,81 @@ def read_tsv(path: str, columns: Sequence[int | str] | None = None) -> Table:
 
 def _read(path: str, columns: Sequence[int | str] | None, recognise: Callable[[Sequence[str]], TableFormat]) -> Table:
     source = FileText.read(path)
-    head = [source.text[line.start : line.end] for line in islice(source.lines(), HEAD_ROWS)]
+    head = read_head(source.text[line.start : line.end] for line in source.lines())
     return Table(source, anki_format(head) or recognise(head), columns)
 
 
-def _rows(source: FileText, written: TableFormat) -> Iterator[list[_Cell]]:
-    """Yield the cells of every row after the preamble.
+class _Cut:
+    """Cuts the text of a file into rows, and a row into cells.
 
-    Raises:
-        DataError: If a quotation mark is not closed, or text follows it.
+    A wide table has many cells of which few are needed, so that regular expressions pass over whole rows.
     """
-    separator, text = written.separator, source.text
-    plain = re.compile(rf"[^\r\n{re.escape(separator)}]*+")
-    # Many programs write a space between the separator and the quotation mark.
-    space = re.compile(' *+(?=")' if separator in ",;" else "")
-    quoted = re.compile(r'"(?:[^"]++|"")*+"')
-    position = next((line.start for line in islice(source.lines(), written.num_preamble, None)), len(text))
-    cells: list[_Cell] = []
-    while position < len(text):
-        is_quoted = False
-        if written.is_quoted:
-            if (blank := space.match(text, position)) is not None:
-                position = blank.end()
-            is_quoted = text.startswith('"', position)
-        cell = (quoted if is_quoted else plain).match(text, position)
-        if cell is None:
-            raise source.refuse(position, "a quotation mark is not closed")
-        cells.append(_Cell(cell.start(), cell.end(), is_quoted))
-        if problem := too_many_columns(cells):
-            raise source.refuse(position, problem)
-        position = cell.end()
-        if text.startswith(separator, position):
-            position += 1
-            if position < len(text):
-                continue
-            cells.append(_Cell(position, position, False))
-        elif is_quoted and position < len(text) and text[position] not in "\r\n":
-            raise source.refuse(position, "text follows a closing quotation mark")
-        yield cells
-        cells = []
-        position += 2 if text.startswith("\r\n", position) else 1
+
+    def __init__(self, source: FileText, written: TableFormat) -> None:
+        self._source, self._written = source, written
+        separator = re.escape(written.separator)
+        plain = rf"[^\r\n{separator}]*+"
+        # Many programs write a space between the separator and the quotation mark.
+        blank = " *+" if written.separator in ",;" else ""
+        quoted = r'"(?:[^"]++|"")*+"'
+        cell = rf'(?:{blank}{quoted}|(?!{blank}"){plain})' if written.is_quoted else plain
+        self._row = re.compile(rf"{cell}(?:{separator}{cell}){{0,{MOST_COLUMNS - 1}}}+")
+        self._part = re.compile(rf"{cell}(?:{separator}|\Z)")
+        self._cell = re.compile(rf'{blank}(?=")({quoted})|({plain})' if written.is_quoted else f"((?!))?({plain})")
+        self._shown = re.compile(rf'[^\s"{separator}]')
+        self._quote = re.compile(f'{blank}(?=")')
+
+    def rows(self) -> Iterator[Range]:
+        """Yield start and end of every row after the preamble.
+
+        Raises:
+            DataError: If a quotation mark is not closed, text follows it, or a row has too many cells.
+        """
+        text = self._source.text
+        lines = islice(self._source.lines(), self._written.num_preamble, None)
+        position = next((line.start for line in lines), len(text))
+        while position < len(text):
+            row = self._row.match(text, position)
+            end = position if row is None else row.end()
+            if end < len(text) and text[end] not in "\r\n":
+                raise self._source.refuse(*self._problem(end, is_first=row is None))
+            yield position, end
+            position = end + (2 if text.startswith("\r\n", end) else 1)
+
+    def shows_text(self, row: Range) -> bool:
+        """Return whether a row has a character that is no white space, separator or quotation mark, as most have."""
+        return self._shown.search(self._source.text, *row) is not None
+
+    def lengths(self, row: Range) -> list[int]:
+        """Return the characters of each cell of a row as written, and of the separator behind it."""
+        text = self._source.text
+        if text.find('"', *row) < 0:
+            return list(map((1).__add__, map(len, text[slice(*row)].split(self._written.separator))))
+        cells = self._part.findall(text, *row)
+        if len(cells) > 1 and not cells[-2].endswith(self._written.separator):
+            cells.pop()  # the empty match behind the last cell
+        return list(map(len, cells))
+
+    def cell(self, row: Range, lengths: Sequence[int], index: int) -> _Cell:
+        """Return a cell of a row."""
+        return self._cell_at(row[0] + sum(islice(lengths, index)))
+
+    def cells(self, row: Range) -> Iterator[_Cell]:
+        """Yield all cells of a row."""
+        lengths = self.lengths(row)
+        return map(self._cell_at, islice(accumulate(lengths, initial=row[0]), len(lengths)))
+
+    def _cell_at(self, place: int) -> _Cell:
+        found = self._cell.match(self._source.text, place)
+        assert found is not None
+        return _Cell(*found.span(found.lastindex), found.lastindex == 1)
+
+    def _problem(self, place: int, *, is_first: bool) -> tuple[int, str]:
+        """Return where and why a row cannot be read on from a place: a separator, or the start of the row."""
+        text = self._source.text
+        start = place if is_first else place + 1
+        if not is_first and text[place] != self._written.separator:
+            return place, "text follows a closing quotation mark"
+        if quote := self._quote.match(text, start):
+            return quote.end(), "a quotation mark is not closed"
+        return start, f"the row has more than {MOST_COLUMNS:,} columns"

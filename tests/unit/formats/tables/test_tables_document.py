@@ -6,6 +6,7 @@ import io
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from steps import lines_executed
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Filling
@@ -126,3 +127,20 @@ def test_of_many_columns_the_first_are_named(read):
     names = ",".join(["de", "en", *(f"c{number}" for number in range(30))])
     with pytest.raises(ConfigError, match=r"has 32 columns \('de', 'en', 'c0'.*, 'c17' and 12 more\); say which"):
         read("a.csv", names + "\n")
+
+
+@pytest.mark.parametrize("cell", ["{}", '"{}"'])
+def test_rows_take_no_work_for_the_cells_that_are_not_read(read, cell):
+    def work(columns: int, rows: int) -> int:
+        table = "".join(",".join(cell.format(f"x{place}") for place in range(columns)) + "\n" for _ in range(rows))
+
+        def translated() -> None:
+            document = read("a.csv", table, columns=[2, 3])
+            assert len(document.segments) == rows
+            document.filled([Filling("X") for _ in range(rows)])
+
+        return lines_executed(translated)
+
+    work(4, 250)  # what is computed once is not counted
+    narrow, wide = (work(columns, 280) - work(columns, 240) for columns in (20, 40))  # rows beyond the head alone
+    assert wide <= 1.1 * narrow
