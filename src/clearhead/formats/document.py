@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ class Document(ABC):
     """Lines of damaged units that were left out, as asked for."""
     keeps_finished = False
     """Whether the file is bilingual; finished translations are then kept unless the caller asks to replace them."""
+    unwritable: re.Pattern[str] | None = re.compile("\0")
+    """Pattern of the characters that the format does not have: NUL in a file of text."""
 
     @abstractmethod
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
@@ -93,7 +96,8 @@ class Document(ABC):
         Returns:
             A reason for the reviewer; empty if the translation can be written.
         """
-        return ""
+        found = self.unwritable.search(translation) if self.unwritable else None
+        return f"its translation holds U+{ord(found[0]):04X}, which the format does not have" if found else ""
 
 
 @dataclass(frozen=True, slots=True)

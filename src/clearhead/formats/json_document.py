@@ -58,6 +58,7 @@ class JsonStrings(Document):
     """A JSON file; its segments are the string values without unpaired surrogates."""
 
     format = "JSON strings"
+    unwritable = None
 
     def __init__(self, source: FileText) -> None:
         """Find the string values.

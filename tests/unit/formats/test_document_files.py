@@ -86,3 +86,33 @@ def test_each_extension_has_one_meaning():
 def test_what_cannot_be_meant_is_refused(name, options, error, message):
     with pytest.raises(error, match=message):
         read_document(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "unwritable"),
+    [
+        ("a.xlf", '<xliff version="1.2">{}</xliff>', "\x11"),
+        ("a.tmx", '<tmx version="1.4"><body>{}</body></tmx>', "\x11"),
+        ("a.po", 'msgid "eins"\nmsgstr ""\n\nmsgid "zwei"\nmsgstr ""\n', "\0"),
+        ("a.html", "<p>eins<p>zwei", "\0"),
+        ("a.md", "eins\n\nzwei\n", "\0"),
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\neins\n\n2\n00:00:03,000 --> 00:00:04,000\nzwei\n", "\0"),
+    ],
+)
+def test_of_a_character_that_the_format_lacks_the_translator_is_told_before_it_is_written(
+    tmp_path, name, content, unwritable
+):
+    path = tmp_path / name
+    units = {
+        ".xlf": '<file source-language="de" target-language="en" original="x" datatype="x"><body>'
+        '<trans-unit id="1"><source>eins</source></trans-unit><trans-unit id="2"><source>zwei</source></trans-unit>'
+        "</body></file>",
+        ".tmx": '<tu><tuv xml:lang="de"><seg>eins</seg></tuv></tu><tu><tuv xml:lang="de"><seg>zwei</seg></tuv></tu>',
+    }
+    path.write_text(content.format(units[path.suffix]) if path.suffix in units else content, encoding="utf-8")
+    languages = {"from_lang": "de", "to_lang": "en"} if path.suffix in units else {}
+    document = read_document(str(path), **languages)
+    assert document.problem(0, "one") == ""
+    why = f"its translation holds U+{ord(unwritable):04X}, which the format does not have"
+    assert document.problem(1, f"two{unwritable}") == why
+    assert b"one" in document.filled([Filling("one"), Filling(document.segments[1].text)])

@@ -123,6 +123,8 @@ class MarkdownDocument(Document):
 
     def problem(self, number: int, translation: str) -> str:
         """Return why Markdown cannot express a translation; see `Document.problem`."""
+        if problem := super().problem(number, translation):
+            return problem
         passage = self._found[number]
         if self._proven(passage, translation, lambda place: self._file.text[slice(*place)]) is not None:
             return ""

@@ -14,7 +14,7 @@ from clearhead.formats.languages import is_variant
 from clearhead.formats.tmx.units import UNITS, refuse_other, texts_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile
 from clearhead.formats.xml.escaping import language_tags
-from clearhead.formats.xml.events import LANGUAGE
+from clearhead.formats.xml.events import LANGUAGE, UNWRITABLE
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers
 from clearhead.formats.xml.translation_units import (
     Languages,
@@ -45,6 +45,7 @@ class TmxDocument(Document):
 
     format = "TMX"
     keeps_finished = True
+    unwritable = UNWRITABLE
 
     def __init__(
         self,

@@ -65,6 +65,7 @@ class WordDocument(Document):
     """A Word file; its segments are the paragraphs with text, and a paragraph's number serves as its line."""
 
     format = "Word document"
+    unwritable = UNWRITABLE
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data = data

@@ -56,6 +56,7 @@ class XliffDocument(Document):
 
     format = "XLIFF"
     keeps_finished = True
+    unwritable = UNWRITABLE
 
     def __init__(
         self,
