@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import IO, Any
 
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.formats.document import Document
 from clearhead.formats.document_files import DOCUMENTS
 from clearhead.serving.document_process import open_document
@@ -26,6 +26,7 @@ EXTENSIONS = (".txt", *DOCUMENTS)
 _PREFIX = "clearhead-files-"
 _FIELDS = {"--from-lang": "source", "--to-lang": "target"}
 """Options of the command line that are fields of a request."""
+_OPTION = re.compile(r"(?<!\S)--[a-z]")
 MOST_BYTES = 200_000_000
 """Size limit of all stored files together."""
 MOST_BYTES_OF_A_CLIENT = MOST_BYTES // 4
@@ -205,9 +206,14 @@ def uploaded(
             ) as document:
                 yield document
         except DataError as error:
-            raise DataError(str(error).replace(f"{own}/", "")) from None
-        except ConfigError as error:  # it may speak of options, which a client does not have
-            message = str(error).replace(f"{own}/", "")
-            for option, field in _FIELDS.items():
-                message = message.replace(option, field)
-            raise bad_request("; ".join(part for part in message.split("; ") if "--" not in part)) from None
+            raise DataError(_for_client(error, own)) from None
+        except ConfigError as error:
+            raise bad_request(_for_client(error, own)) from None
+
+
+def _for_client(error: ClearheadError, directory: str) -> str:
+    """Return the message of an error without a directory of the server and advice on options that no client has."""
+    message = str(error).replace(f"{directory}/", "")
+    for option, field in _FIELDS.items():
+        message = message.replace(option, field)
+    return "; ".join(part for part in message.split("; ") if not _OPTION.search(part))

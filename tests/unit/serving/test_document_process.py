@@ -85,7 +85,14 @@ def _wait(connection, *_):
     ("name", "data", "error", "message"),
     [
         ("a.json", b"{", DataError, r"^a\.json, line 1"),
-        ("a.csv", b"one,two,three\nx,y,z\n", HTTPError, r"^a\.csv has 3 columns \(numbers 1 to 3\)$"),
+        (
+            "a.csv",
+            b"one,two,three\nx,y,z\n",
+            HTTPError,
+            r"^a\.csv has 3 columns \(numbers 1 to 3\); a file of one column needs no choice$",
+        ),
+        ("a.tmx", b"<tmx>\n\x1e</tmx>", DataError, r"^a\.tmx, line 2, .* U\+001E; remove it$"),
+        ("a.srt", b"one", DataError, r"^a\.srt has 1 lines, and none with times, .* --> 00:00:04,000$"),
     ],
 )
 def test_what_is_wrong_names_neither_a_path_nor_an_option(tmp_path, name, data, error, message):

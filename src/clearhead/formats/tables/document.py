@@ -141,7 +141,7 @@ class Table(Document):
             raise ConfigError(
                 f"{path} has {width} columns ({which}); say which to translate, for example --columns "
                 f"{names[0] if names else 1}, or which one into which other, --columns "
-                f"{','.join(names[:2]) if names else '1,2'}"
+                f"{','.join(names[:2]) if names else '1,2'}; a file of one column needs no choice"
             )
         indices = [column_index(path, column, names, width) for column in columns]
         if not 1 <= len(indices) <= 2 or len(set(indices)) < len(indices) or min(indices) < 0:

@@ -238,7 +238,7 @@ class XmlFile:
         return root, self._good(found)
 
     def _events(self) -> Iterator[XmlEvent]:
-        return text_events(self._parsed, self.source.path, advice=", or leave out its unit with --skip-bad-units")
+        return text_events(self._parsed, self.source.path, advice="; or leave out its unit with --skip-bad-units")
 
     def _good(self, found: Iterator[FoundElement]) -> Iterator[FoundElement]:
         self.skipped.clear()

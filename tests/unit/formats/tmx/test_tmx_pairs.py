@@ -356,7 +356,7 @@ def test_a_unit_with_a_forbidden_character_is_no_pair_and_can_be_left_out(tmp_pa
         ("", 3, f"it holds {code}, which XML forbids"),
         ("é", 4, None),
     ]
-    with pytest.raises(DataError, match=rf"line 3, .*forbids U\+{code[2:]}; remove it, or leave out its unit with --s"):
+    with pytest.raises(DataError, match=rf"line 3, .*forbids U\+{code[2:]}; remove it; or leave out its unit with --s"):
         read_tmx(str(path), "en", "de")
     document = read_tmx(str(path), "en", "de", skip_bad_units=True)
     assert [one.text for one in document.segments] == ["a", "é"]
