@@ -204,9 +204,10 @@ class SearchProcess:
     def sweep(self) -> None:
         """Close idle batches, and free engines and shortlists that are no longer used; the process answers."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
+        # Before `_send`: its answer may arrive while it ends.
+        self._unheard_since = self._unheard_since or time.monotonic()
         with suppress(HTTPError):
             self._send("sweep", gone)
-            self._unheard_since = self._unheard_since or time.monotonic()
 
     def kill(self) -> None:
         """End the process at once; its calls fail."""

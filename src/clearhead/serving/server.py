@@ -209,25 +209,35 @@ def _on_signals(loop: asyncio.AbstractEventLoop, ended: asyncio.Event, asked: as
 async def _watch(
     service: Service, asked: asyncio.Event, stopping: asyncio.Task[Any], serving: asyncio.Task[None]
 ) -> ClearheadError | None:
-    """Reload models on replacement or request, until shutdown or until searches are no longer possible."""
+    """Reload models on replacement or request, until shutdown or until searches are no longer possible.
+
+    A reload may take minutes; meanwhile the searches are watched, and a shutdown does not wait for it.
+    """
+    tending: asyncio.Task[Any] | None = None
     while not (stopping.done() or serving.done()):
-        waiting = asyncio.create_task(asked.wait())
-        await asyncio.wait({waiting, stopping, serving}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if not stopping.done():
+        awaited = tending or asyncio.create_task(asked.wait())
+        await asyncio.wait({awaited, stopping, serving}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if tending is None:
+            awaited.cancel()
+        if stopping.done():
+            break
+        try:
+            await asyncio.to_thread(service.require_search)
+        except ClearheadError as problem:
+            return problem
+        if tending is None:
             is_asked = asked.is_set()
             asked.clear()
-            try:
-                await asyncio.to_thread(service.require_search)
-            except ClearheadError as problem:
-                return problem
-            await asyncio.to_thread(service.tend, all_of_them=is_asked)
+            tending = asyncio.create_task(asyncio.to_thread(service.tend, all_of_them=is_asked))
+        elif tending.done():
+            await tending
+            tending = None
     return None
 
 
 async def _drain(service: Service) -> None:
     """Refuse new requests and wait for running ones; those that exceed `grace_seconds` are cancelled."""
-    service.work.is_ending = True
+    service.end()
     note(logging.INFO, event="ending", requests=service.work.num_requests)
     until = time.monotonic() + service.config.grace_seconds
     while service.work.num_requests and time.monotonic() < until:

@@ -75,6 +75,7 @@ class Service:
         self._device = device
         self._models: Models | None = None
         self._loading = Lock()
+        self._verifying: Job | None = None
         self._refused: dict[str, FileState | None] = {}
         self._seen: dict[str, FileState | None] = {}
         self.metrics = Metrics(
@@ -165,6 +166,8 @@ class Service:
                 try:
                     served[source.name] = self._load(source)
                 except Exception as error:  # such as too little memory for two models: the old one stays in use
+                    if self.work.is_ending:
+                        return False
                     self._refused[source.name] = state
                     self._note_reload("refused", error, model=source.name)
                 else:
@@ -182,13 +185,12 @@ class Service:
             return is_changed
 
     def tend(self, *, all_of_them: bool = False) -> None:
-        """Periodic maintenance, every second: reload replaced files, close idle batches, remove expired files.
+        """Periodic maintenance, every second: reload replaced files, remove expired files.
 
         Args:
             all_of_them: Reload everything, also what has not been replaced.
         """
         is_changed = self.reload(all_of_them=all_of_them)
-        self._searches.sweep()
         self.files.sweep()
         if is_changed:
             spare_what_is_loaded()
@@ -197,9 +199,11 @@ class Service:
         """Load a model, and verify it through the same shared searches as requests.
 
         Raises:
-            ClearheadError: If `load_model` or `require_search` fails, or it takes too long.
+            ClearheadError: If `load_model` or `require_search` fails, it takes too long, or the server ends.
         """
-        job = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
+        job = self._verifying = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
+        if self.work.is_ending:
+            job.cancel()
 
         def as_asked(translator: Translator) -> Translator:
             return translator.searching_by(self.search.decoder(job, translator.decode_config({})))
@@ -211,14 +215,21 @@ class Service:
                 raise ClearheadError(_ENDED) from None
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
 
+    def end(self) -> None:
+        """Refuse new requests, and let the verification of a model fail."""
+        self.work.is_ending = True
+        if self._verifying is not None:
+            self._verifying.cancel()
+
     def require_search(self) -> None:
-        """Replace the search process if it has ended or is stuck; its requests are refused.
+        """Close idle batches; replace the search process if it has ended or is stuck, and refuse its requests.
 
         Raises:
             ClearheadError: If that has not helped: too many have ended or got stuck within an hour.
         """
         before = self._searches
         if not before.is_ended and not before.is_stuck:
+            before.sweep()
             return
         now = time.monotonic()
         self._replaced_at = [one for one in self._replaced_at if now - one < _SECONDS_OF_REPLACEMENTS]

@@ -396,6 +396,33 @@ def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_serv
     assert server.wait_for("stuck")["level"] == "error"
 
 
+def verify_without_end():
+    """Let the verification of a reloaded model search until its search is cancelled."""
+    from clearhead.serving import service
+
+    load_model = service.load_model
+
+    def reload_model(source, *, device, as_asked):
+        asked = as_asked(load_model(source, device=device).translator)
+        service.note(logging.INFO, event="verifying")
+        while True:
+            asked.translate(["Ein Hund."])
+
+    def load_once(source, **how):
+        service.load_model = reload_model
+        return load_model(source, **how)
+
+    service.load_model = load_once
+
+
+def test_a_model_that_is_being_reloaded_does_not_keep_the_server_from_ending(start_server, models):
+    server = start_server(str(models["de-en"]), first=verify_without_end)
+    server.send(signal.SIGHUP)
+    server.wait_for("verifying")
+    assert server.end() == 0
+    assert not server.all_of("reload")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
 def test_a_search_that_ended_is_replaced_a_few_times(start_server, models):
     server = start_server(str(models["de-en"]))
