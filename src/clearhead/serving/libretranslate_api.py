@@ -19,6 +19,7 @@ from starlette.datastructures import UploadFile
 
 from clearhead.formats.document_files import refuse_unread
 from clearhead.formats.languages import english_name
+from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
@@ -29,7 +30,7 @@ from clearhead.serving.model_choice import (
     TextChoice,
     choose,
     choose_each,
-    likely_languages,
+    detectable,
     noted_models,
     translate_each,
 )
@@ -120,7 +121,8 @@ def libre_router(service: Service) -> APIRouter:
         require_few(texts, service.config)
 
         def work() -> list[list[dict[str, Any]]]:
-            return [[_detected(*one) for one in likely_languages(service.models, text)] for text in texts]
+            known = detectable(service.models)
+            return [[_detected(*one) for one in language_detection.detect(text, known)] for text in texts]
 
         with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
             found = await service.work.run(job, work, partial(wait_until_gone, request))

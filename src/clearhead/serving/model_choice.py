@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from clearhead.serving.http_errors import HTTPError, bad_request
 from clearhead.serving.language_detection import detect
-from clearhead.serving.languages import AUTO
+from clearhead.serving.languages import AUTO, matching
 from clearhead.serving.models import Models, ServedModel
 from clearhead.translation.result import Translation
 
@@ -91,9 +91,11 @@ def choose_each(
     if name is not None or source != AUTO or target is None:
         return [choose(models, texts, source, target, name)] * len(texts)
 
+    known = detectable(models, target)
+
     @cache
     def likeliest() -> str | None:
-        together, _ = likely_languages(models, "\n".join(texts))[0]
+        together, _ = detect("\n".join(texts), known)[0]
         return next((language for language in (together, *models.sources) if models.between(language, target)), None)
 
     @cache
@@ -104,7 +106,7 @@ def choose_each(
     for number, text in enumerate(texts, 1):
         if text in chosen:
             continue
-        language, confidence = (ranking := likely_languages(models, text))[0]
+        language, confidence = (ranking := detect(text, known))[0]
         if not (is_sure := confidence >= SURE_PERCENT):
             language = likeliest() or language
         detected = Detected(language, dict(ranking).get(language, 0.0))
@@ -116,15 +118,20 @@ def choose_each(
     return [chosen[text] for text in texts]
 
 
-def likely_languages(models: Models, text: str) -> list[tuple[str, float]]:
-    """Return the likely languages of a text among all source languages; see `language_detection.detect`.
+def detectable(models: Models, target: str = "") -> list[str]:
+    """Return the languages that a text may have: every source language, and the target language.
+
+    Args:
+        models: The served models.
+        target: Language to translate into, if known.
 
     Raises:
         HTTPError: If no model has a known source language.
     """
     if not models.sources:
         raise bad_request(models.unknown_languages)
-    return detect(text, models.sources)
+    own = matching(target, models.all_languages())
+    return list(dict.fromkeys([*models.sources, *filter(None, [own])]))
 
 
 def groups(chosen: Sequence[TextChoice]) -> list[tuple[Choice, list[int]]]:

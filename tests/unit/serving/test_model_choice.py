@@ -43,6 +43,12 @@ def test_a_text_of_uncertain_language_is_translated_from_the_likeliest(texts, wa
     assert names(INTO_ENGLISH, texts, "en") == wanted
 
 
+def test_a_text_in_the_target_language_is_returned_also_where_no_model_reads_that_language():
+    texts = [ENGLISH, GERMAN, "Bank", "12 + 7"]
+    assert names(models_of(("de", "en")), texts, "en") == [None, "de-en", "de-en", "de-en"]
+    assert names(models_of(("de", "en-GB")), texts, "en") == [None, "de-en-GB", "de-en-GB", "de-en-GB"]
+
+
 def test_what_is_said_of_an_uncertain_language_is_its_own_probability():
     [(_, sure), (_, unsure)] = choose_each(INTO_ENGLISH, [FRENCH, "dog"], "auto", "en")
     assert (sure.language, unsure.language) == ("fr", "fr")
