@@ -225,7 +225,7 @@ def _sentences(text: str, choose: Random) -> str:
 def _lines(text: str, choose: Random) -> str:
     from clearhead.text.line_statistics import LineCounter, has_stray_space, is_copied, letter_case
     from clearhead.text.terminal import for_terminal
-    from clearhead.translation.documents import text_lines
+    from clearhead.text.translatable_lines import text_lines
 
     LineCounter().add(text, _other(text, choose), 9, 9)
     is_copied(text, _other(text, choose)), letter_case(text), has_stray_space(text), for_terminal(text)

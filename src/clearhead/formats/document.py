@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 MEMORY_NOTE = "translation memory"
@@ -60,6 +62,23 @@ class Filling:
     """Translation-memory match, written like the note."""
 
 
+_WATCH: ContextVar[Callable[[Document, Segment], None] | None] = ContextVar("watch of the reading", default=None)
+
+
+@contextmanager
+def watched_by(watch: Callable[[Document, Segment], None]) -> Iterator[None]:
+    """Let `watch` see every segment of the documents that this thread reads within the block, as it is found.
+
+    Args:
+        watch: Takes the document and the segment; what it raises ends the reading.
+    """
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
 class Document(ABC):
     """A file read completely: its segments in file order, and the bytes around them."""
 
@@ -85,6 +104,12 @@ class Document(ABC):
         Raises:
             DataError: If the format cannot represent a text; the message gives the segment's line.
         """
+
+    def found(self, segment: Segment) -> Segment:
+        """Return a segment that was just found, after `watched_by` has seen it."""
+        if (watch := _WATCH.get()) is not None:
+            watch(self, segment)
+        return segment
 
     def problem(self, number: int, translation: str) -> str:
         """Return why the format cannot express a translation, so that `filled` would keep the segment's source text.

@@ -76,7 +76,7 @@ class JsonStrings(Document):
             text = json.loads(written) if "\\" in written else written[1:-1]
             if not _HALF_PAIR.search(text):  # an unpaired surrogate is no text
                 self._spans.append((start, end))
-                self.segments.append(Segment(text, source.line(start)))
+                self.segments.append(self.found(Segment(text, source.line(start))))
         self._is_ascii = has_escapes and source.text.isascii()
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

@@ -58,7 +58,7 @@ class Paragraphs(Document):
         """Find the paragraphs."""
         self._source = source
         self._paragraphs = list(_paragraphs(source))
-        self.segments = [Segment(one.text, source.line(one.start)) for one in self._paragraphs]
+        self.segments = [self.found(Segment(one.text, source.line(one.start))) for one in self._paragraphs]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in place of its paragraphs.

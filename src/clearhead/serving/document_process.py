@@ -5,15 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from multiprocessing.connection import Connection
 from typing import Any
 
 from clearhead.errors import ClearheadError
-from clearhead.formats.document import Document, Filling
+from clearhead.formats.document import Document, Filling, Segment, watched_by
 from clearhead.formats.document_files import is_document, read_document
-from clearhead.serving.http_errors import HTTPError, place_of, with_place
+from clearhead.serving.http_errors import HTTPError, bad_request, place_of, with_place
+from clearhead.text.translatable_lines import segment_lines
 
 MOST_MEMORY = 1 << 30
 """Bytes that reading and writing a document may take."""
@@ -72,21 +73,24 @@ class DocumentInProcess(Document):
 
 
 @contextmanager
-def open_document(path: str, require_time: Callable[[], None], **options: Any) -> Iterator[Document]:
+def open_document(
+    path: str, require_time: Callable[[], None], most_characters: int | None = None, **options: Any
+) -> Iterator[Document]:
     """Read a document in a process of its own, which ends with the block.
 
     Args:
         path: The file; with an extension that no document has, it is read as paragraphs of plain text.
         require_time: Called while waiting; what it raises ends the process.
+        most_characters: Limit of `TextLimit`, checked as segments are found; None is no limit.
         **options: As for `read_document`.
 
     Raises:
         ConfigError: As `read_document`.
         DataError: As `read_document`.
-        HTTPError: If it needs more than `MOST_MEMORY`, or `require_time` raises it.
+        HTTPError: If it needs more than `MOST_MEMORY`, has more text than allowed, or `require_time` raises it.
     """
     ours, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_serve_document, args=(theirs, path, options), daemon=True)
+    process = _CONTEXT.Process(target=_serve_document, args=(theirs, path, options, most_characters), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -98,20 +102,53 @@ def open_document(path: str, require_time: Callable[[], None], **options: Any) -
         process.close()
 
 
-def _serve_document(connection: Connection, path: str, options: dict[str, Any]) -> None:
+class TextLimit:
+    """Counts the texts of a document, and the characters of its different lines to translate.
+
+    Args:
+        most: Maximum of either.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._texts = self._characters = 0
+        self._lines: set[str] = set()
+
+    def __call__(self, document: Document, segment: Segment) -> None:
+        """Count a segment.
+
+        Raises:
+            HTTPError: If a limit is exceeded.
+        """
+        self._texts += 1
+        if not (document.keeps_finished and segment.is_finished):
+            for line in segment_lines(segment.text):
+                if line.is_translated and line.text not in self._lines:
+                    self._lines.add(line.text)
+                    self._characters += len(line.text)
+        for count, unit in ((self._texts, " texts"), (self._characters, "")):
+            if count > self._most:
+                of_what = f"request (more than {self._most}{unit}) exceeds text limit ({self._most})"
+                raise bad_request(f"Invalid request: {of_what}")
+
+
+def _serve_document(
+    connection: Connection, path: str, options: dict[str, Any], most_characters: int | None = None
+) -> None:
     """Send the segments of a document; then answer calls of its methods until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
     with suppress(EOFError, ConnectionError):
         try:
-            document = read_document(path, paragraphs=not is_document(path), **options)
+            with nullcontext() if most_characters is None else watched_by(TextLimit(most_characters)):
+                document = read_document(path, paragraphs=not is_document(path), **options)
             connection.send((document.format, list(document.segments), document.keeps_finished))
             while True:
                 method, arguments = connection.recv()
                 connection.send(getattr(document, method)(*arguments))
         except MemoryError:
             connection.send(_too_large())
-        except ClearheadError as error:
+        except (ClearheadError, HTTPError) as error:
             connection.send(error)
         except EOFError:
             raise

@@ -181,7 +181,12 @@ def safe_name(name: str) -> str:
 
 @contextmanager
 def uploaded(
-    name: str, data: bytes, directory: Path, require_time: Callable[[], None], **options: Any
+    name: str,
+    data: bytes,
+    directory: Path,
+    require_time: Callable[[], None],
+    most_characters: int | None = None,
+    **options: Any,
 ) -> Iterator[Document]:
     """Read an uploaded document for the duration of the block.
 
@@ -190,10 +195,12 @@ def uploaded(
         data: Content of the file.
         directory: Where it is put meanwhile.
         require_time: Called while the document is read or written; what it raises ends that.
+        most_characters: As for `open_document`.
         **options: Options of single formats, as for `read_document`; options that the format lacks are left out.
 
     Raises:
-        HTTPError: If it cannot be read without a choice that a client cannot make, or needs too much memory.
+        HTTPError: If it cannot be read without a choice that a client cannot make, needs too much memory, or has more
+            text than allowed.
         DataError: If it cannot be read; the message names the file without its temporary directory.
     """
     known = DOCUMENTS[suffix].options if (suffix := Path(name).suffix.lower()) in DOCUMENTS else ()
@@ -202,7 +209,10 @@ def uploaded(
         path.write_bytes(data)
         try:
             with open_document(
-                str(path), require_time, **{name: value for name, value in options.items() if name in known}
+                str(path),
+                require_time,
+                most_characters,
+                **{name: value for name, value in options.items() if name in known},
             ) as document:
                 yield document
         except DataError as error:

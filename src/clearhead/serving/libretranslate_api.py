@@ -314,13 +314,9 @@ def _filled(
     if not is_packed and (size := max(data.count(b"\n"), data.count(b"\r"))) > limit:
         raise bad_request(f"Invalid request: request ({size} lines) exceeds text limit ({limit})")
     languages = {"from_lang": None if source == AUTO else source, "to_lang": target}
-    with uploaded(name, data, service.files.directory, job.require_time, **languages) as document:
-        if (size := len(document.segments)) > limit:
-            raise bad_request(f"Invalid request: request ({size} texts) exceeds text limit ({limit})")
+    with uploaded(name, data, service.files.directory, job.require_time, limit, **languages) as document:
         only_missing = document.keeps_finished
         lines = lines_to_translate(document, only_missing=only_missing)
-        if (size := sum(map(len, lines))) > limit:
-            raise bad_request(f"Invalid request: request ({size}) exceeds text limit ({limit})")
         choice, _ = choose(service.models, lines, source, target)
         if choice is None:
             return None

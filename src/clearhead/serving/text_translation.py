@@ -10,9 +10,10 @@ from clearhead.formats.file_text import FileText
 from clearhead.formats.html.document import HtmlDocument
 from clearhead.text.language_tags import split_tag
 from clearhead.text.quality_flags import merge_flags
+from clearhead.text.translatable_lines import TextLine, text_lines
 from clearhead.text.word_links import joined_links
 from clearhead.tokenizers.vocabulary import refuse_surrogates
-from clearhead.translation.documents import TextLine, fillings, text_lines, translate_document
+from clearhead.translation.documents import fillings, translate_document
 from clearhead.translation.result import Alternative, Translation, best_combinations, join_translations
 from clearhead.translation.translator import Translator
 

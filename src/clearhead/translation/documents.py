@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
@@ -16,11 +16,11 @@ from clearhead.formats.inline_tags import mended
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
-from clearhead.text.icu_messages import MessageRun, message_runs
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import KINDS, MOST_SHOWN, Flag, merge_flags
 from clearhead.text.shortening import first_few
+from clearhead.text.translatable_lines import TextLine, segment_lines
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
 from clearhead.translation.memory import Lookup, matches_of
@@ -57,23 +57,6 @@ class TranslatedSegment:
         None without a translation.
         """
         return None if self.translation is None else length_ratio(self.segment.text, self.translation.text)
-
-
-class TextLine(NamedTuple):
-    """A line of a text, or of a translatable run of an ICU message with branches."""
-
-    before: str
-    """White space; in a message also its syntax."""
-    text: str
-    after: str
-    """White space and the line end; in a message also its syntax."""
-    is_translated: bool
-    run: MessageRun | None = None
-    """The run of the ICU message that the line belongs to; None outside such a message."""
-
-    def written(self, translation: str) -> str | None:
-        """Return a translation as written into the segment; None if it does not fit into the message."""
-        return translation if self.run is None else self.run.written(translation, self.text)
 
 
 def translate_document(
@@ -269,24 +252,7 @@ def _with_words(
 
 def _parts(text: str, translates: Callable[[str], bool]) -> Iterator[TextLine]:
     check_interruption()
-    at = 0
-    for run in message_runs(text):
-        for number, part in enumerate(text_lines(run.text, translates)):
-            before = text[at : run.start] if number == 0 else ""
-            yield part._replace(before=before + part.before, run=run)
-        at = run.end
-    if at:
-        yield TextLine(text[at:], "", "", is_translated=False)
-    else:
-        yield from text_lines(text, translates)
-
-
-def text_lines(text: str, translates: Callable[[str], bool] = has_words) -> Iterator[TextLine]:
-    """Yield the lines of a text, each with its surrounding white space."""
-    for line in text.splitlines(keepends=True):
-        own = line.strip()
-        start = len(line) - len(line.lstrip())
-        yield TextLine(line[:start], own, line[start + len(own) :], translates(own))
+    yield from segment_lines(text, translates)
 
 
 def _translated(

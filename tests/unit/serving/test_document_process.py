@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import tempfile
 from http import HTTPStatus
@@ -10,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from clearhead.errors import DataError
-from clearhead.formats.document import Filling
+from clearhead.formats.document import Filling, watched_by
 from clearhead.formats.document_files import read_document
 from clearhead.serving import document_process, files
-from clearhead.serving.document_process import open_document
+from clearhead.serving.document_process import TextLimit, open_document
 from clearhead.serving.files import TranslatedFiles, uploaded
 from clearhead.serving.http_errors import HTTPError, late
 
@@ -48,9 +49,9 @@ def test_what_needs_more_memory_than_allowed_is_refused(tmp_path, monkeypatch):
     assert refused.value.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
-def _fill_the_memory(connection, path, options):
+def _fill_the_memory(connection, path, options, limit):
     document_process.read_document = lambda *_, **__: bytearray(document_process.MOST_MEMORY)
-    document_process._serve_document(connection, path, options)
+    document_process._serve_document(connection, path, options, limit)
 
 
 def test_a_process_that_was_ended_is_an_answer(tmp_path, monkeypatch):
@@ -132,3 +133,51 @@ def test_directories_of_killed_servers_are_removed_and_those_in_use_stay(tmp_pat
     for store in stores:
         store.close()
     assert not list(tmp_path.iterdir())
+
+
+CSV = "\n".join(f"word{number}" for number in range(9))
+PO = 'msgid ""\nmsgstr ""\n\n' + "".join(f'msgid "word{number}"\nmsgstr ""\n\n' for number in range(9))
+UNITS = "".join(f"<trans-unit><source>word{number}</source></trans-unit>" for number in range(9))
+XLF = f'<xliff version="1.2">{UNITS}</xliff>'
+TUS = "".join(f'<tu><tuv xml:lang="en"><seg>word{number}</seg></tuv></tu>' for number in range(9))
+TMX = f'<tmx version="1.4"><header srclang="en"/><body>{TUS}</body></tmx>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("a.json", json.dumps(CSV.split()), {}),
+        ("a.csv", CSV, {}),
+        ("a.po", PO, {}),
+        ("a.xlf", XLF, {}),
+        ("a.tmx", TMX, {"to_lang": "de"}),
+        ("a.srt", "\n\n".join(f"{n}\n0:00:0{n},0 --> 0:00:0{n},9\nword{n}" for n in range(9)), {}),
+    ],
+)
+def test_the_limit_of_characters_is_checked_while_segments_are_found(tmp_path, name, content, options):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    seen = []
+
+    def watch(document, segment):
+        seen.append(segment.text)
+        limit(document, segment)
+
+    limit = TextLimit(3 * len("word0"))
+    with pytest.raises(HTTPError, match=r"request \(more than 15\) exceeds text limit \(15\)"), watched_by(watch):
+        read_document(str(path), **options)
+    assert seen == ["word0", "word1", "word2", "word3"]  # and no more of the nine
+    with pytest.raises(HTTPError, match="more than 15"), open_document(str(path), no_limit, 15, **options):
+        pass
+    with open_document(str(path), no_limit, 45, **options) as document:
+        assert len(document.segments) == 9
+
+
+def test_what_is_kept_or_comes_again_or_has_no_words_does_not_count(tmp_path):
+    path = tmp_path / "a.po"
+    messages = [("", ""), ("finished", "fertig"), ("open\\n1.5\\nlines", ""), ("lines", "")]
+    path.write_text("".join(f'msgid "{one}"\nmsgstr "{other}"\n\n' for one, other in messages), encoding="utf-8")
+    with open_document(str(path), no_limit, len("open" + "lines")) as document:
+        assert len(document.segments) == 3
+    with pytest.raises(HTTPError, match="more than 8"), open_document(str(path), no_limit, 8):
+        pass

@@ -278,7 +278,8 @@ def test_a_file_comes_back_translated(client, models, tmp_path):
         ("a.strings", b'"a" = "b";', r"^a\.strings: \.strings files are not read as documents; convert it to XLIFF"),
         ("a.json", b"{", r"^a\.json"),
         ("a.txt", b"a\n\n" * 100_001, r"\(200002 lines\) exceeds text limit"),
-        ("a.json", b'["a"' + b',"a"' * 200_000 + b"]", r"\(200001 texts\) exceeds text limit"),
+        ("a.json", b'["a"' + b',"a"' * 200_000 + b"]", r"\(more than 200000 texts\) exceeds text limit"),
+        ("a.json", b'["' + b"b" * 200_001 + b'"]', r"\(more than 200000\) exceeds text limit"),
         ("a.docx", b"PK no archive", r"^a\.docx"),
         ("a.MD", b"*a\n\n" * 260_000, "exceeds text limit"),  # which would take a quarter of a minute to read
     ):

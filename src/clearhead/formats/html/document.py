@@ -94,7 +94,8 @@ class HtmlDocument(Document):
         self._passages = sorted(_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
         self._language = None if target_language is None else _language_change(file.text, cut, target_language)
         self.segments = [
-            Segment(passage.text, file.line(passage.start), links=passage.links) for passage in self._passages
+            self.found(Segment(passage.text, file.line(passage.start), links=passage.links))
+            for passage in self._passages
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

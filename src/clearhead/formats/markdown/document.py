@@ -109,7 +109,7 @@ class MarkdownDocument(Document):
         self._found = [passage for passage, _ in found]
         self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
         self.segments = [
-            Segment(passage.text, file.line(passage.start), links=passage.links) for passage in self._found
+            self.found(Segment(passage.text, file.line(passage.start), links=passage.links)) for passage in self._found
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

@@ -95,7 +95,9 @@ class Subtitles(Document):
             (lines, _cue(source.text, lines, is_webvtt=is_webvtt)) for lines in _texts(source, is_webvtt=is_webvtt)
         ]
         self._cues = [cue for _, cue in found if cue is not None]
-        self.segments = [Segment(cue.text, source.line(lines[0].start)) for lines, cue in found if cue is not None]
+        self.segments = [
+            self.found(Segment(cue.text, source.line(lines[0].start))) for lines, cue in found if cue is not None
+        ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in its cues, each on as many lines as the original.

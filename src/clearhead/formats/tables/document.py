@@ -93,7 +93,9 @@ class Table(Document):
         target = _Cell(row[1], row[1], False) if missing else self._cut.cell(row, lengths, to_column)
         there = self._text(target) if to_column != from_column else ""
         self._rows.append(_Row(target, missing))
-        self.segments.append(Segment(self._text(source), self._source.line(source.start), there, bool(there.strip())))
+        self.segments.append(
+            self.found(Segment(self._text(source), self._source.line(source.start), there, bool(there.strip())))
+        )
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in their cells.
@@ -260,7 +262,8 @@ class _Cut:
     def _cell_at(self, place: int) -> _Cell:
         found = self._cell.match(self._source.text, place)
         assert found is not None
-        return _Cell(*found.span(found.lastindex), found.lastindex == 1)
+        group = 2 if found[1] is None else 1
+        return _Cell(*found.span(group), group == 1)
 
     def _problem(self, place: int, *, is_first: bool) -> tuple[int, str]:
         """Return where and why a row cannot be read on from a place: a separator, or the start of the row."""

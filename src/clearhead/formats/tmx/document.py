@@ -123,7 +123,7 @@ class TmxDocument(Document):
         read = numbers.read(source, keeps_space=keeps_space, protects_tags=True)
         present = "" if target is None else numbers.read(target, keeps_space=keeps_space, protects_tags=True).text
         is_finished = target is not None and not target.is_blank
-        self.segments.append(Segment(read.text, source.tag.line, present, is_finished, links=read.links))
+        self.segments.append(self.found(Segment(read.text, source.tag.line, present, is_finished, links=read.links)))
         versions = unit.children("tuv")
         attribute = "xml:lang" if any(LANGUAGE in one.tag.attributes for one in versions) else "lang"
         place = versions[-1].end, self._file.space_before(versions[-1].start)

@@ -77,7 +77,8 @@ class WordDocument(Document):
             self._parts = {part: _text_part(data, f"{name}: {part}") for part, data in unpacked.items()}
         passages = [passage for part in self._parts.values() for passage in part.passages]
         self.segments = [
-            Segment(passage.text, number, links=passage.links) for number, passage in enumerate(passages, start=1)
+            self.found(Segment(passage.text, number, links=passage.links))
+            for number, passage in enumerate(passages, start=1)
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

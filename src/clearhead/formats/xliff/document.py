@@ -192,7 +192,7 @@ class XliffDocument(Document):
             of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
             translation = of_target.text
         is_finished = is_kept or (there is not None and not there.is_blank and not unit.is_unfinished)
-        self.segments.append(Segment(read.text, part.tag.line, translation, is_finished, links=read.links))
+        self.segments.append(self.found(Segment(read.text, part.tag.line, translation, is_finished, links=read.links)))
         return _Part(part, read, raw)
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
