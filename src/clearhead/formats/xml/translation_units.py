@@ -81,11 +81,14 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
     units = file.units
     head = _head(units)
     name, can_be_read_again = display_name(path), os.path.isfile(path)
-    if not head:
-        sides = wanted.from_lang or "source", wanted.to_lang or "target"
-        return PairFile(path, f"{file.format}, empty", sides, iter(()))
     languages = Languages()
     languages.add(head)
+    if not languages.found and can_be_read_again:
+        languages.add(units)
+    if not languages.found and all(unit.defect for unit in head):  # or there is no unit
+        sides = wanted.from_lang or "source", wanted.to_lang or "target"
+        words = file.format if head else f"{file.format}, empty"
+        return PairFile(path, words, sides, _pairs(path, read, None if can_be_read_again else iter(head), *sides))
     try:
         source, target = _choose(name, wanted, languages, file.source_language)
     except ClearheadError:

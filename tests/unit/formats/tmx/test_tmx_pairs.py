@@ -125,6 +125,15 @@ def test_a_memory_of_one_language_or_none_has_no_pairs(tmp_path):
         open_tmx(memory(tmp_path / "m.tmx", {"": "dog"}), Wanted())
 
 
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(from_lang="en", to_lang="de")])
+def test_of_a_memory_of_damaged_units_alone_each_is_counted(tmp_path, wanted):
+    (tmp_path / "m.tmx").write_text(of_units("en=a\x1e|de=b", "en=c\x1e|de=d").replace("<tu>", "\n<tu>"))
+    pairs = list(open_tmx(str(tmp_path / "m.tmx"), wanted).pairs)
+    assert [(pair.line, pair.defect) for pair in pairs] == [
+        (line, "it holds U+001E, which XML forbids") for line in (2, 3)
+    ]
+
+
 def test_a_variant_is_taken_where_the_language_itself_is_not(tmp_path):
     units = [
         {"en-US": "color", "de-AT": "Jänner"},
