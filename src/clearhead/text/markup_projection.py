@@ -363,6 +363,8 @@ class _Placing:
             elif has_gap and at < node.end and self._is_edge(at):
                 is_word = one.mark.is_kept and self._texts[at][:1].isalnum()  # a word and a placeholder need a space
                 written.append(" " * (one.mark.spaces[1] or is_word))
+            elif at >= node.end:
+                has_gap = False  # another mark behind the last word has a space before it if the source has one
         return "".join([*written, self._stretch(at, node.end, has_gap)[0]])
 
     def _stretch(self, start: int, end: int, has_gap: bool) -> tuple[str, bool]:

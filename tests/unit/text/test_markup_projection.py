@@ -165,6 +165,12 @@ def test_twice_the_markup_is_placed_in_twice_the_steps(text, word):
     assert_linear(place, 150)
 
 
+def test_names_that_the_model_dropped_do_not_run_together():
+    stripped = strip_markup("He met <b>Anna</b> <i>Ben</i> <br/> <u>Eva</u><s>Max</s>")
+    placed = stripped.placed("Er traf", [(0, 0), (1, 1)])
+    assert placed == "Er traf <b>Anna</b> <i>Ben</i> <br/> <u>Eva</u><s>Max</s>"
+
+
 def test_a_name_that_the_model_dropped_is_written_once_in_the_innermost_pair_around_it():
     assert strip_markup("<p><b>Anna</b></p> runs").placed("rennt", [(1, 0)]) == "<p><b>Anna</b></p> rennt"
     assert strip_markup("<p>Mary<b>Ann</b></p> runs").placed("rennt", [(1, 0)]) == "<p>MaryAnn<b></b></p> rennt"
