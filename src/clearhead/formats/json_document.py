@@ -28,6 +28,7 @@ _TOKEN = re.compile(
 )
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _BEYOND_ASCII = re.compile(r"\\u(?!00[0-7])")
+_ARGUMENT = re.compile(r"\$[1-9]")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -74,7 +75,8 @@ class JsonStrings(Document):
             written = source.text[start:end]
             has_escapes = has_escapes or _BEYOND_ASCII.search(written) is not None
             text = json.loads(written) if "\\" in written else written[1:-1]
-            if not _HALF_PAIR.search(text):  # an unpaired surrogate is no text
+            # An unpaired surrogate is no text, and an argument of a browser extension's message no amount of money.
+            if not _HALF_PAIR.search(text) and not _ARGUMENT.fullmatch(text):
                 self._spans.append((start, end))
                 self.segments.append(self.found(Segment(text, source.line(start))))
         self._is_ascii = has_escapes and source.text.isascii()

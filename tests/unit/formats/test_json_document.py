@@ -101,3 +101,8 @@ def test_deep_nesting_is_refused(read):
     for written in ("[" * 100_000, '{"a":' * 100_000, "[" * (MOST_DEPTH + 1) + "]" * (MOST_DEPTH + 1)):
         with pytest.raises(DataError, match="line 1: the JSON is nested deeper than 500 levels"):
             read("a.json", written)
+
+
+def test_an_argument_of_a_browser_extension_is_no_text(read):
+    document = read("a.json", '{"m": "$n$ days", "placeholders": {"n": {"content": "$1"}}, "price": "$10"}')
+    assert [one.text for one in document.segments] == ["$n$ days", "$10"]

@@ -29,8 +29,13 @@ _SPACE = " \t"
 _BLANK = " \t\r\n"
 _SPACES = re.compile(r"[ \t\r\n]+")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
-_NO_PROSE = re.compile(r"^(?::::|!!!|\?\?\?|\$\$)", re.MULTILINE)
-"""Start of lines in Markdown extensions: containers, admonitions, formulas."""
+_NO_PROSE = re.compile(
+    r"""^(?: ::: | !!! | \?\?\? | \$\$
+    | import[ \t](?:[^\n]*[ \t]from[ \t]+)?["'][^"'\n]+["'];?[ \t]*$
+    | export[ \t]+const[ \t]+\w+[ \t]*=)""",
+    re.MULTILINE | re.VERBOSE,
+)
+"""Start of lines in Markdown extensions: containers, admonitions, formulas, and the code of MDX."""
 _LEADING = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n")
 """Prefix of a block that is not prose: a task-list checkbox, or the kind of an alert."""
 _BORDER = re.compile(r"^(?:\[\^[^\]\s]+\]:[ \t]*|:[ \t]+|\{(?::[^\n]*|%[^\n]*%)\}[ \t]*$)", re.MULTILINE)

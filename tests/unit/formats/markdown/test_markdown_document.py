@@ -70,6 +70,11 @@ def texts(document):
         ("```\ncode\n```\n    code\n\n<div>\nhtml\n</div>\n\na", ["a"], None),
         ("a {{ name }} {% if x %} b", ["a <x1/> <x2/> b"], None),
         ("::: note\na\n:::\n\n!!! tip\n    b\n\n$$\nx\n$$\n", [], None),
+        (
+            "import T from '@a/T';\nimport 'b.css'\n\nexport const c = 1\n\nimport goods from 'b' now",
+            ["import goods from 'b' now"],
+            "import T from '@a/T';\nimport 'b.css'\n\nexport const c = 1\n\nIMPORT GOODS FROM 'B' NOW",
+        ),
         ("say \\<g1> now", ["say <x1/> now"], "SAY \\<G1> NOW".replace("G1", "g1")),
         ("[x]: /url 'title'\n", [], None),
         ("12 - 3\n\n---\n", [], None),
