@@ -30,6 +30,8 @@ _BLOCKS = frozenset(
 
 _UNSEEN = frozenset("base link meta noembed noframes param script source style track wbr xmp".split())
 
+MOST_EXCEPTIONS = 10
+"""Maximum nesting of elements that are not translated around one that is; deeper ones are kept."""
 _KEPT = frozenset("code iframe math object pre rp rt svg".split())
 """Elements whose content is not translated."""
 
@@ -135,7 +137,14 @@ class HtmlDocument(Document):
         return written.encode(self._file.encoding, "xmlcharrefreplace").decode(self._file.encoding)
 
 
-def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
+def _passages(text: str, cut: Sequence[HtmlToken], depth: int = 0) -> Iterator[Passage]:
+    """Yield the passages of a text.
+
+    Args:
+        text: The text of the file.
+        cut: Its tokens, or those of an element in it.
+        depth: How many elements around it are not translated.
+    """
     run = Run()
     index = 0
     while index < len(cut):
@@ -148,6 +157,8 @@ def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
             behind = _behind_element(text, cut, index)
             if not is_block:
                 run.alone(token.start, cut[behind - 1].end, is_seen=token.name not in _UNSEEN)
+            if token.name not in _KEPT and depth < MOST_EXCEPTIONS:
+                yield from _exceptions(text, cut[index + 1 : behind], depth + 1)
             index = behind
             continue
         if token.form == "start":
@@ -167,6 +178,17 @@ def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
             run.closing(token.name, token.start, token.end)
         index += 1
     yield from _finished(run)
+
+
+def _exceptions(text: str, cut: Sequence[HtmlToken], depth: int) -> Iterator[Passage]:
+    """Yield the passages of the elements with `translate="yes"` in an element that is not translated."""
+    index = 0
+    while index < len(cut):
+        behind = index + 1
+        if cut[index].form == "start" and _says(text, cut[index], "yes"):
+            behind = _behind_element(text, cut, index)
+            yield from _passages(text, cut[index:behind], depth)
+        index = behind
 
 
 def _finished(run: Run) -> Iterator[Passage]:
@@ -200,11 +222,13 @@ def _attribute_passages(text: str, token: HtmlToken) -> Iterator[Passage]:
 
 
 def _is_untranslated(text: str, token: HtmlToken) -> bool:
-    return any(
-        (name == "translate" and text[start:end].lower() == "no")
-        or (name == "class" and "notranslate" in _SPACES.split(text[start:end]))
-        for name, start, end, _ in token.attributes
+    return _says(text, token, "no") or any(
+        name == "class" and "notranslate" in _SPACES.split(text[start:end]) for name, start, end, _ in token.attributes
     )
+
+
+def _says(text: str, token: HtmlToken, translate: str) -> bool:
+    return any(name == "translate" and text[start:end].lower() == translate for name, start, end, _ in token.attributes)
 
 
 def _behind_element(text: str, cut: Sequence[HtmlToken], first: int) -> int:

@@ -58,6 +58,17 @@ def texts(document):
         ('<meta property="og:title" content="a">', ["a"], None),
         ("a <span translate=no>b <i>c</i></span> d", ["a <x1/> d"], "A <span translate=no>b <i>c</i></span> D"),
         ('<div class="x notranslate"><div>a</div>b</div>c', ["c"], None),
+        (
+            "<div translate=no>a<p translate=yes>b <i>c</i></p>d<p translate=yes>e</div>",
+            ["b <g1>c</g1>", "e"],
+            "<div translate=no>a<p translate=yes>B <i>C</i></p>d<p translate=yes>E</div>",
+        ),
+        (
+            "a <b class=notranslate>b <i translate=yes>c <s translate=no>d</s></i></b> e",
+            ["a <x1/> e", "c <x1/>"],
+            "A <b class=notranslate>b <i translate=yes>C <s translate=no>d</s></i></b> E",
+        ),
+        ("<code>a <b translate=yes>b</b></code>", [], None),
         ("<li translate=no>a<li>b", ["b"], None),
         ("<p translate=no>a<div>b</div>", ["b"], None),
         ("<p>x <code>a</p><p>b", ["x <x1/>", "b"], "<p>X <code>a</p><p>B"),
@@ -251,7 +262,21 @@ def test_damaged_pages_never_end_in_a_traceback(translated, read_text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["<", "<b>", "</b>", "<a ", '<a b="', "<!--", "<code>", "<i>x</b>", "<div>", "&", "<p translate=no>"]
+    "piece",
+    [
+        "<b translate=no><i translate=yes>",
+        "<",
+        "<b>",
+        "</b>",
+        "<a ",
+        '<a b="',
+        "<!--",
+        "<code>",
+        "<i>x</b>",
+        "<div>",
+        "&",
+        "<p translate=no>",
+    ],
 )
 @pytest.mark.parametrize("times", [6_000, slow(20_000)])
 def test_long_nonsense_is_read_in_one_pass(piece, times, read_text):
