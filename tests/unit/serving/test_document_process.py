@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 import tempfile
 from http import HTTPStatus
 from pathlib import Path
@@ -80,6 +81,19 @@ def test_when_the_time_is_over_the_process_ends(tmp_path, monkeypatch):
 
 def _wait(connection, *_):
     connection.recv()
+
+
+@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="processes are not forked")
+@pytest.mark.parametrize("command", [[], ["clearhead.cli.main"]])
+def test_what_the_command_imports_is_imported_once_and_not_for_each_file(monkeypatch, command):
+    preloaded = []
+    monkeypatch.setattr(document_process._CONTEXT, "set_forkserver_preload", preloaded.extend)
+    monkeypatch.setattr("multiprocessing.forkserver.ensure_running", lambda: None)
+    monkeypatch.delitem(sys.modules, "clearhead.cli.main", raising=False)
+    for name in command:
+        monkeypatch.setitem(sys.modules, name, None)
+    document_process.prepare()
+    assert preloaded == ["clearhead.serving.document_process", *command]
 
 
 @pytest.mark.parametrize(
