@@ -407,7 +407,7 @@ weights can be told apart.
 def concepts_page(parts: Mapping[Concept, ModelPart]) -> str:
     """Return the page of the concepts, with what their programs printed."""
     index = ["| words | concept |", "| --- | --- |"]
-    index += [f"| {_cell(one.words)} | [{one.title}](#{_anchor(one.title)}) |" for one in CONCEPTS]
+    index += [f"| {_in_markdown(_cell(one.words))} | [{one.title}](#{_anchor(one.title)}) |" for one in CONCEPTS]
     sections = [concept_section(concept, part) for concept, part in parts.items()]
     return "\n".join([CONCEPTS_PAGE.format(index="\n".join(index)), *sections])
 
@@ -421,7 +421,7 @@ def concept_section(concept: Concept, part: ModelPart) -> str:
     mistakes = f"- Mistakes in notes: errata {listed}\n" if errata else ""
     return f"""## {concept.title}
 
-{textwrap.fill(concept.about, 120)}
+{_in_markdown(textwrap.fill(concept.about, 120))}
 
 ![{concept.title}](concepts/{concept.name}.svg)
 
@@ -437,6 +437,11 @@ prints the program, [{concept.program.name}](../examples/{concept.program.name})
 - In the code: [`{concept.line.split("  #")[0]}`](../src/clearhead/{concept.file}#L{number})
 {mistakes}- Test: `tests/unit/paper/test_concepts.py`, `test_{concept.program.stem}`
 """
+
+
+def _in_markdown(text: str) -> str:
+    """Return a text that names tokens such as `<pad>`, which Markdown would take for a tag of HTML."""
+    return text.replace("<", r"\<")
 
 
 def _anchor(heading: str) -> str:

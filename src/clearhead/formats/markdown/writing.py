@@ -74,12 +74,15 @@ class Surroundings(NamedTuple):
 
 
 def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
-    """Return the content of a parsed text: words, and for markup its form and source text."""
+    """Return the content of a parsed text: words, and for markup its form and source text.
+
+    A tag of HTML says its form itself, and alone means no more than that it has no other half.
+    """
     return [
         # An address or a template is the same whether its characters are parsed as words or as markup.
         ("words", (event.form == "words" and event.words) or text[event.start : event.end])
         if event.form == "words" or text[event.start] == "{" or (event.form == "alone" and text[event.start] == "h")
-        else (event.form, text[event.start : event.end])
+        else ("tag" if text[event.start] == "<" else event.form, text[event.start : event.end])
         for event in events
     ]
 

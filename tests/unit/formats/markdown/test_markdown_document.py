@@ -259,6 +259,12 @@ def test_inline_markup_is_read_as_markdown_it_reads_it(text):
     assert joined(our_events(text)) == joined(their_events(text))
 
 
+def test_a_tag_of_html_without_another_half_stays_in_its_sentence(read_text, translated):
+    document = read_text(read_markdown, b"Rows of <pad> are <b>not</b> read.</i>\n")
+    assert document.problem(0, "ROWS OF <x1/> ARE <g2>NOT</g2> READ.<x3/>") == ""
+    assert translated(document) == b"ROWS OF <pad> ARE <b>NOT</b> READ.</i>\n"
+
+
 @pytest.mark.parametrize(
     "path", one_in(4, sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])), ids=lambda path: path.name
 )
