@@ -129,6 +129,7 @@ class Case:
             for language in self.published.target_langs
             if self.published.token
         }
+        codes |= set(self.ours.bundle.tokenizer.language_tags.values())  # theirs has tags that no language of its is
         found = set(range(len(self.tokenizer))) - special - codes
         return sorted(found & set(range(self.ours.bundle.tokenizer.vocab_size)))
 
