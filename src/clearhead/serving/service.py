@@ -43,6 +43,10 @@ SECONDS_TO_VERIFY = 3_600.0
 """Time limit in seconds for verifying a model, while it competes with requests."""
 
 
+class _UnverifiedError(ClearheadError):
+    """The searches failed that should verify a model; the model may be sound."""
+
+
 class Service:
     """The translation service, independent of HTTP.
 
@@ -168,7 +172,8 @@ class Service:
                 except Exception as error:  # such as too little memory for two models: the old one stays in use
                     if self.work.is_ending:
                         return False
-                    self._refused[source.name] = state
+                    if not isinstance(error, _UnverifiedError):  # otherwise it is tried again
+                        self._refused[source.name] = state
                     self._note_reload("refused", error, model=source.name)
                 else:
                     is_changed = True
@@ -212,8 +217,8 @@ class Service:
             return load_model(source, device=self._device, as_asked=as_asked)
         except HTTPError as refusal:
             if self._searches.is_ended:
-                raise ClearheadError(_ENDED) from None
-            raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
+                raise _UnverifiedError(_ENDED) from None
+            raise _UnverifiedError(f"{source.path} cannot be verified: {refusal}") from None
 
     def end(self) -> None:
         """Refuse new requests, and let the verification of a model fail."""

@@ -31,6 +31,7 @@ from clearhead.config import ServeConfig
 from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.serving.app import make_app
+from clearhead.serving.http_errors import unavailable
 from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, connection_class
@@ -550,6 +551,22 @@ def test_what_a_model_with_few_positions_does_is_usual_too(write_model, tmp_path
     service = Service([ModelSource("de-en", path)], ServeConfig(), Keys({}), device="cpu")
     service.load()
     assert {batch.is_usual for batch in service._searches._batches.values()} == {True}
+    service.close()
+
+
+def test_a_model_that_a_failing_search_could_not_verify_is_tried_again(write_model, tmp_path, monkeypatch):
+    path = write_model(tmp_path / "de-en")
+    service = Service([ModelSource("de-en", path)], ServeConfig(), Keys({}), device="cpu")
+    service.load()
+    write_model(path, seed=11)
+
+    def unverified(*_, **__):
+        raise unavailable("the process that searches has ended; ask again")
+
+    with monkeypatch.context() as failing:
+        failing.setattr("clearhead.serving.service.load_model", unverified)
+        assert [service.reload() for _ in range(3)] == [False] * 3  # it is looked at once while it may be written
+    assert service.reload()
     service.close()
 
 
