@@ -76,13 +76,13 @@ class Surroundings(NamedTuple):
 def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     """Return the content of a parsed text: words, and for markup its form and source text.
 
-    A tag of HTML says its form itself, and alone means no more than that it has no other half.
+    A tag of HTML or a template shows its form itself; as form, it may be one of a pair or alone.
     """
     return [
-        # An address or a template is the same whether its characters are parsed as words or as markup.
+        # An address is the same whether its characters are parsed as words or as markup.
         ("words", (event.form == "words" and event.words) or text[event.start : event.end])
-        if event.form == "words" or text[event.start] == "{" or (event.form == "alone" and text[event.start] == "h")
-        else ("tag" if text[event.start] == "<" else event.form, text[event.start : event.end])
+        if event.form == "words" or (event.form == "alone" and text[event.start] == "h")
+        else ("tag" if text[event.start] in "<{" else event.form, text[event.start : event.end])
         for event in events
     ]
 

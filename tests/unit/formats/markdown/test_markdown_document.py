@@ -259,6 +259,13 @@ def test_inline_markup_is_read_as_markdown_it_reads_it(text):
     assert joined(our_events(text)) == joined(their_events(text))
 
 
+def test_an_escaped_statement_of_a_template_does_not_become_one(read_text):
+    document = read_text(read_markdown, rb"Write \{% endif %} at the end." + b"\n")
+    filled = document.filled([Filling("At the end {% endif %}.")])
+    assert filled.startswith(rb"At the end \{% endif %")
+    assert texts(read_text(read_markdown, filled)) == ["At the end {% endif %}."]
+
+
 def test_a_tag_of_html_without_another_half_stays_in_its_sentence(read_text, translated):
     document = read_text(read_markdown, b"Rows of <pad> are <b>not</b> read.</i>\n")
     assert document.problem(0, "ROWS OF <x1/> ARE <g2>NOT</g2> READ.<x3/>") == ""
