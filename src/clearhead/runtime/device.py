@@ -89,7 +89,7 @@ def return_freed_memory() -> None:
     For processes whose threads compute at times, such as a server's: each thread would keep the most that it ever used.
     It undoes `keep_freed_memory`. On systems other than Linux with glibc, nothing is changed.
     """
-    _set_malloc_options((_M_MMAP_THRESHOLD, 128 * 2**10), (_M_TRIM_THRESHOLD, 128 * 2**10), (_M_TOP_PAD, 0))
+    _set_malloc_options((_M_MMAP_THRESHOLD, 128 * 2**10), (_M_TRIM_THRESHOLD, 128 * 2**10), (_M_TOP_PAD, 128 * 2**10))
 
 
 def _set_malloc_options(*options: tuple[int, int]) -> None:

@@ -16,6 +16,7 @@ def limited_memory(num_bytes: int) -> Iterator[None]:
     """Let this process take at most `num_bytes` more memory within the block; without effect on other systems.
 
     Allocations beyond it fail, in all threads, as on a machine whose memory is full: a library raises `MemoryError`.
+    Only one thread at a time may use it, because the limit is the process's.
     """
     if not sys.platform.startswith("linux"):
         yield

@@ -97,6 +97,7 @@ class Service:
         self.work = Admission(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
         self._unshared = BoundedSemaphore(num_threads())
+        self._alignments = BoundedSemaphore(num_threads())
 
     @property
     def is_ready(self) -> bool:
@@ -211,6 +212,7 @@ class Service:
             job.cancel()
 
         def as_asked(translator: Translator) -> Translator:
+            translator.aligner.passes = self._alignments
             return translator.searching_by(self.search.decoder(job, translator.decode_config({})))
 
         try:

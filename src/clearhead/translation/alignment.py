@@ -6,9 +6,9 @@ The head is chosen once for a model, by `choose_head`, and stored in its directo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def encoded_pair(
 
 
 class Aligner:
-    """Aligns words by the models of a translator, for one thread at a time: a pass takes far more memory than a search.
+    """Aligns words by the models of a translator.
 
     Args:
         bundles: The model, or the members of an ensemble.
@@ -94,7 +94,8 @@ class Aligner:
 
     def __init__(self, bundles: Sequence[Bundle]) -> None:
         self._bundles = bundles
-        self._one_pass = Lock()
+        self.passes: AbstractContextManager[Any] = nullcontext()
+        """Entered for each pass of the models; a server limits them, for each takes far more memory than a search."""
 
     def require(self) -> None:
         """Require models with cross-attention.
@@ -131,7 +132,7 @@ class Aligner:
             [max(len(pair.source_ids), len(pair.target_ids)) for pair in pairs], batch_tokens
         ):
             some = [pairs[index] for index in indices]
-            with self._one_pass:
+            with self.passes:
                 check_interruption()
                 weights = self._weights(some, by, batch_tokens, on_progress)
             found.update((index, pair.links(own)) for index, pair, own in zip(indices, some, weights, strict=True))

@@ -54,7 +54,8 @@ class Translator:
         """Make what copies of this translator share, with all that is cached there."""
         tokenizer, trained = self.bundle.tokenizer, self.bundle.line_statistics
         self._engines = Engines(self.model)
-        self._aligner = Aligner((self.bundle, *self.ensemble))
+        self.aligner = Aligner((self.bundle, *self.ensemble))
+        """Aligns words of translations."""
         self._term_encoder = TermEncoder(tokenizer)
         self._preprocessor = Preprocessor(tokenizer, self.model.config, trained)
         self._postprocessor = Postprocessor(tokenizer, self.model.config, trained)
@@ -162,7 +163,7 @@ class Translator:
         require_types(on_progress=on_progress)
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
-            self._aligner.require()
+            self.aligner.require()
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
@@ -175,7 +176,7 @@ class Translator:
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
         elif self.places_markup(options.config):
-            with_markup = MarkupRestorer(self.model.config, search, self._aligner)
+            with_markup = MarkupRestorer(self.model.config, search, self.aligner)
             groups = with_markup(read.filled_pieces, read.ids, read.prefixes, wanted, groups, options, scores=scores)
         raw = raw or self.model.config.is_decoder_alone  # an empty continuation is one
         if not raw and (blank := blank_rows(read.filled_pieces, groups)):
@@ -186,7 +187,7 @@ class Translator:
                 again = dict(zip(blank, find(*own, wider, scores=scores), strict=True))
                 groups = [again.get(row, group) for row, group in enumerate(groups)]
         groups = groups if raw else without_blank(read.filled_pieces, groups, options, blank)
-        links = self._aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
+        links = self.aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
         given = None if terms is None else wanted
         how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw}
         made = self._postprocessor(read, groups, options, terms=given, links=links, **how)
@@ -257,10 +258,10 @@ class Translator:
             ModelError: If the file naming the alignment head is damaged or belongs to another model.
         """
         require_types(words=words, name=name, on_progress=on_progress)
-        self._aligner.require()
+        self.aligner.require()
         config = self.decode_config(settings)
         pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
-        return self._aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
+        return self.aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
 
     def searching_by(self, decode: Decode) -> Self:
         """Return a copy of this translator with another search function; all else is shared.

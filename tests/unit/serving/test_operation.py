@@ -30,6 +30,7 @@ from clearhead.cli.main import run
 from clearhead.config import ServeConfig
 from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
+from clearhead.runtime.device import num_threads
 from clearhead.serving.app import make_app
 from clearhead.serving.http_errors import unavailable
 from clearhead.serving.keys import Keys, add_key
@@ -551,6 +552,16 @@ def test_what_a_model_with_few_positions_does_is_usual_too(write_model, tmp_path
     service = Service([ModelSource("de-en", path)], ServeConfig(), Keys({}), device="cpu")
     service.load()
     assert {batch.is_usual for batch in service._searches._batches.values()} == {True}
+    service.close()
+
+
+def test_alignments_are_limited_to_as_many_as_there_are_threads(models):
+    service = Service(
+        [ModelSource(name, models[name]) for name in ("de-en", "many")], ServeConfig(), Keys({}), device="cpu"
+    )
+    service.load()
+    assert {id(one.translator.aligner.passes) for one in service.models.served.values()} == {id(service._alignments)}
+    assert service._alignments._initial_value == num_threads()
     service.close()
 
 

@@ -11,7 +11,14 @@ from clearhead.bundle import load_bundle
 from clearhead.decoding.cross_attention import AlignmentHead, attended, occluded
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.text.word_links import link_words, words_of
-from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head, choose_head, guided_head_of, save_head
+from clearhead.translation.alignment import (
+    ALIGNMENT_FILE,
+    Aligner,
+    alignment_head,
+    choose_head,
+    guided_head_of,
+    save_head,
+)
 from clearhead.translation.translator import Translator
 
 SHAPE = {"num_decoder_layers": 2, "d_model": 24, "num_heads": 2}
@@ -42,6 +49,22 @@ def shown(translator, pair, head):
     heads = range(cross[0].size(1)) if head.head is None else [head.head]
     weights = np.mean([cross[layer][0, one].detach().numpy() for layer in layers for one in heads], axis=0)
     return weights[1:] if head.is_reading else weights[:-1]
+
+
+def test_each_batch_is_computed_within_passes(translator, pairs):
+    entered = []
+
+    class Counting:
+        def __enter__(self):
+            entered.append("begin")
+
+        def __exit__(self, *_):
+            entered.append("end")
+
+    aligner = Aligner((translator.bundle,))
+    aligner.passes = Counting()
+    aligner(pairs, by="attention", batch_tokens=1)
+    assert entered == ["begin", "end"] * len(pairs)
 
 
 @pytest.mark.parametrize("head", HEADS, ids=str)

@@ -76,7 +76,7 @@ class Surroundings(NamedTuple):
 def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     """Return the content of a parsed text: words, and for markup its form and source text.
 
-    A tag of HTML or a template shows its form itself; as form, it may be one of a pair or alone.
+    Tags of HTML and templates have the form `tag`, because the same one may be parsed as part of a pair or alone.
     """
     return [
         # An address is the same whether its characters are parsed as words or as markup.

@@ -76,7 +76,7 @@ def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]
 def exceptions_in(unit: XliffUnit, text: XmlElement | None, *, in_target: bool) -> dict[tuple[str, int], XmlElement]:
     """Return the texts within a text that are translated although what is around them is not, see `translated_parts`.
 
-    The key is the id, and how often it was there before.
+    Each key is an id and the number of earlier texts with that id.
 
     Args:
         unit: The unit of the text.

@@ -147,7 +147,7 @@ def inherited(said: Mapping[str, str], tag: StartTag) -> Mapping[str, str]:
     """Return the attributes of `INHERITED` that apply to an element; `translate` also means `its:translate`.
 
     Args:
-        said: Those that apply to the element around it.
+        said: Attributes that apply to the element around it.
         tag: Its start tag.
     """
     if INHERITED.isdisjoint(tag.attributes):

@@ -10,6 +10,7 @@ import html
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from clearhead.errors import DataError
 from clearhead.formats.inline_tags import Tag, mended, tokens
@@ -25,6 +26,8 @@ _ROLES = {
 """Roles of elements that have no words of the text: code, characters that XML lacks, and ends of annotations."""
 _PAIR_KEYS = ("i", "startRef", "rid", "id")
 """Attributes that link a start to its end: `i` in TMX, `rid` in XLIFF 1.2, `startRef` in 2.0."""
+MOST_ANNOTATIONS = 100
+"""Maximum number of `<sm translate="yes"/>` in a text; each is compared with the whole text."""
 _KEYS = ("x", "id", "mid", "hex", *_PAIR_KEYS)
 """Attributes that identify an element in other languages, such as `x` in TMX and `id` in XLIFF."""
 
@@ -189,14 +192,17 @@ def translated_parts(element: XmlElement, *, is_translated: bool, protected: fro
     """Yield the texts within a text that are translated although what is around them is not.
 
     These are the contents of `<mrk translate="yes">`, and of `<sm translate="yes"/>` up to its `<em/>` in the same
-    element, unless an annotation of the text around ends in it. They may be nested; an outer one comes first.
+    element, unless an annotation of the text around ends in it. They may be nested; an outer one comes first. A text
+    with over `MOST_ANNOTATIONS` has none.
 
     Args:
         element: The text.
         is_translated: Whether it is translated itself.
         protected: As for `TagNumbers.read`.
     """
-    yield from _translated_parts(element, is_translated, {*protected})
+    annotations = (one for one in _descendants(element) if one.tag.name == "sm" and own_translate(one.tag))
+    if next(islice(annotations, MOST_ANNOTATIONS, None), None) is None:
+        yield from _translated_parts(element, is_translated, {*protected})
 
 
 def _translated_parts(element: XmlElement, is_translated: bool, held: set[str]) -> Iterator[XmlElement]:

@@ -449,6 +449,14 @@ def test_the_innermost_element_says_whether_a_unit_is_translated(read, content, 
         assert [one.text for one in document.segments] == texts
 
 
+@pytest.mark.parametrize(("num_annotations", "num_segments"), [(50, 51), (5_000, 1)])
+def test_many_annotations_in_each_other_are_not_examined(read, num_annotations, num_segments):
+    begin = "".join(f'<sm id="n{i}" translate="no"/>a<sm id="y{i}" translate="yes"/>b' for i in range(num_annotations))
+    end = "".join(f'<em startRef="y{i}"/><em startRef="n{i}"/>' for i in reversed(range(num_annotations)))
+    document = read("a.xlf", f'<xliff version="2.0"><unit>{segment(begin + end)}</unit></xliff>')
+    assert len(document.segments) == num_segments
+
+
 @pytest.mark.parametrize(
     ("attributes", "source", "texts", "target"),
     [
