@@ -1,48 +1,81 @@
-"""Load the compiled core (`csrc/core.c`) if it is intact, current and supported by the processor.
+"""Load the compiled core (`csrc`) if it is intact and current, in the form for this processor.
 
 `library` returns None, and PyTorch does all work, if the core was not compiled, was compiled from other sources, or is
-damaged, or if the processor is not an x86-64 with AVX-512.
+damaged. The environment variable `CLEARHEAD_ISA` holds the core to one form, for tests and benchmarks: `plain`, `avx2`,
+`avx-vnni`, `avx512`, `avx512-vnni`, `avx512-bf16`, `amx`, `neon` or `neon-dot`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.machinery
+import os
+import platform
 import re
 import struct
 import warnings
-from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-import torch
-
-from clearhead.config import DecodePrecision
-from clearhead.errors import CompiledCoreWarning
+from clearhead.errors import CompiledCoreWarning, DeviceError
 from clearhead.kernels.structs import STRUCTS
 
+ISA_VARIABLE = "CLEARHEAD_ISA"
+"""Environment variable that holds the core to one form."""
 _QUICK = {"packed_size", "scratch_size"}
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled core, or None if it is missing, unusable, or unsupported by the processor.
+    """Return the compiled core, or None if it is missing or unusable.
+
+    Raises:
+        DeviceError: If `CLEARHEAD_ISA` names no form that this processor can run.
 
     Warns:
-        CompiledCoreWarning: Once per process, if the core exists but is unusable.
+        CompiledCoreWarning: Once per process, if the core exists but is unusable, or slow on this processor.
     """
     core, fault = _load()
     if fault is not None:
         warnings.warn(fault, CompiledCoreWarning, stacklevel=2)
+    elif core is not None and form() == "plain" and ISA_VARIABLE not in os.environ:
+        warnings.warn(
+            f"this processor ({platform.machine()}) has none of the instructions that the compiled core is fast with: "
+            f"it computes in plain C, which is many times slower",
+            CompiledCoreWarning,
+            stacklevel=2,
+        )
     return core
+
+
+@cache
+def form() -> str | None:
+    """Return the name of the core's form in use; None without the core.
+
+    Raises:
+        DeviceError: If `CLEARHEAD_ISA` names no form that this processor can run.
+    """
+    core, _ = _load()
+    if core is None:
+        return None
+    wanted = os.environ.get(ISA_VARIABLE)
+    found = core.use_form(wanted.encode() if wanted else None)
+    if found is None:
+        best = core.use_form(None).decode()
+        raise DeviceError(
+            f"{ISA_VARIABLE}={wanted}: the compiled core has no such form, or this processor or its system does not "
+            f"offer it; leave the variable unset for the best one here ({best}), or set it to plain"
+        )
+    return str(found.decode())
 
 
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
     """Return the compiled core if it is usable, and a message if it exists but is not."""
     path = _path()
-    if path is None or not _has_processor():
+    if path is None:
         return None, None
     try:
         _check_file(path)
@@ -71,17 +104,13 @@ def _path() -> Path | None:
 
 
 def _sources() -> int:
-    """Return the hash of core.c and its headers, which setup.py also compiles into the core."""
-    names, digest = ["core.c"], sha256()
+    """Return the hash of the core's sources, which setup.py also compiles into the core."""
+    names, digest = ["core.c", "form.c"], sha256()
     for name in names:  # extended in the loop
         text = Path(__file__).with_name("csrc").joinpath(name).read_bytes()
         names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
         digest.update(text)
     return int(digest.hexdigest()[:16], 16)
-
-
-def _has_processor() -> bool:
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _check_file(path: Path) -> None:
@@ -121,9 +150,9 @@ def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
     stack, tokens, team = (POINTER(STRUCTS[name]) for name in ("Stack", "Tokens", "Team"))
     for name, result, *arguments in (
         ("core_sources", c_uint64),
-        ("request_amx", c_int),
+        ("use_form", c_char_p, c_char_p),
         ("packed_size", c_int64, c_int64, c_int64, c_int64),
-        ("pack", None, c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p),
+        ("pack", None, POINTER(STRUCTS["Product"]), c_void_p, c_void_p, c_int64, c_void_p, c_void_p),
         ("scratch_size", c_int64, stack, c_int64, c_int64, c_int64, c_int),
         ("encode", None, stack, tokens, POINTER(STRUCTS["Sources"])),
         ("take_step", None, stack, tokens, POINTER(STRUCTS["Step"])),
@@ -136,33 +165,14 @@ def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
         setattr(core, name, function)
 
 
-@cache
 def has_amx() -> bool:
-    """Return whether the core can use AMX for bfloat16 and 8-bit products."""
-    core = library()
-    return core is not None and torch.cpu._is_amx_tile_supported() and core.request_amx() == 0
-
-
-def can_multiply(precision: DecodePrecision) -> bool:
-    """Return whether the core and the processor support products in a precision."""
-    if library() is None:
-        return False
-    match precision:
-        case "fp32":
-            return True
-        case "int8":
-            return has_amx() or torch.cpu._is_vnni_supported()
-        case "bf16" | "bf16x3":
-            return has_amx() or torch.cpu._is_avx512_bf16_supported()
+    """Return whether the core uses AMX for bfloat16 and 8-bit products."""
+    return form() == "amx"
 
 
 def describe() -> str:
-    """Return a line that says whether the core is in use, and if not, why."""
+    """Return a line that says whether the core is in use, in which form, and if not, why."""
     core, fault = _load()
     if core is not None:
-        return f"clearhead's compiled core is in use, {'with' if has_amx() else 'without'} AMX"
-    if fault is not None:
-        return fault
-    if not _has_processor():
-        return "clearhead's compiled core is not in use: this processor has no AVX-512; PyTorch does its work"
-    return "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"
+        return f"clearhead's compiled core is in use, in its form for {form()}"
+    return fault or "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"

@@ -18,6 +18,8 @@ from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
 PANEL = CONSTANTS["PANEL"]
 """Block size of the outputs of a matrix and of the rows of a result."""
+LANES = CONSTANTS["LANES"]
+"""Places of a block of keys and values."""
 _CACHE_LINE = 64
 """Bytes of a cache line; a read that is not aligned to one touches two."""
 
@@ -56,7 +58,7 @@ def make_product(
     scales = uninitialized([outputs]) if precision == "int8" else None
     taken = [None if tensor is None else tensor.data_ptr() for tensor in (weight, rows)]
     made = [None if array is None else array.ctypes.data for array in (panels, scales)]
-    core.pack(*taken, count, inputs, product.precision, *made)
+    core.pack(product, *taken, count, *made)
     if bias is not None:
         bias = functional.pad(bias.detach() if rows is None else bias.detach()[rows], (0, outputs - count))
     return product.point(panels=panels, scales=scales, bias=bias)

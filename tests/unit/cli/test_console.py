@@ -5,7 +5,6 @@ import sys
 import warnings
 
 import pytest
-import torch
 
 from clearhead.cli.console import show_warnings_as_notices
 from clearhead.cli.main import run
@@ -33,23 +32,20 @@ def test_control_characters_of_a_file_name_do_not_reach_the_terminal(tmp_path, c
 TRANSLATE = """
 import sys
 from pathlib import Path
-import torch
 from clearhead.cli.main import run
 from clearhead.kernels import library as core
 core._path = lambda: Path(sys.argv[1])
-torch.backends.cpu.get_cpu_capability = lambda: "AVX512"
 run(["translate", *sys.argv[2:]])
 """
 
 
 @pytest.fixture
 def damaged_core(tmp_path, monkeypatch):
-    path, kept = tmp_path / "_core.so", (core._load, core.library, core.has_amx)
+    path, kept = tmp_path / "_core.so", (core._load, core.library, core.form)
     path.write_bytes(b"\x7fELF")
     for function in kept:
         function.cache_clear()
     monkeypatch.setattr(core, "_path", lambda: path)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     yield path
     for function in kept:
         function.cache_clear()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.machinery
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,29 +16,19 @@ import torch
 
 from clearhead.errors import CompiledCoreWarning
 from clearhead.kernels import library as library_module
-from clearhead.kernels.library import can_multiply, describe, has_amx, library
-from clearhead.kernels.panels import PANEL, make_product
+from clearhead.kernels.library import describe, form, has_amx, library
+from clearhead.kernels.panels import LANES, PANEL, make_product
 from clearhead.kernels.structs import ADDRESSES, CONSTANTS, STRUCTS, read_constants, read_structures
 
-needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
-
-
-def needs(precision):
-    instructions = "AMX or AVX-512 VNNI" if precision == "int8" else "AMX or AVX-512 BF16"
-    return pytest.mark.skipif(not can_multiply(precision), reason=f"needs the compiled core, and {instructions}")
-
-
-def without_amx(precision):
-    has = torch.cpu._is_vnni_supported if precision == "int8" else torch.cpu._is_avx512_bf16_supported
-    return [needs_core, pytest.mark.skipif(not has(), reason="needs AVX-512's own products of rounded numbers")]
 
 
 ROUNDED = ("bf16", "bf16x3", "int8")
 FORMS = [
     pytest.param("fp32", False, marks=needs_core, id="fp32"),
     *(pytest.param(form, True, marks=needs_amx, id=f"{form}-amx") for form in ROUNDED),
-    *(pytest.param(form, False, marks=without_amx(form), id=f"{form}-avx512") for form in ROUNDED),
+    *(pytest.param(form, False, marks=needs_core, id=form) for form in ROUNDED),
 ]
 NUM_ROWS = [1, 2, 7, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70]
 
@@ -48,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("inference")
 @pytest.fixture
 def forget_the_library():
     """Let a test look for the core anew, and the next one too."""
-    functions = (library, library_module._load, has_amx)
+    functions = (library, library_module._load, form)
     for function in functions:
         function.cache_clear()
     yield
@@ -63,19 +54,20 @@ def multiply(rows, weight, bias, precision, on_amx=None, team=None):
     stack = STRUCTS["Stack"](d_model=rows.size(1), num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0)
     stack.layers, stack.output = (STRUCTS["Layer"] * 1)(), product
     tokens = STRUCTS["Tokens"](embedding_scale=1.0).point(embedding=rows.contiguous())
-    each = np.arange(len(rows), dtype=np.int32)
-    whole = -(-len(rows) // PANEL) * PANEL
-    found = torch.full((whole + 1, product.outputs), float("-inf"))
+    each = np.arange(len(rows), dtype=np.int32)  # every row is a sentence of one token
+    memory = torch.full((len(rows) + 1, product.outputs // PANEL, 2, 16, LANES), float("-inf"))
     scratch = torch.empty(core.scratch_size(stack, len(rows), 1, 0, False), dtype=torch.uint8)
-    sources = STRUCTS["Sources"](num_rows=len(rows), longest=1).point(memory=found, scratch=scratch)
-    sources.point(token=each, position=each, first=each, length=each)
+    sources = STRUCTS["Sources"](num_rows=len(rows), longest=1).point(memory=memory, scratch=scratch)
+    sources.point(token=each, position=0 * each, first=each, length=0 * each + 1, block=each)
     if team is not None:
         sources.team = ctypes.pointer(team)
     core.encode(stack, tokens, sources)
-    assert (found[whole] == float("-inf")).all()  # nothing beyond the room that a result is promised
-    beyond = found[: len(rows), len(weight) :]
+    assert (memory[len(rows)] == float("-inf")).all()  # nothing beyond the room of the last sentence
+    keys, values = memory[: len(rows), :, 0, :, 0], memory[: len(rows), :, 1, 0]
+    found = torch.cat([keys, values], dim=-1).flatten(1)
+    beyond = found[:, len(weight) :]
     assert (beyond[rows.isfinite().all(dim=1)] == 0.0).all()
-    return found[: len(rows), : len(weight)]
+    return found[:, : len(weight)]
 
 
 @contextmanager
@@ -108,7 +100,7 @@ def in_8_bits(rows):
 def exact(rows, weight, precision):
     """Return in float64 what the product of the rounded numbers is."""
     if precision == "int8":
-        (levels, row_scale), scale = in_8_bits(rows), weight.abs().amax(dim=1, keepdim=True) / 127
+        (levels, row_scale), scale = in_8_bits(rows), weight.abs().amax(dim=1, keepdim=True) / 63
         return levels @ (weight / scale).round().double().t() * row_scale * scale.double().t()
     if precision == "fp32":
         return rows.double() @ weight.double().t()
@@ -136,11 +128,11 @@ def test_a_product_is_that_of_the_rounded_numbers_whatever_its_shape(precision, 
 
 @pytest.mark.parametrize(
     ("precision", "bound"),
-    [  # Measured: 5.6e-7, 2.6e-3, 5.3e-6 and 1.3e-2.
+    [  # Measured: 5.6e-7, 2.6e-3, 5.3e-6 and 2.0e-2.
         pytest.param("fp32", 1e-6, marks=needs_core),
-        pytest.param("bf16", 4e-3, marks=needs("bf16")),
-        pytest.param("bf16x3", 1e-5, marks=needs("bf16x3")),
-        pytest.param("int8", 2e-2, marks=needs("int8")),
+        pytest.param("bf16", 4e-3, marks=needs_core),
+        pytest.param("bf16x3", 1e-5, marks=needs_core),
+        pytest.param("int8", 3e-2, marks=needs_core),
     ],
 )
 def test_a_rounded_product_is_close_and_no_closer(precision, bound):
@@ -166,7 +158,8 @@ def test_only_a_search_keeps_paths_so_that_a_long_text_needs_no_square_of_its_le
     stack = STRUCTS["Stack"](d_model=64, num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0, layers=layers)
     size = library().scratch_size
     assert size(stack, 100_000, 100_000, 1, False) < 101 * size(stack, 1_000, 1_000, 1, False)
-    assert size(stack, 100, 1_000, 1, True) - size(stack, 100, 1_000, 1, False) >= 4 * 100 * 1_000
+    turned = 4 * 16 * 1_008  # keys of the longest sentence, which a search does not turn
+    assert size(stack, 100, 1_000, 1, True) - size(stack, 100, 1_000, 1, False) + turned >= 4 * 100 * 1_000
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -226,13 +219,18 @@ def panels_of(weight, precision, rows=None):
     return panels, torch.tensor((ctypes.c_float * product.outputs).from_address(product.scales.value or 0))
 
 
+def block():
+    """Return how many outputs the form in use multiplies together."""
+    return 32 if form().startswith(("avx512", "amx")) else 16
+
+
 @needs_core
 def test_panels_in_float32_hold_the_outputs_of_an_input_side_by_side():
-    weight = torch.randn(96, 7)
+    weight, size = torch.randn(96, 7), block()
     flat = panels_of(weight, "fp32")[0].view(torch.float32)
     for output in range(96):
         for at in range(7):
-            assert flat[(output // 32 * 7 + at) * 32 + output % 32] == weight[output, at]
+            assert flat[(output // size * 7 + at) * size + output % size] == weight[output, at]
 
 
 @needs_core
@@ -245,20 +243,21 @@ def test_panels_of_tiles_hold_a_group_of_inputs_of_an_output_side_by_side(precis
     if precision == "bf16x3":
         terms.append((weight - weight.bfloat16().float()).bfloat16())
     if precision == "int8":
-        expected = (weight.abs().amax(dim=1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        expected = (weight.abs().amax(dim=1) / 63).clamp_min(torch.finfo(torch.float32).tiny)
         assert scales.equal(expected)
-        terms = [(weight / scales[:, None]).round().to(torch.int8)]
+        offset = 64 if form() != "amx" and platform.machine() == "x86_64" else 0
+        terms = [(weight / scales[:, None]).round().to(torch.int8) + offset]
     flat = iter(panels.view(terms[0].dtype).tolist())
     rows = [term.tolist() for term in terms]
-    for panel in range(2):
-        for block in range(128 // (16 * group)):
+    size = block()
+    for first in range(0, 64, size):
+        for inputs in range(0, 128, 16 * group):
             for term in rows:
-                for tile in range(2):
+                for tile in range(first, first + size, 16):
                     for line in range(16):
                         for output in range(16):
                             for at in range(group):
-                                input_ = (block * 16 + line) * group + at
-                                assert next(flat) == term[panel * 32 + tile * 16 + output][input_]
+                                assert next(flat) == term[tile + output][inputs + line * group + at]
     assert next(flat, None) is None
 
 
@@ -368,23 +367,9 @@ def test_the_structures_lie_in_memory_as_the_compiler_lays_them_out(tmp_path):
     assert printed == [*expected, ""]
 
 
-@pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "NEON"])
-def test_another_processor_has_no_core(monkeypatch, forget_the_library, capability):
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert library() is None
-    assert not has_amx()
-
-
 def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_library):
     monkeypatch.setattr(importlib.machinery, "EXTENSION_SUFFIXES", [".none"])
     assert library() is None
-    assert not has_amx()
-
-
-@needs_core
-def test_without_amx_there_is_a_core_but_no_rounded_form(monkeypatch, forget_the_library):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert library() is not None
     assert not has_amx()
 
 
@@ -401,9 +386,8 @@ def put_core(monkeypatch, forget_the_library, tmp_path):
         path = tmp_path / f"_core{len(list(tmp_path.iterdir()))}.so"
         path.write_bytes(content)
         monkeypatch.setattr(library_module, "_path", lambda: path)
-        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-        library.cache_clear()
-        library_module._load.cache_clear()
+        for function in (library, library_module._load, form):
+            function.cache_clear()
 
     return put
 
@@ -417,22 +401,9 @@ def assert_refused(reason):
     assert describe() == str(said[0].message)
 
 
-@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="needs a processor with AVX-512")
 def test_the_core_that_was_built_is_found():
     built = list(Path(library_module.__file__).parent.glob("_core*"))
     assert (library() is not None) == bool(built)
-
-
-@pytest.mark.parametrize("amx", [True, False])
-@pytest.mark.parametrize("bf16", [True, False])
-@pytest.mark.parametrize("vnni", [True, False])
-def test_each_precision_has_its_instructions(monkeypatch, amx, bf16, vnni):
-    monkeypatch.setattr(library_module, "library", lambda: object())
-    monkeypatch.setattr(library_module, "has_amx", lambda: amx)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bf16)
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: vnni)
-    found = [can_multiply(precision) for precision in ("fp32", "bf16", "bf16x3", "int8")]
-    assert found == [True, amx or bf16, amx or bf16, amx or vnni]
 
 
 @needs_core
@@ -483,7 +454,7 @@ def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkey
 def test_a_sound_core_is_used_and_nothing_is_said(put_core):
     put_core(library_module._path().read_bytes())
     assert library() is not None
-    assert describe().startswith("clearhead's compiled core is in use, with")
+    assert describe() == f"clearhead's compiled core is in use, in its form for {form()}"
 
 
 @needs_core

@@ -586,7 +586,7 @@ def test_an_ensemble_translates_and_scores_with_the_mean(make_model_dir, sentenc
     expected = alone[0].translate(sentences)
     for ours, theirs in zip(same.translate(sentences), expected, strict=True):
         assert (ours.text, ours.tokens) == (theirs.text, theirs.tokens)
-        assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-4, rel=1e-5)
     found = both.translate(sentences, num_best=3)
     assert [one.text for one in found] != [one.text for one in expected]
     assert [one.score for one in found] == both.score(sentences, [one.text for one in found])

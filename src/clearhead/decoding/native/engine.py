@@ -18,7 +18,7 @@ from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.kernels.library import can_multiply, describe, library
+from clearhead.kernels.library import describe, library
 from clearhead.kernels.panels import PANEL, uninitialized
 from clearhead.kernels.structs import STRUCTS
 from clearhead.model.transformer import Transformer
@@ -71,11 +71,6 @@ class NativeEngine(Engine):
             return (
                 f"the compiled core takes d_k and d_v in multiples of 16, and num_heads * (d_k + d_v) in multiples of "
                 f"{PANEL}"
-            )
-        if not can_multiply(precision):
-            needed = "VNNI" if precision == "int8" else "BF16"
-            return (
-                f"for {precision} the compiled core needs AMX or AVX-512 {needed}, which this processor does not offer"
             )
         return None
 
@@ -146,7 +141,10 @@ class NativeEngine(Engine):
         }
         totals, log_probs = np.empty(len(lengths), dtype=np.float32), np.empty(rows, dtype=np.float32)
         memories = self.weights.encode(sources)  # not kept from a search: for all lines they need too much memory
-        slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
+        slots = [
+            STRUCTS["Slot"](source_length=len(source)).point(memory=memory)
+            for source, memory in zip(sources, memories, strict=True)
+        ]
         core, stack = self.weights.core, self.weights.decoder
         struct = STRUCTS["Targets"](
             num_rows=rows, num_slots=len(slots), longest=longest, slots=(STRUCTS["Slot"] * len(slots))(*slots)

@@ -21,7 +21,7 @@ from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
-from clearhead.kernels.panels import uninitialized
+from clearhead.kernels.panels import LANES, uninitialized
 from clearhead.kernels.structs import STRUCTS
 
 
@@ -64,7 +64,7 @@ class NativeSlots:
         """Encode sentences and allocate their slots."""
         sources = [sentence.source for sentence in sentences]
         memories = self._weights.encode(sources, None if self._team is None else self._team.wake())
-        slots = [_Slot(memory, self._beam_size) for memory in memories]
+        slots = [_Slot(memory, len(source), self._beam_size) for memory, source in zip(memories, sources, strict=True)]
         if self._listed is not None:
             for slot, sentence in zip(slots, sentences, strict=True):
                 self._listed.enter(slot.struct, sentence)
@@ -73,7 +73,7 @@ class NativeSlots:
     def enter(self, encoded: Sequence[_Slot]) -> None:
         """Assign the next free slots to encoded sentences."""
         self._slots += encoded
-        self.source_lengths += [len(slot.memory) for slot in encoded]
+        self.source_lengths += [slot.struct.source_length for slot in encoded]
 
     def leave(self, slot: int) -> None:
         """Free a slot; the sentence in the last slot moves there."""
@@ -153,14 +153,14 @@ class NativeSlots:
 class _Slot:
     """The keys, values and beam history of a sentence in flight."""
 
-    def __init__(self, memory: Float[np.ndarray, "S LW"], beam_size: int) -> None:
+    def __init__(self, memory: Float[np.ndarray, "B LW"], source_length: int, beam_size: int) -> None:
         self.memory = memory
         self._beam_size = beam_size
         self._newest = uninitialized([2, beam_size], np.int32)
         self.struct = STRUCTS["Slot"](
-            memory=memory.ctypes.data, source_length=len(memory), newest=self._newest.ctypes.data
+            memory=memory.ctypes.data, source_length=source_length, newest=self._newest.ctypes.data
         )
-        self._allocate((2 * len(memory) + 16) * beam_size)  # enough for an output of ordinary length
+        self._allocate((2 * source_length + 16) * beam_size)  # enough for an output of ordinary length
 
     def make_room(self, position: int) -> None:
         """Grow the slot to hold a position, even if its beams share no history."""
@@ -172,5 +172,6 @@ class _Slot:
 
     def _allocate(self, places: int) -> None:
         self._places = places
-        self._past, self._parents = uninitialized([places, self.memory.shape[1]]), uninitialized([places], np.int32)
+        width = self.memory.shape[1] // LANES
+        self._past, self._parents = uninitialized([places, width]), uninitialized([places], np.int32)
         self.struct.past, self.struct.parents = self._past.ctypes.data, self._parents.ctypes.data

@@ -16,7 +16,7 @@ from torch import nn
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import library
-from clearhead.kernels.panels import PANEL, make_product, uninitialized
+from clearhead.kernels.panels import LANES, make_product, uninitialized
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
@@ -57,8 +57,10 @@ class NativeWeights:
         self._source_tokens: tuple[int, Struct | None] = 0, None  # the number of positions it covers
         self._rotary = decoder_layers[0].self_attn.rotary
 
-    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[np.ndarray, "_ LW"]]:
-        """Return the cross-attention keys and values of every decoder layer, (S, L W) for each sentence.
+    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[np.ndarray, "B LW"]]:
+        """Return the cross-attention keys and values of every decoder layer for each sentence.
+
+        They are in blocks of `LANES` positions, with turned keys; see `Slot` in csrc/types.h.
 
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.
@@ -84,12 +86,14 @@ class NativeWeights:
         embedding, stack = self.model.source_embedding, self.encoder
         if not 0 <= ids.min() <= ids.max() < len(embedding.weight):  # the core uses them as addresses
             raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
-        memory = uninitialized([-(-rows // PANEL) * PANEL, self.memory_width])
+        block = list(accumulate((-(-length // LANES) for length in lengths), initial=0))
+        memory = uninitialized([block[-1], LANES * self.memory_width])
         struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
             token=ids.astype(np.int32),
             position=np.arange(rows, dtype=np.int32) - first,
             first=first,
             length=length,
+            block=np.repeat(block[:-1], lengths).astype(np.int32),
             memory=memory,
             scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], np.uint8),
         )
@@ -100,7 +104,7 @@ class NativeWeights:
             room = self.num_positions(longest)
             self._source_tokens = room, tokens = room, self.tokens(embedding, room)
         self.core.encode(stack, tokens, struct)
-        return np.split(memory[:rows], np.cumsum(lengths)[:-1])
+        return np.split(memory, block[1:-1])
 
     def num_positions(self, longest: int) -> int:
         """Return how many positions to allocate, at least `longest`, with room to grow."""

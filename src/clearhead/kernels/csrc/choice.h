@@ -22,32 +22,33 @@ typedef struct {
     int64_t count;
 } Vocabulary;
 
-/* Update a row's softmax and best tokens with more of its logits. */
+/* Update a row's softmax and best tokens with more of its logits, which have room for whole LANES. */
 static void look_at(
-    const float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c
+    float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c
 ) {
-    __m512 most = _mm512_set1_ps(-INFINITY), total = _mm512_setzero_ps();
-    for (int64_t i = 0; i < size; i += WIDE)
-        most = _mm512_mask_max_ps(most, first_lanes(size - i), most, _mm512_loadu_ps(logits + i));
-    float peak = _mm512_reduce_max_ps(most);
+    for (int64_t i = size; i % LANES; i++) logits[i] = -INFINITY;
+    Floats most = all(-INFINITY);
+    for (int64_t i = 0; i < size; i += WIDE) most = larger(most, load(logits + i));
+    float peak = largest_of(most);
     if (peak > c->largest) {
-        c->sum *= expf(c->largest - peak);
+        c->sum *= exponential(all(c->largest - peak))[0];
         c->largest = peak;
     }
-    __m512 base = _mm512_set1_ps(c->largest == -INFINITY ? 0.0f : c->largest); /* inf - inf is NaN */
-    for (int64_t i = 0; i < size; i += WIDE) {
-        __mmask16 mask = first_lanes(size - i);
-        __m512 values = _mm512_loadu_ps(logits + i);
-        total = _mm512_mask_add_ps(total, mask, total, exp512(_mm512_sub_ps(values, base)));
-        if (!c->may_come) continue;
-        mask = _mm512_mask_cmp_ps_mask(mask, values, _mm512_set1_ps(c->best[count - 1]), _CMP_GT_OQ);
-        for (; mask; mask &= mask - 1) {
-            int64_t at = i + __builtin_ctz(mask);
-            int32_t id = v->ids ? v->ids[first + at] : (int32_t)(first + at);
-            if (c->may_come[id] && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
+    Floats base = all(c->largest == -INFINITY ? 0.0f : c->largest); /* inf - inf is NaN */
+    Lanes total = {0};
+    for (int64_t i = 0; i < size; i += LANES)
+        for (int r = 0; r < LANES / WIDE; r++) {
+            int64_t place = i + r * WIDE;
+            Floats values = load(logits + place);
+            total.part[r] += exponential(values - base);
+            if (!c->may_come) continue;
+            for (unsigned above = lanes_above(values, c->best[count - 1]); above; above &= above - 1) {
+                int64_t at = place + __builtin_ctz(above);
+                int32_t id = v->ids ? v->ids[first + at] : (int32_t)(first + at);
+                if (c->may_come[id] && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
+            }
         }
-    }
-    c->sum += _mm512_reduce_add_ps(total);
+    c->sum += sum_of(total);
     if (!v->ids && first <= c->wanted && c->wanted < first + size) c->logit = logits[c->wanted - first];
     if (c->all) memcpy(c->all + first, logits, size * sizeof *logits);
 }
@@ -92,7 +93,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
     }
     for (int64_t row = 0; row < rows; row++) {
         Choice *c = s->choices + row;
-        float log_sum = logf(c->sum);
+        float log_sum = (float)log(c->sum);
         for (int64_t i = 0; i < count; i++) c->best[i] = c->best[i] - c->largest - log_sum;
         for (int64_t i = 0; c->all && i < step->vocab_size; i++)
             c->all[i] = c->may_come[i] ? c->all[i] - c->largest - log_sum : -INFINITY;
@@ -106,7 +107,7 @@ static void look_up(const Stack *stack, const Tokens *t, const Targets *targets,
     choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids}, 0, targets->num_rows, 1, s);
     for (int64_t row = 0; row < targets->num_rows; row++) {
         const Choice *c = s->choices + row;
-        targets->log_probs[row] = c->logit - c->largest - logf(c->sum);
+        targets->log_probs[row] = c->logit - c->largest - (float)log(c->sum);
     }
 }
 

@@ -1,138 +1,68 @@
-/* Encoder and decoding step for x86-64 processors with AVX-512: the equivalent of decoding/pytorch, one call a step.
+/* The compiled core of translation: the forms of form.c in one library, of which one is in use.
  *
- * Every row is computed separately and in the same order, so the other rows of a batch never change a translation.
  * Python owns all memory. One thread makes a call, and several threads may call at once, each with its own slots and
  * scratch. structs.py reads the structures from types.h.
- *
- * Matrix products are in float32; or, with AMX or AVX-512 instructions, in bfloat16: every number rounded to one
- * (BF16), or split into the sum of two, of whose four products the smallest is left out (BF16X3: 16 significant
- * bits, products of 24); or in 8 bits with a scale for each row and each output (INT8).
- *
- * Shapes: R rows (hypotheses, or source tokens), D d_model, H heads, W width of keys and values together
- * (H d_k + H d_v).
  */
 
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <string.h>
 
-#include "choice.h"
-#include "layers.h"
+#include "core.h"
+#include "cpu.h"
 
 /* The hash of the sources that this was built from: defined by setup.py, and compared by library.py with its own. */
-uint64_t core_sources(void) { return SOURCES; }
+EXPORT uint64_t core_sources(void) { return SOURCES; }
 
-/* Request the AMX registers from Linux; returns 0 if granted. */
-int request_amx(void) { return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */); }
+static const Form *form;
 
-int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search) {
+/* Every form in this library, from the best to the plainest. */
+static const struct {
+    const char *name;
+    const Form *form;
+    int64_t needs; /* abilities of the processor */
+} FORMS[] = {
+#if defined(__x86_64__)
+    {"amx", &form_avx512_bf16, HAS_AVX512_BF16 | HAS_AMX},
+    {"avx512-bf16", &form_avx512_bf16, HAS_AVX512_BF16},
+    {"avx512-vnni", &form_avx512_vnni, HAS_AVX512_VNNI},
+    {"avx512", &form_avx512, HAS_AVX512},
+    {"avx-vnni", &form_avx_vnni, HAS_AVX_VNNI},
+    {"avx2", &form_avx2, HAS_AVX2},
+#elif defined(__aarch64__)
+    {"neon-dot", &form_neon_dot, HAS_DOT},
+    {"neon", &form_neon, 0},
+#endif
+    {"plain", &form_plain, 0},
+};
+
+/* Use a form: the one of that name, or the best that this processor can run. Return its name; NULL if there is none of
+ * that name, or the processor or the system does not allow it. */
+EXPORT const char *use_form(const char *name) {
+    int64_t abilities = abilities_of_processor();
+    for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++)
+        if ((!name || !strcmp(name, FORMS[i].name)) && !(FORMS[i].needs & ~abilities)) {
+            form = FORMS[i].form;
+            return FORMS[i].name;
+        }
+    return NULL;
+}
+
+EXPORT int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search) {
     Scratch s;
     return lay_out(&s, NULL, stack, rows, longest, count, is_search);
 }
 
-/* Help a team with its products until it is dismissed, or has had no work for IDLE_SECONDS. */
-AMX void assist(Team *team) {
-    int has_tiles = 0;
-    double since = 0.0;
-    for (int64_t idle = 0; atomic_load(&team->state) != TO_LEAVE; idle++) {
-        if (atomic_load(&team->state) == A_PRODUCT) {
-            atomic_fetch_add(&team->inside, 1);
-            if (atomic_load(&team->state) == A_PRODUCT) {
-                if (team->work.product->is_on_amx && !has_tiles) {
-                    _tile_loadconfig(&TILES);
-                    has_tiles = 1;
-                }
-                take_panels(team);
-                idle = 0;
-            }
-            atomic_fetch_sub(&team->inside, 1);
-        }
-        if (idle < 1000) { /* without reading the clock, which takes longer */
-            _mm_pause();
-            continue;
-        }
-        if (idle == 1000) since = now();
-        else if (now() - since > IDLE_SECONDS) break;
-        sched_yield();
-    }
-    if (has_tiles) _tile_release();
+EXPORT int64_t packed_size(int64_t outputs, int64_t inputs, int64_t precision) {
+    return rounded(outputs, PANEL) * inputs * (precision == FP32 || precision == BF16X3 ? 4 : precision == BF16 ? 2 : 1);
 }
 
-static int uses_amx(const Stack *stack) { return stack->output.is_on_amx || stack->layers[0].qkv.is_on_amx; }
-
-AMX static Scratch begin(
-    const Stack *stack, char *scratch, int64_t rows, int64_t longest, int64_t count, int is_search, Team *team
-) {
-    Scratch s;
-    lay_out(&s, scratch, stack, rows, longest, count, is_search);
-    s.team = team;
-    s.spent = NULL;
-    if (uses_amx(stack)) _tile_loadconfig(&TILES);
-    return s;
+EXPORT void pack(const Product *p, const float *matrix, const int32_t *ids, int64_t count, char *panels, float *scales) {
+    form->pack(p, matrix, ids, count, panels, scales);
 }
 
-AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
+EXPORT void encode(const Stack *stack, const Tokens *t, const Sources *sources) { form->encode(stack, t, sources); }
+EXPORT void take_step(const Stack *stack, const Tokens *t, const Step *step) { form->take_step(stack, t, step); }
+EXPORT void score(const Stack *stack, const Tokens *t, const Targets *targets) { form->score(stack, t, targets); }
+EXPORT void assist(Team *team) { form->assist(team); }
 
-/* Encode source tokens: compute the cross-attention keys and values of every decoder layer. */
-void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
-    Scratch s = begin(stack, sources->scratch, sources->num_rows, sources->longest, 0, 0, sources->team);
-    Places at = {.num_rows = sources->num_rows, .position = sources->position, .first = sources->first,
-                 .length = sources->length};
-    run_layers(stack, t, sources->token, &at, &s);
-    product(&stack->output, s.x, at.num_rows, sources->memory, &s);
-    end(stack);
-}
-
-/* Trace the history of a slot's rows, and assign each newest key a place that no history uses. */
-static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s) {
-    const Slot *slot = step->slots + step->slot[first];
-    int64_t position = step->position[first];
-    int32_t *before = slot->newest + (position + 1) % 2 * step->beam_size;
-    int32_t *now = slot->newest + position % 2 * step->beam_size;
-    memset(s->is_taken, 0, step->beam_size * (position + 1));
-    for (int64_t row = first; row < end; row++) {
-        int32_t *path = s->path + row * step->longest;
-        for (int64_t p = position - 1, place = before[step->parent[row]]; p >= 0; p--, place = slot->parents[place]) {
-            path[p] = (int32_t)place;
-            s->is_taken[place] = 1;
-        }
-    }
-    int32_t place = 0;
-    for (int64_t row = first; row < end; row++, place++) {
-        int32_t *path = s->path + row * step->longest;
-        while (s->is_taken[place]) place++;
-        path[position] = now[step->beam[row]] = place;
-        if (position) slot->parents[place] = path[position - 1];
-    }
-}
-
-/* Extend every hypothesis by a token, and find the best candidates. */
-void take_step(const Stack *stack, const Tokens *t, const Step *step) {
-    Scratch s = begin(stack, step->scratch, step->num_rows, step->longest, step->count, 1, step->team);
-    s.spent = step->spent;
-    if (s.spent) s.since = now();
-    for (int64_t row = 0, next; row < step->num_rows; row = next) {
-        for (next = row; next < step->num_rows && step->slot[next] == step->slot[row];) next++;
-        find_places(step, row, next, &s);
-    }
-    Places at = {.num_rows = step->num_rows, .position = step->position, .slots = step->slots, .slot = step->slot,
-                 .longest = step->longest};
-    run_layers(stack, t, step->token, &at, &s);
-    choose(stack, t, step, &s);
-    end(stack);
-    find_candidates(step, &s);
-}
-
-/* Score given targets, all positions at once. Each row attends to its target up to itself. Every number is computed
- * in the same order as in take_step, so a target's total equals, bit for bit, the sum of a float32 search over the
- * same tokens. */
-void score(const Stack *stack, const Tokens *t, const Targets *targets) {
-    int64_t rows = targets->num_rows;
-    Scratch s = begin(stack, targets->scratch, rows, targets->longest, 1, 0, NULL);
-    Places at = {.num_rows = rows, .position = targets->position, .first = targets->first, .length = targets->length,
-                 .slots = targets->slots, .slot = targets->slot};
-    run_layers(stack, t, targets->token, &at, &s);
-    look_up(stack, t, targets, &s);
-    end(stack);
-    for (int64_t i = 0; i < targets->num_slots; i++) targets->totals[i] = 0.0f;
-    for (int64_t row = 0; row < rows; row++) targets->totals[targets->slot[row]] += targets->log_probs[row];
-}
+/* Let all helpers sleep at once. */
+EXPORT void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }

@@ -5,258 +5,258 @@
 #include <sched.h>
 #include <string.h>
 
+#include "amx.h"
 #include "packing.h"
 
-static int64_t panel_bytes(const Product *p) { return packed_size(PANEL, p->inputs, p->precision); }
+/* Where the weights of a block of outputs are; those of the next block, `apart` from them, are fetched into the cache
+ * meanwhile, from `ahead` on, `step` bytes for every line. */
+typedef struct {
+    const char *weights;
+    int64_t apart;
+    const char *ahead;
+    int64_t step;
+} Place;
 
-/* Multiply n rows by a panel, in float32; the sums stay in registers. */
-INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t inputs, float *y, int64_t stride) {
-    __m512 left[ROW_BLOCK], right[ROW_BLOCK];
-    for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
-        __m512 w0 = _mm512_loadu_ps(panel), w1 = _mm512_loadu_ps(panel + WIDE);
+/* Add the bias to the results of a row, apply ReLU, and store them; `column` is the first output. */
+INLINE void finish(const Work *work, const int registers, const Floats *values, int64_t row, int64_t column) {
+    const float *bias = work->product->bias;
+    float *y = work->y + row * work->stride + column - work->first * PANEL;
+    for (int r = 0; r < registers; r++) {
+        Floats value = values[r];
+        if (bias) value += load(bias + column + r * WIDE);
+        if (work->is_rectified) value = larger((Floats){0}, value);
+        store(y + r * WIDE, value);
+    }
+}
+
+/* Multiply n rows by a block of outputs, or by two, in float32; the sums stay in registers. */
+INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Place at) {
+    int64_t inputs = work->product->inputs;
+    const float *x = work->x + row * inputs;
+    Floats sum[ROW_BLOCK][2 * REGISTERS];
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = (Floats){0};
+    for (int64_t k = 0; k < inputs; k++, at.weights += 4 * BLOCK, at.ahead += at.step) {
+        Floats w[2 * REGISTERS];
+        for (int r = 0; r < blocks * REGISTERS; r++) {
+            w[r] = load((const float *)(at.weights + r / REGISTERS * at.apart) + r % REGISTERS * WIDE);
+            if (n > 1 && (n + 1) * blocks * REGISTERS < VECTOR_REGISTERS) IN_REGISTER(w[r]);
+        }
+        if (blocks == 1) __builtin_prefetch(at.ahead);
         for (int i = 0; i < n; i++) {
-            __m512 value = _mm512_set1_ps(x[i * inputs + k]);
-            left[i] = _mm512_fmadd_ps(value, w0, left[i]);
-            right[i] = _mm512_fmadd_ps(value, w1, right[i]);
+            Floats value = all(x[i * inputs + k]);
+            for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = multiply_add(value, w[r], sum[i][r]);
         }
     }
+    for (int i = 0; i < n; i++) finish(work, blocks * REGISTERS, sum[i], row + i, column);
+}
+
+/* The weights of a register's outputs: in each line of a tile, an output has 4 bytes. */
+#define WEIGHTS(r) \
+    load_ints(line + (r) / REGISTERS * at.apart + (r) % REGISTERS * WIDE / 16 * TILE_BYTES + (r) % REGISTERS * WIDE % 16 * 4)
+/* What 4 bytes of a row hold, in every lane. */
+#define OF_ROW(x, i) all_ints(*(const int32_t *)((x) + (i) * stride + k))
+
+/* The same in 8 bits. */
+INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Place at) {
+    const Scratch *s = work->scratch;
+    int64_t stride = work->product->inputs;
+    const char *x = s->tiles + row * stride;
+    Ints sum[ROW_BLOCK][2 * REGISTERS];
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = all_ints(-WEIGHT_OFFSET * s->sums[row + i]);
+    for (int64_t k = 0; k < stride; at.weights += BLOCK_TILES * TILE_BYTES)
+        for (const char *line = at.weights; line < at.weights + TILE_BYTES; line += 64, k += 4, at.ahead += at.step) {
+            Ints w[2 * REGISTERS];
+            for (int r = 0; r < blocks * REGISTERS; r++) {
+                w[r] = WEIGHTS(r);
+                if (n > 1 && (n + 1) * blocks * REGISTERS < VECTOR_REGISTERS) IN_REGISTER(w[r]);
+            }
+            if (blocks == 1) __builtin_prefetch(at.ahead);
+            for (int i = 0; i < n; i++) {
+                Ints levels = OF_ROW(x, i);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_levels(sum[i][r], w[r], levels);
+            }
+        }
     for (int i = 0; i < n; i++) {
-        _mm512_storeu_ps(y + i * stride, left[i]);
-        _mm512_storeu_ps(y + i * stride + WIDE, right[i]);
+        Floats value[2 * REGISTERS];
+        for (int r = 0; r < blocks * REGISTERS; r++)
+            value[r] = to_floats(sum[i][r]) * (load(work->product->scales + column + r * WIDE) * all(s->scales[row + i]));
+        finish(work, blocks * REGISTERS, value, row + i, column);
     }
 }
 
-/* Largest blocks first, then smaller ones for the rest: the compiler assigns registers separately for each size. */
-#define ALL_BLOCKS \
-    BLOCKS(12); BLOCKS(11); BLOCKS(10); BLOCKS(9); BLOCKS(8); BLOCKS(7); \
-    BLOCKS(6); BLOCKS(5); BLOCKS(4); BLOCKS(3); BLOCKS(2); BLOCKS(1)
-
-static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t inputs, float *y, int64_t stride) {
-    int64_t row = 0;
-#define BLOCKS(n) \
-    for (; row + n <= rows; row += n) fp32_block(n, x + row * inputs, panel, inputs, y + row * stride, stride)
-    ALL_BLOCKS;
-#undef BLOCKS
-}
-
-/* Convert rows to bfloat16, and their remainders with `has_rest`; rows that pad blocks of tiles are zeros. */
-ROUNDED static void split_rows(
-    const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles
+/* The same in bfloat16; with `has_rest` every number is the sum of two. */
+INLINE void bf16_block(
+    const int has_rest, const int n, const int blocks, const Work *work, int64_t row, int64_t column, Place at
 ) {
-    int64_t count = rows * inputs, all = padded * inputs;
-    for (int64_t i = 0; i < count; i += WIDE) {
-        __m512 value = _mm512_loadu_ps(x + i);
-        __m256i high = (__m256i)_mm512_cvtneps_pbh(value);
-        _mm256_storeu_si256((__m256i *)(tiles + i), high);
-        if (has_rest) {
-            __m512 as_float = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
-            __m256i low = (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(value, as_float));
-            _mm256_storeu_si256((__m256i *)(tiles + all + i), low);
-        }
+    int64_t stride = work->product->inputs * 2, term = BLOCK_TILES * TILE_BYTES;
+    const char *x = work->scratch->tiles + row * stride, *rest = x + rounded(work->rows, 2 * TILE_ROWS) * stride;
+    Floats sum[ROW_BLOCK][2 * REGISTERS];
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = (Floats){0};
+    for (int64_t k = 0; k < stride; at.weights += has_rest ? 2 * term : term)
+        for (const char *line = at.weights; line < at.weights + TILE_BYTES; line += 64, k += 4)
+            for (int i = 0; i < n; i++) {
+                Ints high = OF_ROW(x, i);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(r), high);
+                if (!has_rest) continue;
+                Ints low = OF_ROW(rest, i);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(r), low);
+                line += term;
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(r), high);
+                line -= term;
+            }
+    for (int i = 0; i < n; i++) finish(work, blocks * REGISTERS, sum[i], row + i, column);
+}
+#undef WEIGHTS
+#undef OF_ROW
+
+/* Largest blocks first, then one for the rest: the compiler assigns registers separately for each size. */
+#if ROW_BLOCK == 12
+#define EACH_SIZE(CALL, ...) \
+    for (; row + 12 <= rows; row += 12) { CALL(12, __VA_ARGS__); } \
+    for (; row + 6 <= rows; row += 6) { CALL(6, __VA_ARGS__); } \
+    switch (rows - row) { \
+        case 5: { CALL(5, __VA_ARGS__); } break; \
+        case 4: { CALL(4, __VA_ARGS__); } break; \
+        case 3: { CALL(3, __VA_ARGS__); } break; \
+        case 2: { CALL(2, __VA_ARGS__); } break; \
+        case 1: { CALL(1, __VA_ARGS__); } break; \
     }
-    memset(tiles + count, 0, (all - count) * sizeof *tiles);
-    if (has_rest) memset(tiles + all + count, 0, (all - count) * sizeof *tiles);
+#define FEW(CALL, ...) \
+    switch (rows) { \
+        case 6: { CALL(6, __VA_ARGS__); } break; \
+        case 5: { CALL(5, __VA_ARGS__); } break; \
+        case 4: { CALL(4, __VA_ARGS__); } break; \
+        case 3: { CALL(3, __VA_ARGS__); } break; \
+        case 2: { CALL(2, __VA_ARGS__); } break; \
+        case 1: { CALL(1, __VA_ARGS__); } break; \
+    }
+#elif ROW_BLOCK == 6
+#define EACH_SIZE(CALL, ...) \
+    for (; row + 6 <= rows; row += 6) { CALL(6, __VA_ARGS__); } \
+    switch (rows - row) { \
+        case 5: { CALL(5, __VA_ARGS__); } break; \
+        case 4: { CALL(4, __VA_ARGS__); } break; \
+        case 3: { CALL(3, __VA_ARGS__); } break; \
+        case 2: { CALL(2, __VA_ARGS__); } break; \
+        case 1: { CALL(1, __VA_ARGS__); } break; \
+    }
+#define FEW(CALL, ...) \
+    switch (rows) { \
+        case 3: { CALL(3, __VA_ARGS__); } break; \
+        case 2: { CALL(2, __VA_ARGS__); } break; \
+        case 1: { CALL(1, __VA_ARGS__); } break; \
+    }
+#else
+#define EACH_SIZE(CALL, ...) \
+    for (; row + 2 <= rows; row += 2) { CALL(2, __VA_ARGS__); } \
+    if (row < rows) { CALL(1, __VA_ARGS__); }
+#define FEW(CALL, ...) { CALL(1, __VA_ARGS__); }
+#endif
+
+/* Multiply all rows by the block of outputs from `column` on, or a few rows by two blocks. */
+INLINE void multiply_rows(const int precision, const int blocks, const Work *work, int64_t column) {
+    int64_t rows = work->rows, row = 0, bytes = block_bytes(work->product), lines = work->product->inputs;
+    if (precision != FP32) lines /= group_of(precision);
+    const char *weights = (const char *)work->product->panels + column / BLOCK * bytes;
+#define CALL(n, blocks) \
+    Place at = {weights, bytes, weights + bytes + bytes * row / rows, bytes / lines * n / rows}; \
+    if (precision == FP32) fp32_block(n, blocks, work, row, column, at); \
+    else if (precision == INT8) int8_block(n, blocks, work, row, column, at); \
+    else bf16_block(precision == BF16X3, n, blocks, work, row, column, at)
+    if (blocks == 2) { FEW(CALL, 2) }
+    else { EACH_SIZE(CALL, 1) }
+#undef CALL
 }
 
-/* Quantize rows to 8 bits, each with its own scale, and compute the sum of each. */
-static void quantize_rows(
-    const float *x, int64_t rows, int64_t padded, int64_t inputs, int8_t *tiles, float *scales, int32_t *sums
-) {
-    for (int64_t row = 0; row < rows; row++) {
-        __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* not 0; as an integer, NaN is the largest */
-        for (int64_t i = 0; i < inputs; i += WIDE) {
-            __m512 size = _mm512_abs_ps(_mm512_loadu_ps(x + row * inputs + i));
-            largest = _mm512_max_epi32(largest, _mm512_castps_si512(size));
-        }
-        __m512i most = _mm512_set1_epi32(_mm512_reduce_max_epi32(largest));
-        float scale = _mm512_cvtss_f32(_mm512_castsi512_ps(most)) / 127.0f;
-        __m512 factor = _mm512_set1_ps(1.0f / scale);
-        __m512i sum = _mm512_setzero_si512();
-        for (int64_t i = 0; i < inputs; i += WIDE) {
-            __m512i level = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + row * inputs + i), factor));
-            _mm_storeu_si128((__m128i *)(tiles + row * inputs + i), _mm512_cvtsepi32_epi8(level));
-            sum = _mm512_add_epi32(sum, level);
-        }
-        scales[row] = scale;
-        sums[row] = _mm512_reduce_add_epi32(sum);
-    }
-    memset(tiles + rows * inputs, 0, (padded - rows) * inputs);
-}
-
-/* Eight tiles of TILE_ROWS rows and 64 bytes: palette, first row, reserved, bytes per row of each tile, rows. */
-static const struct __attribute__((packed)) {
-    uint8_t palette, first_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} TILES = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-
-/* Tiles 0 to 3 are results, from two by two tiles: 4 and 5 hold rows, 6 and 7 outputs. */
-#define LOAD_ROWS(at) _tile_loadd(4, at, stride); if (two) _tile_loadd(5, (at) + TILE_ROWS * stride, stride)
-#define LOAD_WEIGHTS(at) _tile_loadd(6, at, 64); _tile_loadd(7, (at) + TILE_BYTES, 64)
-#define MULTIPLY(dp) dp(0, 4, 6); dp(1, 4, 7); if (two) { dp(2, 5, 6); dp(3, 5, 7); }
-
-/* Multiply one block of tiles, or two, by a panel, and prefetch `lines` of the next panel at each step. */
-AMX INLINE void amx_block(
-    const int precision, const int two, const char *rows, int64_t rest, int64_t stride, const char *panel, float *y,
-    int64_t y_stride, const char *ahead, int64_t lines
-) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t at = 0; at < stride; at += 64) {
-        for (int64_t line = 0; line < lines; line++, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
-        if (precision == BF16X3) {
-            LOAD_ROWS(rows + at);
-            LOAD_WEIGHTS(panel + 2 * TILE_BYTES);
-            MULTIPLY(_tile_dpbf16ps);
-            LOAD_WEIGHTS(panel);
-            MULTIPLY(_tile_dpbf16ps);
-            LOAD_ROWS(rows + rest + at);
-            MULTIPLY(_tile_dpbf16ps);
-            panel += 4 * TILE_BYTES;
-        } else {
-            LOAD_ROWS(rows + at);
-            LOAD_WEIGHTS(panel);
-            if (precision == BF16) { MULTIPLY(_tile_dpbf16ps); }
-            else { MULTIPLY(_tile_dpbssd); }
-            panel += 2 * TILE_BYTES;
-        }
-    }
-    _tile_stored(0, y, y_stride * 4);
-    _tile_stored(1, y + WIDE, y_stride * 4);
-    if (two) {
-        _tile_stored(2, y + TILE_ROWS * y_stride, y_stride * 4);
-        _tile_stored(3, y + TILE_ROWS * y_stride + WIDE, y_stride * 4);
-    }
-}
-
-AMX static void amx_panel(
-    const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride
-) {
-    __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles are loaded from memory */
-    int64_t stride = p->inputs * (p->precision == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride;
-    int64_t bytes = panel_bytes(p);
-    int64_t blocks = (rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS), lines = bytes / stride / blocks + 1;
-    const char *ahead = panel + bytes;
-    for (int64_t row = 0; row < rows; row += 2 * TILE_ROWS, ahead += lines * stride) {
-        const char *at = s->tiles + row * stride;
-        float *to = y + row * y_stride;
-        int two = rows - row > TILE_ROWS;
+static void multiply_columns(const Work *work, int64_t blocks, int64_t column) {
 #define CASE(precision) \
     case precision: \
-        if (two) amx_block(precision, 1, at, rest, stride, panel, to, y_stride, ahead, lines); \
-        else amx_block(precision, 0, at, rest, stride, panel, to, y_stride, ahead, lines); \
+        if (blocks == 2) multiply_rows(precision, 2, work, column); \
+        else multiply_rows(precision, 1, work, column); \
         break
-        switch (p->precision) {
-            CASE(BF16);
-            CASE(BF16X3);
-            CASE(INT8);
-        }
+    switch (work->product->precision) {
+        CASE(FP32);
+        CASE(BF16);
+        CASE(BF16X3);
+        CASE(INT8);
+    }
 #undef CASE
-    }
-}
-
-/* The same without AMX: a line of a tile holds, for 16 outputs, the weights for 4 bytes of a row. In 8 bits one
- * factor must be unsigned, so 128 is added to the weights, and results start at -128 times the row's sum. */
-ROUNDED INLINE void rounded_block(
-    const int precision, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride,
-    const char *panel, float *y, int64_t y_stride
-) {
-    const __m512i flip = _mm512_set1_epi8(-128);
-    __m512i left[ROW_BLOCK], right[ROW_BLOCK];
-    for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_set1_epi32(precision == INT8 ? -128 * sums[i] : 0);
-#define LOAD(tile) _mm512_loadu_si512(line + (tile) * TILE_BYTES)
-#define GROUP(rows) _mm512_set1_epi32(*(const int32_t *)((rows) + i * stride + at))
-#define ADD_BF16(sum, w, x) sum = (__m512i)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(w), (__m512bh)(x))
-    for (int64_t at = 0; at < stride; at += 4) {
-        const char *line = panel + at / 64 * (precision == BF16X3 ? 4 : 2) * TILE_BYTES + at % 64 * WIDE;
-        __m512i w0 = LOAD(0), w1 = LOAD(1);
-        if (precision == INT8) w0 = _mm512_xor_si512(w0, flip), w1 = _mm512_xor_si512(w1, flip);
-        for (int i = 0; i < n; i++) {
-            __m512i x = GROUP(rows);
-            if (precision == INT8) {
-                left[i] = _mm512_dpbusd_epi32(left[i], w0, x);
-                right[i] = _mm512_dpbusd_epi32(right[i], w1, x);
-                continue;
-            }
-            ADD_BF16(left[i], w0, x);
-            ADD_BF16(right[i], w1, x);
-            if (precision == BF16X3) {
-                __m512i low = GROUP(rows + rest);
-                ADD_BF16(left[i], LOAD(2), x);
-                ADD_BF16(right[i], LOAD(3), x);
-                ADD_BF16(left[i], w0, low);
-                ADD_BF16(right[i], w1, low);
-            }
-        }
-    }
-#undef LOAD
-#undef GROUP
-#undef ADD_BF16
-    for (int i = 0; i < n; i++) {
-        _mm512_storeu_si512(y + i * y_stride, left[i]);
-        _mm512_storeu_si512(y + i * y_stride + WIDE, right[i]);
-    }
-}
-
-ROUNDED static void rounded_panel(
-    const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t wide
-) {
-    int64_t stride = p->inputs * (p->precision == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride, row = 0;
-#define ROUNDED_BLOCKS(precision, n) \
-    for (; row + n <= rows; row += n) \
-        rounded_block(precision, n, s->tiles + row * stride, rest, s->sums + row, stride, panel, y + row * wide, wide)
-    switch (p->precision) {
-#define BLOCKS(n) ROUNDED_BLOCKS(BF16, n)
-        case BF16: ALL_BLOCKS; break;
-#undef BLOCKS
-#define BLOCKS(n) ROUNDED_BLOCKS(BF16X3, n)
-        case BF16X3: ALL_BLOCKS; break;
-#undef BLOCKS
-#define BLOCKS(n) ROUNDED_BLOCKS(INT8, n)
-        case INT8: ALL_BLOCKS; break;
-#undef BLOCKS
-    }
-#undef ROUNDED_BLOCKS
-}
-
-static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch *s) {
-    int64_t padded = rounded(rows, 2 * TILE_ROWS);
-    if (p->precision == INT8) quantize_rows(x, rows, padded, p->inputs, (int8_t *)s->tiles, s->scales, s->sums);
-    else if (p->precision != FP32) split_rows(x, rows, padded, p->inputs, p->precision == BF16X3, (uint16_t *)s->tiles);
 }
 
 /* Compute some panels of a product. */
 static void multiply_panels(const Work *work, int64_t first, int64_t last) {
     const Product *p = work->product;
-    const Scratch *s = work->scratch;
-    int64_t bytes = panel_bytes(p);
+    if (!p->is_on_amx) {
+        int64_t column = first * PANEL, end = last * PANEL, two = work->rows <= ROW_BLOCK / 2 ? 2 : 1;
+        for (; column + two * BLOCK <= end; column += two * BLOCK) multiply_columns(work, two, column);
+        for (; column < end; column += BLOCK) multiply_columns(work, 1, column);
+        return;
+    }
     for (int64_t panel = first; panel < last; panel++) {
-        const char *weights = (const char *)p->panels + panel * bytes;
         float *y = work->y + (panel - work->first) * PANEL;
-        if (p->precision == FP32) fp32_panel(work->x, work->rows, (const float *)weights, p->inputs, y, work->stride);
-        else if (p->is_on_amx) amx_panel(p, s, work->rows, weights, y, work->stride);
-        else rounded_panel(p, s, work->rows, weights, y, work->stride);
-        if (!p->bias && p->precision != INT8) continue;
+        amx_panel(p, work->scratch, work->rows, (const char *)p->panels + panel * packed_size(PANEL, p->inputs, p->precision), y, work->stride);
         for (int64_t row = 0; row < work->rows; row++)
             for (int64_t i = 0; i < PANEL; i += WIDE) {
-                float *at = y + row * work->stride + i;
-                __m512 value = _mm512_loadu_ps(at);
-                if (p->precision == INT8) {
-                    __m512 scale = _mm512_loadu_ps(p->scales + panel * PANEL + i);
-                    scale = _mm512_mul_ps(scale, _mm512_set1_ps(s->scales[row]));
-                    value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_castps_si512(value)), scale);
-                }
-                if (p->bias) value = _mm512_add_ps(value, _mm512_loadu_ps(p->bias + panel * PANEL + i));
-                _mm512_storeu_ps(at, value);
+                Floats value = load(y + row * work->stride + i);
+                if (p->precision == INT8)
+                    value = to_floats((Ints)value)
+                            * (load(p->scales + panel * PANEL + i) * all(work->scratch->scales[row]));
+                finish(work, 1, &value, row, panel * PANEL + i);
             }
     }
 }
 
+/* Convert rows to bfloat16, and their remainders with `has_rest`; rows that pad blocks of tiles are zeros. */
+static void split_rows(
+    const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles
+) {
+    int64_t count = rows * inputs, total = padded * inputs;
+    for (int64_t i = 0; i < count; i++) {
+        tiles[i] = to_bf16(x[i]);
+        if (has_rest) tiles[total + i] = to_bf16(x[i] - from_bf16(tiles[i]));
+    }
+    memset(tiles + count, 0, (total - count) * sizeof *tiles);
+    if (has_rest) memset(tiles + total + count, 0, (total - count) * sizeof *tiles);
+}
+
+/* Quantize rows to 8 bits, each with its own scale, and compute the sum of each. */
+static void quantize_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, Scratch *s) {
+    const Floats whole_numbers = all(WHOLE_NUMBERS), sign = (Floats)all_ints(INT32_MIN);
+    for (int64_t row = 0; row < rows; row++, x += inputs) {
+        Floats largest = all(1e-30f), not_finite = {0}; /* not 0 */
+        for (int64_t i = 0; i < inputs; i += WIDE) {
+            Floats value = load(x + i);
+            largest = larger((Floats)(~(Ints)sign & (Ints)value), largest);
+            not_finite += value - value; /* 0, or NaN */
+        }
+        float scale = largest_of(largest) / 127.0f;
+        for (int i = 0; i < WIDE; i++)
+            if (not_finite[i] != 0.0f) scale = NAN; /* and so all results */
+        Floats factor = all(1.0f / scale);
+        Ints sum = {0};
+        for (int64_t i = 0; i < inputs; i += WIDE) {
+            Ints level = (Ints)(load(x + i) * factor + whole_numbers) << 16 >> 16;
+            store_bytes(s->tiles + row * inputs + i, level);
+            sum += level;
+        }
+        s->scales[row] = scale;
+        s->sums[row] = 0;
+        for (int i = 0; i < WIDE; i++) s->sums[row] += sum[i];
+    }
+    memset(s->tiles + rows * inputs, 0, (padded - rows) * inputs);
+}
+
+static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch *s) {
+    int64_t padded = rounded(rows, 2 * TILE_ROWS);
+    if (p->precision == INT8) quantize_rows(x, rows, padded, p->inputs, s);
+    else if (p->precision != FP32) split_rows(x, rows, padded, p->inputs, p->precision == BF16X3, (uint16_t *)s->tiles);
+}
+
 /* Let all helpers sleep at once. */
-void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
+static void dismiss_helpers(Team *team) { atomic_store(&team->state, TO_LEAVE); }
 
 /* Take a team's panels, a sixteenth at a time, until none is left; a late helper finds none. */
 static void take_panels(Team *team) {
@@ -269,7 +269,7 @@ static void take_panels(Team *team) {
 static void multiply(Work work, Scratch *s) {
     Team *team = s->team;
     work.scratch = s;
-    int64_t bytes = (work.last - work.first) * panel_bytes(work.product);
+    int64_t bytes = packed_size((work.last - work.first) * PANEL, work.product->inputs, work.product->precision);
     if (!team || atomic_load(&team->state) == TO_LEAVE || bytes < WORTH_SHARING) {
         multiply_panels(&work, work.first, work.last);
         return;
@@ -280,16 +280,17 @@ static void multiply(Work work, Scratch *s) {
     take_panels(team);
     atomic_store(&team->state, NOTHING);
     for (int64_t spins = 0; atomic_load(&team->inside); spins++) {
-        if (spins < PATIENCE) _mm_pause();
+        if (spins < PATIENCE) pause_thread();
         else sched_yield();
         team->delays += spins == PATIENCE;
     }
-    if (team->delays > 2) dismiss(team);
+    if (team->delays > 2) dismiss_helpers(team);
 }
 
-static void product(const Product *p, const float *x, int64_t rows, float *y, Scratch *s) {
+static void product(const Product *p, const float *x, int64_t rows, float *y, int is_rectified, Scratch *s) {
     spend(s, NORMS);
     prepare_rows(p, x, rows, s);
-    multiply((Work){.product = p, .x = x, .rows = rows, .last = p->outputs / PANEL, .y = y, .stride = p->outputs}, s);
+    multiply((Work){.product = p, .x = x, .rows = rows, .last = p->outputs / PANEL, .y = y, .stride = p->outputs,
+                    .is_rectified = is_rectified}, s);
     spend(s, PRODUCTS);
 }

@@ -3,26 +3,23 @@
 
 #pragma once
 
-#include <immintrin.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
-#define WIDE 16        /* floats in a register */
-#define PANEL 32       /* outputs computed together; a matrix holds a whole number of panels */
-#define ROW_BLOCK 12   /* rows computed together in float32: with a panel they fill the registers */
+#define LANES 16       /* numbers added up side by side, whatever a register holds */
+#define PANEL 32       /* outputs of a panel; a matrix holds a whole number of panels */
+#define MOST_ROWS 12   /* rows computed together, at most */
 #define TILE_ROWS 16   /* rows of an AMX tile */
-#define TILE_BYTES 1024 /* bytes of an AMX tile: its rows have 64 bytes each */
+#define TILE_BYTES 1024 /* of 16 lines of 64 bytes: the weights of 16 outputs */
 #define CHUNK 512      /* logits of a row computed before they are read, so few that they are still in the cache */
-#define LOGITS (CHUNK + WIDE) /* stride of their rows; not a power of two, to avoid cache conflicts */
+#define LOGITS (CHUNK + LANES) /* stride of their rows; not a power of two, to avoid cache conflicts */
 
 #define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
 #define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two steps */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix above which several threads read it faster than one */
 
-#define ROUNDED __attribute__((target("avx512bf16,avx512vnni")))
-#define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8")))
 #define INLINE static inline __attribute__((always_inline))
 
 enum Precision { FP32 = 0, BF16 = 1, BF16X3 = 3, INT8 = 8 };
@@ -66,7 +63,7 @@ typedef struct {
     float *past;          /* keys and values [place][layer][W] */
     int32_t *parents;     /* [place]: the place before it */
     int32_t *newest;      /* [even or odd position][beam]: place of the beam's newest key */
-    const float *memory;  /* keys and values of the source [source position][layer][W] */
+    const float *memory;  /* of the source: [block of LANES positions][layer][turned keys, values]; see Context */
     int64_t source_length;
     Product own;          /* logits of the tokens that only this sentence may use, with a shortlist */
     const int32_t *own_ids;
@@ -92,6 +89,7 @@ typedef struct {
     int64_t rows, first, last;     /* panels `first` to `last`, the latter excluded */
     float *y;                      /* [row][stride], from the first panel on, with space for whole blocks of tiles */
     int64_t stride;
+    int64_t is_rectified;          /* whether negative results become 0 (ReLU) */
     const struct Scratch *scratch; /* holds the rows in the product's precision */
 } Work;
 
@@ -112,7 +110,8 @@ typedef struct {
     int64_t longest; /* positions of the longest source */
     const int32_t *token, *position;
     const int32_t *first, *length; /* of each row, the first row of its sentence and how many there are */
-    float *memory; /* [row][layers of the decoder * W], with space for whole blocks of tiles */
+    const int32_t *block;          /* of each row, the first block of its sentence in `memory` */
+    float *memory; /* keys and values for cross-attention: [block of LANES positions][layer][turned keys, values] */
     char *scratch;
     Team *team;
 } Sources;
@@ -163,7 +162,9 @@ typedef struct Choice {
 
 /* Scratch memory for the rows of a call. */
 typedef struct Scratch {
-    float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *weights, *scales;
+    float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *scales;
+    float *weights, *factors, *turned; /* attention [row][head][num_weights], factors of them, keys of a sentence */
+    int64_t num_weights;
     int32_t *sums; /* sums of rows in 8 bits */
     char *tiles; /* rows in a product's precision: [term][row][input] */
     int32_t *path; /* [row][longest]: places of the row's history */
@@ -209,7 +210,10 @@ static int64_t lay_out(
     ROOM(s->hidden, padded * stack->d_ff);
     ROOM(s->gate, stack->layers[0].gate.panels ? padded * stack->d_ff : 0);
     ROOM(s->logits, count ? padded * LOGITS : 0);
-    ROOM(s->weights, longest);
+    s->num_weights = rounded(longest, LANES);
+    ROOM(s->weights, MOST_ROWS * stack->num_heads * s->num_weights);
+    ROOM(s->factors, MOST_ROWS * stack->num_heads);
+    ROOM(s->turned, is_search ? 0 : stack->num_heads * stack->d_k * rounded(longest, LANES));
     ROOM(s->scales, padded);
     ROOM(s->sums, padded);
     ROOM(s->tiles, 2 * padded * 2 * widest);

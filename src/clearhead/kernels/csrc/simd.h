@@ -1,0 +1,210 @@
+/* Vectors of WIDE floats: the only file with instructions of particular processors, beside amx.h. It is compiled once
+ * for each form of the core (see setup.py); what is not here is written with the compiler's vector types.
+ *
+ * Every form computes the same bits: sums are added up in the same LANES (Lanes), whatever a register holds, and a
+ * product is not rounded before it is added (multiply_add). */
+
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include "types.h"
+
+#if defined(__AVX512F__) /* F, BW, DQ, VL */
+#include <immintrin.h>
+#define WIDE 16
+#define VECTOR_REGISTERS 32
+#define REGISTERS 2  /* of outputs computed together */
+#define ROW_BLOCK 12 /* rows computed together: with two registers each they fill the processor's 32 */
+#elif defined(__AVX2__) /* and FMA */
+#include <immintrin.h>
+#define WIDE 8
+#define VECTOR_REGISTERS 16
+#define REGISTERS 2
+#define ROW_BLOCK 6
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#define WIDE 4
+#define VECTOR_REGISTERS 32
+#define REGISTERS 4
+#define ROW_BLOCK 6
+#else
+#define WIDE 4
+#define VECTOR_REGISTERS 16
+#define REGISTERS 4
+#define ROW_BLOCK 2
+#endif
+
+typedef float Floats __attribute__((vector_size(4 * WIDE)));
+typedef int32_t Ints __attribute__((vector_size(4 * WIDE)));
+typedef struct { Floats part[LANES / WIDE]; } Lanes;
+
+INLINE Floats load(const float *at) { Floats v; memcpy(&v, at, sizeof v); return v; }
+INLINE void store(float *at, Floats v) { memcpy(at, &v, sizeof v); }
+INLINE Ints load_ints(const void *at) { Ints v; memcpy(&v, at, sizeof v); return v; }
+INLINE Floats all(float x) { return x - (Floats){0}; } /* x + 0 would lose the sign of -0 */
+INLINE Ints all_ints(int32_t x) { return x + (Ints){0}; }
+INLINE Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
+INLINE Floats chosen(Ints which, Floats a, Floats b) { return (Floats)((which & (Ints)a) | (~which & (Ints)b)); }
+
+/* Keep what was loaded in its register: compilers would load it again for each use. */
+#if defined(__AVX512F__)
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+#elif defined(__AVX2__)
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define IN_REGISTER(v) __asm__("" : "+w"(v))
+#else
+#define IN_REGISTER(v) ((void)0)
+#endif
+
+/* A sum with 1.5 * 2^23 is rounded to a whole number, which its last bits are. */
+#define WHOLE_NUMBERS 12582912.0f
+
+/* A product of two floats is exact in double, and so is what its sum with a third loses. If it loses anything, the last
+ * bit of the sum is made odd; then rounding it to a float rounds the exact sum (Boldo and Melquiond 2008, "Emulation of
+ * a FMA and correctly rounded sums: proved algorithms using rounding to odd"). */
+INLINE float multiply_add_one(float a, float b, float c) {
+    double product = (double)a * b, sum = product + c, back = sum - product;
+    double lost = (product - (sum - back)) + (c - back);
+    int64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if ((lost < 0.0 || lost > 0.0) && !(bits & 1)) bits += (lost > 0.0) == (sum > 0.0) ? 1 : -1;
+    memcpy(&sum, &bits, sizeof bits);
+    return (float)sum;
+}
+
+/* multiply_add: a * b + c, rounded once. larger, smaller: b if one of them is NaN. lanes_above: a bit for each lane. */
+#if WIDE == 16
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE Floats larger(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+INLINE Floats smaller(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+INLINE unsigned lanes_above(Floats v, float x) { return _mm512_cmp_ps_mask(v, all(x), _CMP_GT_OQ); }
+#elif WIDE == 8
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+INLINE Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+INLINE Floats smaller(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+INLINE unsigned lanes_above(Floats v, float x) { return _mm256_movemask_ps(_mm256_cmp_ps(v, all(x), _CMP_GT_OQ)); }
+#else
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
+#ifdef __ARM_NEON
+    return vfmaq_f32(c, a, b);
+#endif
+    for (int i = 0; i < WIDE; i++) c[i] = multiply_add_one(a[i], b[i], c[i]);
+    return c;
+}
+INLINE Floats larger(Floats a, Floats b) { return chosen((Ints)(a > b), a, b); }
+INLINE Floats smaller(Floats a, Floats b) { return chosen((Ints)(a < b), a, b); }
+INLINE unsigned lanes_above(Floats v, float x) {
+    unsigned found = 0;
+    for (int i = 0; i < WIDE; i++) found |= (unsigned)(v[i] > x) << i;
+    return found;
+}
+#endif
+
+/* 16 lanes are added up by halves: the second eight to the first, then four to four, and so on. */
+typedef float Four __attribute__((vector_size(16)));
+
+INLINE Four fold(Lanes s) {
+#if WIDE == 16
+    __m256 half = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(s.part[0]), 1));
+    half += _mm512_castps512_ps256(s.part[0]);
+    return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif WIDE == 8
+    s.part[0] += s.part[1];
+    return _mm256_castps256_ps128(s.part[0]) + _mm256_extractf128_ps(s.part[0], 1);
+#else
+    return (s.part[0] + s.part[2]) + (s.part[1] + s.part[3]);
+#endif
+}
+
+INLINE float sum_of(Lanes s) {
+    Four four = fold(s);
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+/* The sums of four times 16 lanes. */
+INLINE Four sums_of(const Lanes s[4]) {
+    Four a = fold(s[0]), b = fold(s[1]), c = fold(s[2]), d = fold(s[3]);
+#if defined(__AVX2__)
+    Four ab = _mm_unpacklo_ps(a, b) + _mm_unpackhi_ps(a, b), cd = _mm_unpacklo_ps(c, d) + _mm_unpackhi_ps(c, d);
+    return _mm_movelh_ps(ab, cd) + _mm_movehl_ps(cd, ab);
+#else
+    return (Four){(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3]), (c[0] + c[2]) + (c[1] + c[3]),
+                  (d[0] + d[2]) + (d[1] + d[3])};
+#endif
+}
+
+INLINE float largest_of(Floats v) {
+    float lane[WIDE];
+    memcpy(lane, &v, sizeof v);
+    for (int half = WIDE / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+    return lane[0];
+}
+
+/* Products of numbers in 8 bits: 4 of a row meet as many weights of each output. Weights have 7 bits, so that sums of two
+ * products in 16 bits never overflow (maddubs). On x86-64 they are unsigned: WEIGHT_OFFSET is added when they are packed. */
+#if defined(__x86_64__)
+#define WEIGHT_OFFSET 64
+#else
+#define WEIGHT_OFFSET 0
+#endif
+
+/* Store the lowest bytes of whole numbers. */
+INLINE void store_bytes(char *at, Ints v) {
+#if defined(__AVX512F__)
+    _mm_storeu_si128((__m128i *)at, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+    const __m256i lowest = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                            -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1);
+    __m256i bytes = _mm256_shuffle_epi8((__m256i)v, lowest);
+    _mm_storel_epi64((__m128i *)at, _mm256_castsi256_si128(bytes) | _mm256_extracti128_si256(bytes, 1));
+#else
+    for (int i = 0; i < WIDE; i++) at[i] = (char)v[i];
+#endif
+}
+
+INLINE Ints add_levels(Ints sum, Ints w, Ints x) {
+#if defined(__AVX512VNNI__)
+    return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
+#elif defined(__AVX512F__)
+    return sum + (Ints)_mm512_madd_epi16(_mm512_maddubs_epi16((__m512i)w, (__m512i)x), _mm512_set1_epi16(1));
+#elif defined(__AVXVNNI__)
+    return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)w, (__m256i)x);
+#elif defined(__AVX2__)
+    return sum + (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)w, (__m256i)x), _mm256_set1_epi16(1));
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(sum, (int8x16_t)w, (int8x16_t)x);
+#elif defined(__ARM_NEON)
+    int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)w), vget_low_s8((int8x16_t)x));
+    return sum + vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(vmull_high_s8((int8x16_t)w, (int8x16_t)x)));
+#else
+    int8_t weights[4 * WIDE], levels[4];
+    memcpy(weights, &w, sizeof w);
+    memcpy(levels, &x, sizeof levels);
+    for (int i = 0; i < WIDE; i++)
+        for (int n = 0; n < 4; n++) sum[i] += (uint8_t)weights[4 * i + n] * levels[n];
+    return sum;
+#endif
+}
+
+/* Products of bfloat16: of two adjacent numbers, the second is multiplied and added first, as processors do. */
+INLINE Floats add_bf16(Floats sum, Ints w, Ints x) {
+#if defined(__AVX512BF16__)
+    return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)x);
+#else
+    const Ints second = all_ints((int32_t)0xffff0000);
+    sum = multiply_add((Floats)(w & second), (Floats)(x & second), sum);
+    return multiply_add((Floats)(w << 16), (Floats)(x << 16), sum);
+#endif
+}
+
+INLINE void pause_thread(void) {
+#if defined(__x86_64__)
+    __asm__ volatile("pause");
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
