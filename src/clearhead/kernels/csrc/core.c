@@ -8,6 +8,7 @@
 
 #include "core.h"
 #include "cpu.h"
+#include "search.h"
 
 /* The hash of the sources that this was built from: defined by setup.py, and compared by library.py with its own. */
 EXPORT uint64_t core_sources(void) { return SOURCES; }
@@ -61,6 +62,20 @@ EXPORT void pack(const Product *p, const float *matrix, const int32_t *ids, int6
 
 EXPORT void encode(const Stack *stack, const Tokens *t, const Sources *sources) { form->encode(stack, t, sources); }
 EXPORT void take_step(const Stack *stack, const Tokens *t, const Step *step) { form->take_step(stack, t, step); }
+
+/* Take search steps until a sentence is finished, Python must set a mask or look at something else, or the room or the
+ * time is used up. Return 1 if Python must count the repetitions in a source before the next step. */
+EXPORT int advance(const Stack *stack, const Tokens *t, const Search *search) {
+    double since = now();
+    for (int64_t steps = 1;; steps++) {
+        if (!begin_step(search)) return 1;
+        form->take_step(stack, t, search->step);
+        if (!end_step(search) || steps == search->most_steps || atomic_load(search->changes) != search->seen ||
+            now() - since >= search->seconds)
+            return 0;
+    }
+}
+
 EXPORT void score(const Stack *stack, const Tokens *t, const Targets *targets) { form->score(stack, t, targets); }
 EXPORT void assist(Team *team) { form->assist(team); }
 
