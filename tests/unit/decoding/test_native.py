@@ -319,6 +319,20 @@ def test_an_id_outside_the_source_vocabulary_is_refused(make_model, token):
         packed.weights.encode([[5, 7, 2], [5, token, 2]])
 
 
+def test_tokens_are_prepared_once_for_all_searches_and_again_only_for_twice_as_many_positions(make_model, monkeypatch):
+    packed, made = NativeEngine(make_model(**WIDTHS, output_bias=True)), []
+    packed.model.output_proj.bias[END] = -60.0
+    make = NativeWeights._make_tokens
+    monkeypatch.setattr(NativeWeights, "_make_tokens", lambda *given: made.append(given[-1]) or make(*given))
+    config = DecodeConfig(beam_size=1, end_loops=False)
+    for limit in (5, 9, 3, 120):
+        find(packed, [[5, 7, END]], [limit], config)
+    assert made == [128, 128]  # of the source and of the target
+    for limit in (200, 257, 500):
+        find(packed, [[5, 7, END]], [limit], config)
+    assert made == [128, 128, 258, 518]
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_threads_do_not_shorten_each_others_table_of_positions(make_model, monkeypatch, positions):
     # Two threads find the table of 512 positions too short. One stores a longer table, and before it reads that, the
@@ -348,7 +362,7 @@ def test_threads_do_not_shorten_each_others_table_of_positions(make_model, monke
     monkeypatch.setattr(kind, "__setattr__", store_in_the_worst_order)
 
     def ask(longest):
-        kept = packed.weights.tokens(model.source_embedding, longest)._kept
+        kept = packed.weights._make_tokens(model.source_embedding, longest)._kept
         tables = {len(array) for array in kept.values() if isinstance(array, np.ndarray)}
         found[longest] = tables - {len(model.source_embedding.weight)}
 

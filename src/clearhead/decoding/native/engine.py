@@ -154,5 +154,6 @@ class NativeEngine(Engine):
             totals=totals,
             scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
-        core.score(stack, self.weights.tokens(self.model.target_embedding, longest), struct)
+        _, tokens = self.weights.tokens(self.model.target_embedding, longest)
+        core.score(stack, tokens, struct)
         return totals, log_probs

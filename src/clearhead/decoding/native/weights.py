@@ -57,7 +57,7 @@ class NativeWeights:
         output = make_product(proj.weight.detach(), proj.bias, precision)
         self.decoder = self._stack(decoder_layers, model.decoder.final_norm, output)
         self.memory_width = self.encoder.output.outputs
-        self._source_tokens: tuple[int, Struct | None] = 0, None  # the number of positions it covers
+        self._tokens: dict[Embedding, tuple[int, Struct]] = {}
         self._rotary = decoder_layers[0].self_attn.rotary
 
     def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[np.ndarray, "B LW"]]:
@@ -102,20 +102,20 @@ class NativeWeights:
         )
         if team is not None:
             struct.team = pointer(team)
-        room, tokens = self._source_tokens  # read together: other workers may replace both meanwhile
-        if longest > room:
-            room = self.num_positions(longest)
-            self._source_tokens = room, tokens = room, self.tokens(embedding, room)
+        _, tokens = self.tokens(embedding, longest)
         self.core.encode(stack, tokens, struct)
         return np.split(memory, block[1:-1])
 
-    def num_positions(self, longest: int) -> int:
-        """Return how many positions to allocate, at least `longest`, with room to grow."""
-        room = max(2 * longest, FEWEST_POSITIONS)
-        return max(longest, min(room, self.model.config.max_length or room))
+    def tokens(self, embedding: Embedding, longest: int) -> tuple[int, Struct]:
+        """Return a number of positions, at least `longest`, and the core's structure for embedding tokens there."""
+        room, tokens = self._tokens.get(embedding, (0, None))  # read together: other workers may replace both meanwhile
+        if tokens is None or longest > room:
+            room = max(2 * longest, FEWEST_POSITIONS)
+            room = max(longest, min(room, self.model.config.max_length or room))
+            self._tokens[embedding] = room, tokens = room, self._make_tokens(embedding, room)
+        return room, tokens
 
-    def tokens(self, embedding: Embedding, longest: int) -> Struct:
-        """Return the core's structure for embedding tokens at the first `longest` positions, and its output size."""
+    def _make_tokens(self, embedding: Embedding, longest: int) -> Struct:
         tokens = STRUCTS["Tokens"](
             num_ids=self.model.config.vocab_size,
             embedding_scale=embedding.scale,
