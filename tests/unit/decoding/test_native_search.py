@@ -25,7 +25,7 @@ from clearhead.decoding.scheduler import find as find_waiting
 from clearhead.decoding.sentence import Sentence, given_prefix
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
-from clearhead.kernels.library import can_multiply, library
+from clearhead.kernels.library import library
 from clearhead.model import Transformer
 
 pytestmark = [
@@ -140,7 +140,7 @@ def test_it_finds_the_same_hypotheses_scores_and_order_as_python(in_python, call
         precision = draw.choice(["fp32", "int8"])  # drawn everywhere, so that the models are the same everywhere
         options = SearchOptions(config, num_best=draw.randint(1, beam_size), shortlist=shortlist)
         given = (
-            NativeEngine(model, precision if can_multiply(precision) else "fp32"),
+            NativeEngine(model, precision),
             sources,
             limits,
             options,
