@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding.ensemble import Ensemble
@@ -70,7 +70,7 @@ class Slots(Protocol):
             For each slot, `rules.candidates_of_sentence` candidates, or all if there are fewer.
         """
 
-    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+    def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
         """Run one decoder step for every open hypothesis and return all log-probabilities.
 
         Args:
