@@ -12,7 +12,8 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
-from clearhead.decoding.shortlist import Shortlist, learn_shortlist
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.shortlist_learning import learn_shortlist
 
 __all__ = [
     "NO_PREFIX",

@@ -14,12 +14,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.config import ModelConfig
 from clearhead.runtime.lazy import cached_property
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
     from torch import Tensor
 
     from clearhead.model.transformer import Transformer

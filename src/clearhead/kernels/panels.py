@@ -29,7 +29,7 @@ def make_product(
     bias: Float[Tensor, " V"] | None,
     precision: DecodePrecision,
     *,
-    rows: Int[Tensor, " O"] | None = None,
+    rows: Int[np.ndarray, " O"] | None = None,
     on_amx: bool | None = None,
 ) -> Struct:
     """Return the structure of a packed matrix product, with the outputs padded to whole panels.
@@ -45,7 +45,7 @@ def make_product(
     assert core is not None
     assert weight.dtype == torch.float32, weight.dtype
     assert weight.is_contiguous()
-    assert rows is None or rows.dtype == torch.int32
+    assert rows is None or rows.dtype == np.int32
     count, inputs = len(weight) if rows is None else len(rows), weight.size(1)
     outputs = -(-count // PANEL) * PANEL
     product = STRUCTS["Product"](
@@ -56,9 +56,8 @@ def make_product(
     )
     panels = uninitialized([core.packed_size(count, inputs, product.precision)], np.uint8)
     scales = uninitialized([outputs]) if precision == "int8" else None
-    taken = [None if tensor is None else tensor.data_ptr() for tensor in (weight, rows)]
-    made = [None if array is None else array.ctypes.data for array in (panels, scales)]
-    core.pack(product, *taken, count, *made)
+    rows_at, panels_at, scales_at = (None if array is None else array.ctypes.data for array in (rows, panels, scales))
+    core.pack(product, weight.data_ptr(), rows_at, count, panels_at, scales_at)
     if bias is not None:
         bias = functional.pad(bias.detach() if rows is None else bias.detach()[rows], (0, outputs - count))
     return product.point(panels=panels, scales=scales, bias=bias)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import pointer
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.engine import Beams, Candidates
@@ -24,6 +24,9 @@ from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.kernels.panels import LANES, uninitialized
 from clearhead.kernels.structs import STRUCTS, Struct
 from clearhead.runtime.lazy import cached_property
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int64
 
 
 class NativeSlots:
