@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
 from clearhead.model.transformer import Transformer
+
+_Result = TypeVar("_Result")
 
 
 def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
@@ -133,7 +136,7 @@ def score(
 
     threads = engine.num_workers(len(batches))
     with advice_on_memory(batch_tokens), helpers.call():  # concurrent searches run without helpers meanwhile
-        for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
+        for indices, scores in zip(batches, on_threads(totals, batches, threads), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
             if on_progress is not None:
@@ -141,9 +144,9 @@ def score(
     return results
 
 
-def _on_threads(
-    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
-) -> Iterator[list[float]]:
+def on_threads(
+    function: Callable[[list[int]], _Result], batches: Iterable[list[int]], threads: int
+) -> Iterator[_Result]:
     """Yield the function's result for each batch, in order, computed by several threads."""
     if threads <= 1:
         yield from map(function, batches)

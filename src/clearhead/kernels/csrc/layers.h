@@ -140,10 +140,11 @@ INLINE void sum_several(
 
 /* Equation 1 (section 3.2.1) in every head (3.2.2), of adjacent rows with one context; or of one row, if the keys are not
  * turned. `bias` is added to the scores of the first row, [head][bias_stride], or NULL; those of the next row begin one
- * number earlier. */
+ * number earlier. `seen` receives the weights of the first row, [head][seen_stride], or is NULL; those of the next row lie
+ * `seen_row` after. */
 static void attend(
     const Stack *stack, int64_t rows, const float *q, int64_t q_stride, const Context *c, int is_turned,
-    const float *bias, int64_t bias_stride, Scratch *s, float *y
+    const float *bias, int64_t bias_stride, Scratch *s, float *y, float *seen, int64_t seen_stride, int64_t seen_row
 ) {
     int64_t heads = stack->num_heads, d_v = stack->d_v, width = heads * d_v, room = s->num_weights;
     float scale = stack->divides_scores ? 1.0f / sqrtf((float)stack->d_k) : 1.0f;
@@ -160,6 +161,9 @@ static void attend(
             }
             for (int64_t place = 0; bias && place < c->count; place++) weights[place] += added[place];
             s->factors[i] = exponentials(weights, c->count);
+            if (!seen) continue;
+            float *own = seen + i % heads * seen_stride + (first + i / heads) * seen_row;
+            for (int64_t place = 0; place < c->count; place++) own[place] = weights[place] * s->factors[i];
         }
         if (some == 1) {
             int64_t j = 0;
@@ -197,8 +201,14 @@ typedef struct {
     const int32_t *first, *length; /* of each row, the first row it attends to and how many; NULL in a search */
     const Slot *slots;             /* decoder */
     const int32_t *slot;           /* of each row */
-    int64_t longest;               /* in a search, stride of the rows' paths */
+    int64_t longest;               /* stride of the rows' paths in a search, and of the weights below */
+    float *self_attn, *cross_attn; /* attention weights, as in Targets */
 } Places;
+
+/* The weights of a row in the first head of a layer. */
+static float *seen_by(const Stack *stack, float *weights, int64_t index, const Places *at, int64_t row) {
+    return weights ? weights + (index * stack->num_heads * at->num_rows + row) * at->longest : NULL;
+}
 
 /* Turn the keys of a row for `place` of a block; see Context. */
 static void turn_keys(const float *key, int64_t keys, float *block, int64_t place) {
@@ -213,8 +223,9 @@ static int64_t end_of(const int32_t *sentence, int64_t row, int64_t num_rows) {
 }
 
 /* In an encoder: every row of a sentence attends to all of them. */
-static void attend_to_sentences(const Stack *stack, const Tokens *t, int64_t stride, const Places *at, Scratch *s) {
+static void attend_to_sentences(const Stack *stack, const Tokens *t, int64_t index, const Places *at, Scratch *s) {
     int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
+    int64_t stride = stack->layers[index].qkv.outputs;
     for (int64_t row = 0, end; row < at->num_rows; row = end) {
         end = end_of(at->first, row, at->num_rows);
         const float *qkv = s->qkv + row * stride;
@@ -223,7 +234,8 @@ static void attend_to_sentences(const Stack *stack, const Tokens *t, int64_t str
         Context c = {.keys = s->turned, .key_block = keys * LANES, .values = qkv + 2 * keys, .block = LANES * stride,
                      .place = stride, .count = end - row};
         const float *bias = t->relative ? t->relative + t->reach - 1 : NULL; /* at position 0 */
-        attend(stack, end - row, qkv, stride, &c, 1, bias, 2 * t->reach - 1, s, s->attended + row * values);
+        attend(stack, end - row, qkv, stride, &c, 1, bias, 2 * t->reach - 1, s, s->attended + row * values,
+               seen_by(stack, at->self_attn, index, at, row), at->num_rows * at->longest, at->longest);
     }
 }
 
@@ -243,7 +255,7 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
         }
     }
     if (!stack->layers[index].query.panels) {
-        attend_to_sentences(stack, t, stride, at, s);
+        attend_to_sentences(stack, t, index, at, s);
         return;
     }
     for (int64_t row = 0; row < at->num_rows; row++) {
@@ -259,7 +271,8 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
         c.values = c.keys + keys;
         c.block = LANES * c.place;
         const float *bias = t->relative ? t->relative + t->reach - 1 - at->position[row] : NULL; /* at position 0 */
-        attend(stack, 1, s->qkv + row * stride, stride, &c, 0, bias, 2 * t->reach - 1, s, s->attended + row * values);
+        attend(stack, 1, s->qkv + row * stride, stride, &c, 0, bias, 2 * t->reach - 1, s, s->attended + row * values,
+               seen_by(stack, at->self_attn, index, at, row), at->num_rows * at->longest, 0);
     }
 }
 
@@ -272,7 +285,8 @@ static void cross_attention(const Stack *stack, int64_t index, const Places *at,
         const float *memory = slot->memory + index * size;
         Context c = {.keys = memory, .values = memory + LANES * keys, .key_block = stack->num_layers * size,
                      .block = stack->num_layers * size, .place = values, .count = slot->source_length};
-        attend(stack, end - row, s->qkv + row * stride, stride, &c, 1, NULL, 0, s, s->attended + row * values);
+        attend(stack, end - row, s->qkv + row * stride, stride, &c, 1, NULL, 0, s, s->attended + row * values,
+               seen_by(stack, at->cross_attn, index, at, row), at->num_rows * at->longest, at->longest);
     }
 }
 
