@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -89,8 +90,8 @@ def results(model, precision, sources, rng_seed):
         options = SearchOptions(config, num_best=min(beam_size, 3))
         found.append(decode(engine, sources, options))
         if vocab_size > 30:
-            rows = torch.randint(3, vocab_size, (vocab_size, 4), dtype=torch.int32, generator=torch.manual_seed(1))
-            shortlist = Shortlist(torch.arange(2, 9, dtype=torch.int32), rows)
+            rows = np.random.default_rng(1).integers(3, vocab_size, (vocab_size, 4), dtype=np.int32)
+            shortlist = Shortlist(np.arange(2, 9, dtype=np.int32), rows)
             found.append(decode(engine, sources, SearchOptions(config, shortlist=shortlist)))
     found.append(decode(engine, sources, SearchOptions(config, num_best=2, sampling=Sampling(seed=3))))
     if precision == "fp32":
