@@ -110,7 +110,7 @@ def drawn_shortlist(draw, vocab_size):
     common = sorted({END, *draw.sample(range(3, vocab_size), k=2)})
     rows = [[draw.randrange(3, vocab_size), -1] for _ in range(vocab_size)]
     rows = [[-1 if token in common else token for token in row] for row in rows]
-    return Shortlist(torch.tensor(common, dtype=torch.int32), torch.tensor(rows, dtype=torch.int32))
+    return Shortlist(np.array(common, dtype=np.int32), np.array(rows, dtype=np.int32))
 
 
 @pytest.mark.parametrize("seed", range(8))
