@@ -22,32 +22,41 @@ typedef struct {
     int64_t count;
 } Vocabulary;
 
-/* Update a row's softmax and best tokens with more of its logits, which have room for whole LANES. */
-static void look_at(
-    float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c
+/* Find the best tokens among some logits. */
+static void find_best(
+    const float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c
 ) {
-    for (int64_t i = size; i % LANES; i++) logits[i] = -INFINITY;
+    for (int64_t i = 0; i < size; i += WIDE)
+        for (unsigned above = lanes_above(load(logits + i), c->best[count - 1]); above; above &= above - 1) {
+            int64_t at = i + __builtin_ctz(above);
+            int32_t id = v->ids ? v->ids[first + at] : (int32_t)(first + at);
+            if (c->may_come[id] && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
+        }
+}
+
+#define LOOKED_AT (4 * LANES) /* logits that are compared together with the worst of the best */
+
+/* Update a row's softmax and best tokens with more of its logits, which have room for whole LANES. */
+static void look_at(float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c) {
     Floats most = all(-INFINITY);
-    for (int64_t i = 0; i < size; i += WIDE) most = larger(most, load(logits + i));
+    for (int64_t i = size; i % LANES; i++) logits[i] = -INFINITY;
+    for (int64_t i = 0; i < size; i += LOOKED_AT) {
+        int64_t some = size - i < LOOKED_AT ? size - i : LOOKED_AT;
+        Floats of_some = all(-INFINITY);
+        for (int64_t at = 0; at < some; at += WIDE) of_some = larger(of_some, load(logits + i + at));
+        most = larger(most, of_some);
+        if (c->may_come && lanes_above(of_some, c->best[count - 1]))
+            find_best(logits + i, first + i, some, v, count, c);
+    }
     float peak = largest_of(most);
     if (peak > c->largest) {
         c->sum *= exponential(all(c->largest - peak))[0];
         c->largest = peak;
     }
     Floats base = all(c->largest == -INFINITY ? 0.0f : c->largest); /* inf - inf is NaN */
-    Lanes total = {0};
+    Lanes total = {{{0}}};
     for (int64_t i = 0; i < size; i += LANES)
-        for (int r = 0; r < LANES / WIDE; r++) {
-            int64_t place = i + r * WIDE;
-            Floats values = load(logits + place);
-            total.part[r] += exponential(values - base);
-            if (!c->may_come) continue;
-            for (unsigned above = lanes_above(values, c->best[count - 1]); above; above &= above - 1) {
-                int64_t at = place + __builtin_ctz(above);
-                int32_t id = v->ids ? v->ids[first + at] : (int32_t)(first + at);
-                if (c->may_come[id] && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
-            }
-        }
+        for (int r = 0; r < LANES / WIDE; r++) total.part[r] += exponential(load(logits + i + r * WIDE) - base);
     c->sum += sum_of(total);
     if (!v->ids && first <= c->wanted && c->wanted < first + size) c->logit = logits[c->wanted - first];
     if (c->all) memcpy(c->all + first, logits, size * sizeof *logits);

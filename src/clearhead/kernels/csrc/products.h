@@ -224,17 +224,16 @@ static void split_rows(
 
 /* Quantize rows to 8 bits, each with its own scale, and compute the sum of each. */
 static void quantize_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, Scratch *s) {
-    const Floats whole_numbers = all(WHOLE_NUMBERS), sign = (Floats)all_ints(INT32_MIN);
+    const Floats whole_numbers = all(WHOLE_NUMBERS);
     for (int64_t row = 0; row < rows; row++, x += inputs) {
-        Floats largest = all(1e-30f), not_finite = {0}; /* not 0 */
+        Floats largest = {0}, zero_or_nan = {0};
         for (int64_t i = 0; i < inputs; i += WIDE) {
             Floats value = load(x + i);
-            largest = larger((Floats)(~(Ints)sign & (Ints)value), largest);
-            not_finite += value - value; /* 0, or NaN */
+            largest = larger(largest, (Floats)((Ints)value & 0x7fffffff));
+            zero_or_nan = multiply_add(value, (Floats){0}, zero_or_nan);
         }
-        float scale = largest_of(largest) / 127.0f;
-        for (int i = 0; i < WIDE; i++)
-            if (not_finite[i] != 0.0f) scale = NAN; /* and so all results */
+        Lanes check = {{zero_or_nan}};
+        float scale = (largest_of(largest) + 1e-30f) / 127.0f + sum_of(check); /* not 0; with NaN all results are NaN */
         Floats factor = all(1.0f / scale);
         Ints sum = {0};
         for (int64_t i = 0; i < inputs; i += WIDE) {
@@ -243,8 +242,7 @@ static void quantize_rows(const float *x, int64_t rows, int64_t padded, int64_t 
             sum += level;
         }
         s->scales[row] = scale;
-        s->sums[row] = 0;
-        for (int i = 0; i < WIDE; i++) s->sums[row] += sum[i];
+        s->sums[row] = sum_of_ints(sum);
     }
     memset(s->tiles + rows * inputs, 0, (padded - rows) * inputs);
 }

@@ -8,19 +8,17 @@
 
 /* e^x, with x clamped to [-87, 87], so that no intermediate value leaves the range of floats; NaN stays NaN. */
 INLINE Floats exponential(Floats x) {
-    const Floats whole_numbers = all(WHOLE_NUMBERS);
+    const Floats whole_numbers = all(WHOLE_NUMBERS + 127.0f); /* the last bits of a sum: 127 more than the number */
     x = larger(all(-87.0f), smaller(all(87.0f), x));
     Floats shifted = multiply_add(x, all(1.44269504f), whole_numbers), n = shifted - whole_numbers;
     Floats r = multiply_add(n, all(-0.693359375f), x);
     r = multiply_add(n, all(2.12194440e-4f), r);
-    Floats p = all(1.9875691500e-4f); /* Cephes' polynomial for e^r, |r| <= ln 2 / 2 */
-    p = multiply_add(p, r, all(1.3981999507e-3f));
-    p = multiply_add(p, r, all(8.3334519073e-3f));
-    p = multiply_add(p, r, all(4.1665795894e-2f));
-    p = multiply_add(p, r, all(1.6666665459e-1f));
-    p = multiply_add(p, r, all(5.0000001201e-1f));
+    Floats p = all(8.3125097e-3f); /* e^r is 1 + r + r^2 p to 1.1e-7, the smallest error for |r| <= ln 2 / 2 */
+    p = multiply_add(p, r, all(4.1890349e-2f));
+    p = multiply_add(p, r, all(1.6667115e-1f));
+    p = multiply_add(p, r, all(4.9999230e-1f));
     p = multiply_add(p, r * r, r + all(1.0f));
-    return p * (Floats)((((Ints)shifted - (Ints)whole_numbers) + 127) << 23);
+    return p * (Floats)((Ints)shifted << 23);
 }
 
 /* LayerNorm, or RMSNorm with is_rms; see make_norm in model/residual.py. */

@@ -137,11 +137,28 @@ INLINE Four sums_of(const Lanes s[4]) {
 }
 
 INLINE float largest_of(Floats v) {
-    float lane[WIDE];
-    memcpy(lane, &v, sizeof v);
-    for (int half = WIDE / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-    return lane[0];
+#if WIDE == 16
+    return _mm512_reduce_max_ps(v);
+#elif WIDE == 8
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+#else
+    float first = v[0] > v[1] ? v[0] : v[1], second = v[2] > v[3] ? v[2] : v[3];
+    return first > second ? first : second;
+#endif
+}
+
+INLINE int32_t sum_of_ints(Ints v) {
+#if WIDE == 16
+    return _mm512_reduce_add_epi32((__m512i)v);
+#elif WIDE == 8
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    four = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    return _mm_cvtsi128_si32(four) + _mm_extract_epi32(four, 1);
+#else
+    return (v[0] + v[1]) + (v[2] + v[3]);
+#endif
 }
 
 /* Products of numbers in 8 bits: 4 of a row meet as many weights of each output. Weights have 7 bits, so that sums of two
