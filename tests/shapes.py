@@ -95,10 +95,13 @@ def _sizeless(form: Any, axes: dict[int, str]) -> Any:
 
 
 def _resolve(hint: Any, names: dict[str, Any]) -> Any:
-    """Return what a written annotation means; anything goes for `Self`, and for what type checkers alone import."""
+    """Return what a written annotation means; anything goes for `Self`, and for what type checkers alone import.
+
+    Of jaxtyping, which many modules import for type checkers alone, the shapes are checked all the same.
+    """
     holder = types.SimpleNamespace(__annotations__={"value": hint})
     try:
-        found = get_type_hints(holder, names, include_extras=True)["value"]
+        found = get_type_hints(holder, vars(jaxtyping) | names, include_extras=True)["value"]
     except NameError:
         return Any
     return Any if found is Self else found

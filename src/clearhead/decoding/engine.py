@@ -8,20 +8,25 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
-from torch import Tensor, nn
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.sentence import Sentence
-from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.token_masks import Mask
-from clearhead.model.transformer import Transformer
+from clearhead.model.stored import StoredModel
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor, nn
+
+    from clearhead.decoding.shortlist import Shortlist
+    from clearhead.model.transformer import Transformer
 
 Candidates = Iterator[tuple[float, int, int]]
 """The best continuations of a sentence, best first, as (log-probability, beam, token)."""
@@ -94,16 +99,21 @@ class Engine(ABC):
     most_scored = sys.maxsize
     """Recommended maximum batch for scoring, in tokens of the longer side."""
 
-    def __init__(self, model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> None:
+    def __init__(self, model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model
         self.precision = precision
         members = model.members if isinstance(model, Ensemble) else (model,)
-        self._modules = [module for member in members for module in member.modules()]
+        # The weights of a stored model do not change.
+        self._modules = [module for one in members if not isinstance(one, StoredModel) for module in one.modules()]
         self._fingerprint = _fingerprint(self._modules)
 
     def is_current(self) -> bool:
         """Return whether the model still has the weights this engine was made from; if not, make a new engine."""
         return self._fingerprint == _fingerprint(self._modules)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Return the context in which each thread uses this engine; PyTorch's must compute no gradients."""
+        return nullcontext()
 
     @abstractmethod
     def num_workers(self, most: int) -> int:

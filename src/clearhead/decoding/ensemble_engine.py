@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,13 @@ class EnsembleEngine(Engine):
         super().__init__(model, members[0].precision)
         self.members = members
         self.most_scored = min(member.most_scored for member in members)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Return the contexts of all members."""
+        contexts = ExitStack()
+        for member in self.members:
+            contexts.enter_context(member.computing())
+        return contexts
 
     def num_workers(self, most: int) -> int:
         """Return how many threads should work in parallel: the minimum over the members."""

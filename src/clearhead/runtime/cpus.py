@@ -34,6 +34,22 @@ def prepare_openmp() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
+def openmp_threads() -> int:
+    """Return how many threads PyTorch uses by default: OpenMP's variable, else one for each core of the usable CPUs."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(given) if given.isdecimal() and int(given) else num_cores()
+
+
+def num_cores(root: Path = Path("/")) -> int:
+    """Return the number of cores of the CPUs that this process is bound to; several CPUs may be threads of one core.
+
+    Args:
+        root: Directory that contains `sys`; a different one in tests.
+    """
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return len({_text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or cpu for cpu in cpus})
+
+
 def _bound() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -73,9 +89,17 @@ def _and_parents(mount: Path, group: str) -> list[Path]:
 def _numbers(path: Path) -> list[int]:
     """Return the integers in a file; empty if it cannot be read or contains other text, such as `max`."""
     try:
-        return [int(word) for word in path.read_text(encoding="ascii").split()]
-    except (OSError, ValueError):
+        return [int(word) for word in _text(path).split()]
+    except ValueError:
         return []
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file of the system; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
 
 
 def _quota(*times: int) -> list[float]:

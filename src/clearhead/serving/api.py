@@ -71,7 +71,7 @@ def native_router(service: Service) -> APIRouter:
                     "name": model.name,
                     "sources": model.sources,
                     "targets": model.targets,
-                    "parameters": model.translator.bundle.model.num_parameters(),
+                    "parameters": model.translator.bundle.weights.num_parameters(),
                 }
                 for model in service.models.served.values()
             ],

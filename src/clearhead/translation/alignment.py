@@ -9,19 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
 from clearhead.decoding.batching import length_batches
-from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates, occluded
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import os_error_as, read_json, write_json
-from clearhead.model.transformer import Transformer
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.placeholder_masking import Protected
@@ -29,6 +26,12 @@ from clearhead.text.word_links import Link, Span, link_words, words_of
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.search import DecodedText
 from clearhead.translation.segmentation import Piece
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from clearhead.decoding.cross_attention import AlignmentHead
+    from clearhead.model.transformer import Transformer
 
 ALIGNMENT_FILE = "alignment.json"
 """File beside the model's own files, like a shortlist; not covered by the model's checksums."""
@@ -103,7 +106,7 @@ class Aligner:
         Raises:
             ConfigError: If one is encoder-only or decoder-only.
         """
-        if not all(bundle.model.config.is_encoder_decoder for bundle in self._bundles):
+        if not all(bundle.config.is_encoder_decoder for bundle in self._bundles):
             raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
 
     @cached_property
@@ -141,6 +144,8 @@ class Aligner:
     def _weights(
         self, pairs: Sequence[EncodedPair], by: AlignBy, batch_tokens: int, on_progress: Callable[[int], None] | None
     ) -> list[Float[np.ndarray, "T S"]]:
+        from clearhead.decoding.cross_attention import attended, occluded
+
         sources, targets = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
         told = []
         for number, (model, head) in enumerate(self._models, start=1):
@@ -191,6 +196,8 @@ def choose_head(
         batch_tokens: Tokens of the longer side computed at once, counting padding.
         guided: The head trained on given links, if any; it is always chosen.
     """
+    from clearhead.decoding.cross_attention import AlignmentHead, candidates, occluded
+
     short = [pair for pair in pairs if max(map(len, (pair.source_ids, pair.target_ids))) <= MOST_TOKENS_TO_CHOOSE]
     short = short[:PAIRS_TO_CHOOSE]
     if not short:
@@ -241,6 +248,8 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
     Raises:
         ModelError: If its alignment.json is damaged, or was chosen for another model.
     """
+    from clearhead.decoding.cross_attention import AlignmentHead
+
     path = bundle.directory and bundle.directory / ALIGNMENT_FILE
     if path is None or not path.is_file():
         return guided_head_of(bundle) or AlignmentHead()
@@ -251,7 +260,9 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
 
 
 def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:
-    config = bundle.model.config
+    from clearhead.decoding.cross_attention import AlignmentHead
+
+    config = bundle.config
     layer, head, is_reading = (values.get(name) if isinstance(values, dict) else None for name in AlignmentHead._fields)
     fits_layer = layer is None or _is_number(layer, config.num_decoder_layers)
     fits_head = head is None or (layer is not None and _is_number(head, config.num_heads))

@@ -144,7 +144,7 @@ class NativeSlots:
         if longest <= self._positions:
             return
         self._positions = self._weights.num_positions(longest)
-        self._tokens = self._weights.tokens(self._weights.model.target_embedding, self._positions)
+        self._tokens = self._weights.tokens("target_embedding", self._positions)
         if self._listed is not None:
             self._tokens.point(ids=self._listed.common)
             self._tokens.num_ids = len(self._listed.common)
