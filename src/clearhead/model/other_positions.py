@@ -94,13 +94,9 @@ def relative_bucket(
         max_distance: Distance from which on all share the last row.
         is_causal: Keys never follow their query. Otherwise keys after the query use the second half of the table.
     """
-    rows = relative_rows(num_buckets, max_distance, is_causal=is_causal)
-    return _of_distance(torch.as_tensor(rows, device=distance.device), distance)
-
-
-def _of_distance(rows: Int[Tensor, " N"], distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-    farthest = len(rows) // 2
-    return rows[distance.clamp(-farthest, farthest) + farthest]
+    found = relative_rows(num_buckets, max_distance, is_causal=is_causal)
+    edges, rows = (torch.as_tensor(part, device=distance.device) for part in found)
+    return rows[torch.bucketize(distance, edges, right=True)]
 
 
 class RelativePositions(nn.Module):
@@ -115,13 +111,16 @@ class RelativePositions(nn.Module):
         is_causal: Keys never follow their query.
     """
 
-    rows_by_distance: Tensor
+    edges: Tensor
+    rows_between: Tensor
 
     def __init__(self, *, num_heads: int, num_buckets: int, max_distance: int, is_causal: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_buckets, num_heads))
-        rows = relative_rows(num_buckets, max_distance, is_causal=is_causal)
-        self.register_buffer("rows_by_distance", torch.as_tensor(rows), persistent=False)
+        self.max_distance = max_distance
+        edges, rows = relative_rows(num_buckets, max_distance, is_causal=is_causal)
+        self.register_buffer("edges", torch.as_tensor(edges), persistent=False)
+        self.register_buffer("rows_between", torch.as_tensor(rows), persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "1 H T S"]:
         """Return the biases of queries at positions start, start + 1, ... with all keys up to the last query."""
@@ -135,4 +134,4 @@ class RelativePositions(nn.Module):
 
     def rows(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the row of the table for each distance."""
-        return _of_distance(self.rows_by_distance, distance)
+        return self.rows_between[torch.bucketize(distance, self.edges, right=True)]

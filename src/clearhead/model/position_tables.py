@@ -1,6 +1,6 @@
 """Tables of positions by NumPy, for the modules and for the compiled core: both compute with the same bits.
 
-Shapes: T length, D d_model, half: pairs of components, N distances.
+Shapes: T length, D d_model, half: pairs of components, N rows, E edges between them.
 """
 
 from __future__ import annotations
@@ -72,26 +72,40 @@ def rotary_table(length: int, head_dim: int) -> Float[np.ndarray, "2 T half"]:
     return np.stack([np.cos(angle), np.sin(angle)]).astype(np.float32)
 
 
-def relative_rows(num_buckets: int, max_distance: int, *, is_causal: bool) -> Int[np.ndarray, " N"]:
-    """Return the row of each distance from -`max_distance` to `max_distance` in a table of relative positions.
+def relative_rows(
+    num_buckets: int, max_distance: int, *, is_causal: bool
+) -> tuple[Int[np.ndarray, " E"], Int[np.ndarray, " N"]]:
+    """Return the rows of a table of relative positions in the order of distances, and where each but the first begins.
 
-    Half of the rows hold one distance each. The others share the larger distances, in ranges of growing width; the last
-    row includes everything beyond `max_distance` (Raffel et al. 2020, section 2.1).
+    The row of a distance (the position of the key minus that of the query) is `rows[searchsorted(edges, distance,
+    "right")]`. Half of the rows hold one distance each. The others share the larger distances, in ranges of growing
+    width; the last row includes everything beyond `max_distance` (Raffel et al. 2020, section 2.1).
 
     Args:
         num_buckets: Number of rows of the table.
         max_distance: Distance from which on all share the last row.
         is_causal: Keys never follow their query. Otherwise keys after the query use the second half of the table.
+
+    Returns:
+        The edges and the rows.
     """
-    distance = np.arange(-max_distance, max_distance + 1)  # the position of the key minus that of the query
-    if is_causal:
-        first, distance = np.zeros_like(distance), np.maximum(-distance, 0)
-    else:
-        num_buckets //= 2
-        first, distance = (distance > 0) * num_buckets, np.abs(distance)
-    single = num_buckets // 2
-    # In float32 and in this order, as in T5's training: otherwise a distance could cross a boundary between rows.
-    log = np.log(np.maximum(distance, single).astype(np.float32) / np.float32(single))
-    log /= np.float32(math.log(max_distance / single))  # 0 at `single`, 1 at `max_distance`
-    shared = single + (log * np.float32(num_buckets - single)).astype(np.int64)
-    return first + np.where(distance < single, distance, np.minimum(shared, num_buckets - 1))
+    num_rows = num_buckets if is_causal else num_buckets // 2
+    first = _first_distances(num_rows, max_distance)
+    before = 1 - first[:0:-1], np.arange(num_rows - 1, -1, -1)  # from the farthest key to the query itself
+    after = first[1:], np.arange(num_rows + 1, 2 * num_rows)
+    return before if is_causal else (np.concatenate([before[0], after[0]]), np.concatenate([before[1], after[1]]))
+
+
+def _first_distances(num_rows: int, max_distance: int) -> Int[np.ndarray, " N"]:
+    """Return the smallest distance of each row of one direction, found by bisection."""
+    single = num_rows // 2
+    shared = np.arange(single, num_rows)
+    low, high = np.full_like(shared, single), np.full_like(shared, max_distance)
+    while (low < high).any():
+        middle = (low + high) // 2
+        # In float32 and in this order, as in T5's training: otherwise a distance could cross a boundary between rows.
+        log = np.log((middle.astype(np.float32) / np.float32(single)).astype(np.float64)).astype(np.float32)
+        log /= np.float32(math.log(max_distance / single))  # 0 at `single`, 1 at `max_distance`
+        reaches = single + (log * np.float32(num_rows - single)).astype(np.int64) >= shared
+        low, high = np.where(reaches, low, middle + 1), np.where(reaches, middle, high)
+    return np.concatenate([np.arange(single), high])

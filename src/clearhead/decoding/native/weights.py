@@ -126,12 +126,10 @@ class NativeWeights:
             case "relative":
                 tokens.reach = longest
                 stack = "encoder" if embedding == "source_embedding" else "decoder"
-                farthest = config.relative_attention_max_distance
-                rows = relative_rows(config.relative_attention_num_buckets, farthest, is_causal=stack == "decoder")
-                distance = np.arange(1 - longest, longest).clip(-farthest, farthest)
-                relative = np.ascontiguousarray(
-                    model[f"{stack}.relative_positions.weight"][rows[distance + farthest]].T
-                )
+                buckets, farthest = config.relative_attention_num_buckets, config.relative_attention_max_distance
+                edges, rows = relative_rows(buckets, farthest, is_causal=stack == "decoder")
+                row = rows[np.searchsorted(edges, np.arange(1 - longest, longest), "right")]
+                relative = np.ascontiguousarray(model[f"{stack}.relative_positions.weight"][row].T)
             case "none":
                 pass
         return tokens.point(

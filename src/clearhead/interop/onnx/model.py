@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto
 
 from clearhead.config import ModelConfig
@@ -148,8 +149,9 @@ class _Stack:
         """Return the bias of relative positions on the scores [1, H, T, P + T]; None without relative positions."""
         if relative is None:
             return None
-        graph, rows = self.graph, relative.rows_by_distance.numpy()
-        most = len(rows) // 2  # all distances from the largest on share one row
+        graph, most = self.graph, relative.max_distance
+        # All distances from the largest on share one row, so these are all possible rows.
+        rows = relative.rows(torch.arange(-most, most + 1)).numpy()
         near = graph.op("Clip", graph.op("Sub", *self._pairs()), np.int64(-most), np.int64(most))
         row = graph.op("Gather", rows, graph.op("Add", near, np.int64(most)))
         found = graph.op("Gather", relative.weight, row)  # [T, P + T, H]
