@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
@@ -24,14 +23,14 @@ from clearhead.decoding.rules import rank_penalty
 
 def advance_diverse(
     active: Sequence[SeparateHypotheses],
-    log_probs: Float[Tensor, "R V"],
+    log_probs: Float[np.ndarray, "R V"],
     diversity: float,
     config: DecodeConfig,
     eos_id: int,
 ) -> None:
     """Choose the next token of every open hypothesis."""
     chosen = choose_diverse(log_probs, [len(searched.scores) for searched in active], diversity)
-    gains, tokens, first = log_probs.gather(1, chosen[:, None])[:, 0].tolist(), chosen.tolist(), 0
+    gains, tokens, first = log_probs[np.arange(len(chosen)), chosen].tolist(), chosen.tolist(), 0
     for searched in active:
         last = first + len(searched.scores)
         scores = [score + gain for score, gain in zip(searched.scores, gains[first:last], strict=True)]
@@ -39,7 +38,9 @@ def advance_diverse(
         first = last
 
 
-def choose_diverse(log_probs: Float[Tensor, "R V"], sizes: Sequence[int], diversity: float) -> Int[Tensor, " R"]:
+def choose_diverse(
+    log_probs: Float[np.ndarray, "R V"], sizes: Sequence[int], diversity: float
+) -> Int[np.ndarray, " R"]:
     """Return the next token of each row.
 
     Args:
@@ -48,12 +49,12 @@ def choose_diverse(log_probs: Float[Tensor, "R V"], sizes: Sequence[int], divers
         sizes: Number of rows of each sentence.
         diversity: Penalty in nats on a token for each earlier row of the sentence that has chosen it.
     """
-    chosen = log_probs.argmax(dim=-1)
-    firsts = torch.tensor([0, *sizes[:-1]]).cumsum(0)
-    penalties = log_probs.new_zeros(len(sizes), log_probs.size(1))  # (N, V)
+    chosen = np.empty(len(log_probs), dtype=np.int64)
+    firsts = np.cumsum([0, *sizes[:-1]])
+    penalties = np.zeros((len(sizes), log_probs.shape[1]), dtype=np.float32)  # (N, V)
     for place in range(max(sizes)):
-        sentences = torch.tensor([number for number, size in enumerate(sizes) if size > place], device=chosen.device)
-        rows = firsts.to(chosen.device)[sentences] + place
-        chosen[rows] = tokens = (log_probs[rows] - penalties[sentences]).argmax(dim=-1)
+        sentences = np.flatnonzero(np.greater(sizes, place))
+        rows = firsts[sentences] + place
+        chosen[rows] = tokens = (log_probs[rows] - penalties[sentences]).argmax(axis=1)
         penalties[sentences, tokens] += diversity
     return chosen

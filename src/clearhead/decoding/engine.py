@@ -23,7 +23,7 @@ from clearhead.model.stored import StoredModel
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor, nn
+    from torch import nn
 
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
@@ -74,7 +74,7 @@ class Slots(Protocol):
             For each slot, `rules.candidates_of_sentence` candidates, or all if there are fewer.
         """
 
-    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+    def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
         """Run one decoder step for every open hypothesis and return all log-probabilities.
 
         Args:

@@ -8,22 +8,17 @@ Shapes: R rows (the open hypotheses of all slots), V vocabulary, K beams, C cand
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional
 
+from clearhead.decoding.best_tokens import best_tokens
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
 from clearhead.decoding.ensemble import Ensemble, mean_log_probs
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.candidates import best_tokens
-from clearhead.decoding.pytorch.weights import BLOCK
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
@@ -71,8 +66,8 @@ class EnsembleEngine(Engine):
     ) -> list[Float[np.ndarray, " T"]]:
         """Return the logarithm of the mean probability of every token of each target; see `engine.Engine`."""
         of_members = [member.token_log_probs(sources, targets) for member in self.members]
-        of_targets = ([torch.from_numpy(row).double() for row in rows] for rows in zip(*of_members, strict=True))
-        return [mean_log_probs(rows).numpy() for rows in of_targets]
+        of_targets = ([row.astype(np.float64) for row in rows] for rows in zip(*of_members, strict=True))
+        return list(map(mean_log_probs, of_targets))
 
 
 class EnsembleSlots:
@@ -97,22 +92,20 @@ class EnsembleSlots:
         for member in self._members:
             member.leave(slot)
 
-    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+    def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         return mean_log_probs([member.log_probs(active) for member in self._members])
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
-        log_probs = self.log_probs(active)
-        whole = functional.pad(log_probs, (0, -log_probs.size(1) % BLOCK), value=-math.inf)
-        gains, tokens = best_tokens(whole, candidates_of_row(self._beam_size))
-        sizes = [len(beams.scores) for beams in active]
-        parts = zip(active, gains.split(sizes), tokens.split(sizes), strict=True)
+        gains, tokens = best_tokens(self.log_probs(active), candidates_of_row(self._beam_size))
+        ends = np.cumsum([len(beams.scores) for beams in active])[:-1]
+        parts = zip(active, np.split(gains, ends), np.split(tokens, ends), strict=True)
         return [self._best(beams, *part) for beams, *part in parts]
 
-    def _best(self, beams: Beams, gains: Float[Tensor, "K C"], tokens: Int[Tensor, "K C"]) -> Candidates:
+    def _best(self, beams: Beams, gains: Float[np.ndarray, "K C"], tokens: Int[np.ndarray, "K C"]) -> Candidates:
         """Return the best continuations of a sentence."""
-        scores = (torch.tensor(beams.scores, device=gains.device)[:, None] + gains).flatten()
-        best, places = scores.topk(min(candidates_of_sentence(self._beam_size), len(scores)))
-        numbers = (places // gains.size(1)).tolist()
-        return zip(best.tolist(), numbers, tokens.flatten()[places].tolist(), strict=True)
+        scores = (np.array(beams.scores, dtype=np.float32)[:, None] + gains).ravel()
+        places = np.argsort(-scores, kind="stable")[: candidates_of_sentence(self._beam_size)]
+        numbers = (places // gains.shape[1]).tolist()
+        return zip(scores[places].tolist(), numbers, tokens.ravel()[places].tolist(), strict=True)

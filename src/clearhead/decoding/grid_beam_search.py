@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.best_tokens import best_tokens
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
@@ -99,7 +99,7 @@ def begin_constrained(
 
 def advance_constrained(
     active: Sequence[ConstrainedSentence],
-    log_probs: Float[Tensor, "R V"],
+    log_probs: Float[np.ndarray, "R V"],
     options: SearchOptions,
     eos_id: int,
 ) -> None:
@@ -119,22 +119,24 @@ def advance_constrained(
         first = last
 
 
-def _candidates(searched: ConstrainedSentence, log_probs: Float[Tensor, "R V"], beam_size: int) -> Iterator[_Candidate]:
+def _candidates(
+    searched: ConstrainedSentence, log_probs: Float[np.ndarray, "R V"], beam_size: int
+) -> Iterator[_Candidate]:
     """Yield all candidates that can be among the best of their beams, and few others.
 
     Tokens in no term lead from a hypothesis to the same beam, so the best of them are enough. The exception is a
     term that is complete only if its word ends there: tokens that begin a word then lead to another beam.
     """
     required = searched.required
-    totals = torch.tensor(searched.scores, device=log_probs.device)[:, None] + log_probs
-    count = min(beam_size + 1 + max(len(one.next_tokens) for one in searched.progress), totals.size(1))
-    best, tokens = totals.topk(count, dim=-1)  # (R, C)
+    totals = np.array(searched.scores, dtype=np.float32)[:, None] + log_probs
+    count = beam_size + 1 + max(len(one.next_tokens) for one in searched.progress)
+    best, tokens = best_tokens(totals, count)  # (R, C)
     for beam, (progress, scores, ids) in enumerate(zip(searched.progress, best.tolist(), tokens.tolist(), strict=True)):
         found = dict(zip(ids, scores, strict=True))
         needed = list(progress.next_tokens)
         found.update(zip(needed, totals[beam, needed].tolist(), strict=True))
         if required.after(progress, ANOTHER_WORD).remaining < required.after(progress, SAME_WORD).remaining:
-            goes_on = torch.from_numpy(required.edges.continues).to(totals.device)
-            scores, ids = (x.tolist() for x in totals[beam].masked_fill(goes_on, float("-inf")).topk(count))
+            others = np.where(required.edges.continues, np.float32(-np.inf), totals[beam])
+            (scores,), (ids,) = (x.tolist() for x in best_tokens(others[None], count))
             found.update(zip(ids, scores, strict=True))
         yield from (_Candidate(-score, beam, token) for token, score in found.items() if score > float("-inf"))

@@ -1,6 +1,8 @@
 """Hypotheses of a sentence that do not compete: samples, and those of diverse search.
 
 They share the sentence's slot, and so its encoder output; each has its own beam.
+
+Shapes: T maximum target tokens.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from jaxtyping import Float
 
 from clearhead.decoding.search_state import SearchState
 
@@ -17,8 +20,8 @@ from clearhead.decoding.search_state import SearchState
 class SeparateHypotheses(SearchState):
     """A sentence in flight whose hypotheses do not compete."""
 
-    generators: list[torch.Generator | None]
-    """The random generator of each open hypothesis, if it is a sample."""
+    chances: list[Float[np.ndarray, " T"] | None]
+    """The uniform random numbers of each open hypothesis, one for every token, if it is a sample."""
 
     def advance(self, scores: Sequence[float], tokens: Sequence[int], eos_id: int, penalty: float = 1.0) -> None:
         """Add a token to each hypothesis, and finish the ended ones.
@@ -36,5 +39,5 @@ class SeparateHypotheses(SearchState):
                 self.finish(place, eos_id, score, penalty)
             else:
                 stay.append(place)
-        self.generators = [self.generators[place] for place in stay]
+        self.chances = [self.chances[place] for place in stay]
         self.extend([scores[place] for place in stay], stay, [tokens[place] for place in stay])

@@ -5,7 +5,6 @@ Shapes: R rows, V vocabulary.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 
@@ -113,9 +112,3 @@ def token_by_token(
             batch.select(stay, stay)
     found = zip(tokens, log_prob, was_ended, strict=True)
     return [Hypothesis(tuple(ids), total, total, ended) for ids, total, ended in found]
-
-
-def seed_of(seed: int, number: int, ids: Sequence[int]) -> int:
-    """Return the random seed of one sample of a source."""
-    digest = hashlib.blake2b(repr((seed, number, list(ids))).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1  # torch takes signed 64-bit seeds

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
+
 from clearhead.config import ModelConfig
 from clearhead.decoding.batched_sampling import advance_samples, begin_samples, in_groups
 from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
@@ -279,7 +281,7 @@ class _Worker:
     def _advance_separately(self, active: Sequence[Any]) -> None:
         """Advance every sample, or hypothesis of diverse or constrained search, by a token."""
         options, log_probs, eos_id = self.options, self.slots.log_probs(active), self.model.eos_id
-        if not log_probs.amax(dim=-1).isfinite().all():  # NaN or infinite
+        if not np.isfinite(log_probs.max(axis=-1)).all():  # NaN or infinite
             for searched in active:
                 searched.scores = []
         elif options.is_constrained:

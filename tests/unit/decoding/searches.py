@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from clearhead.decoding import NativeEngine, PyTorchEngine, SearchOptions
+from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.engine import PyTorchSlots
-from clearhead.decoding.sampling import draw_tokens, greedy_search, seed_of, token_by_token
+from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import sentences_of
 from clearhead.decoding.step import DecodingBatch

@@ -3,12 +3,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from searches import near
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, length_penalty, score
+from clearhead.decoding.diverse_beam_search import choose_diverse
 from clearhead.decoding.scheduler import search
 from clearhead.errors import ConfigError
 from every_run import slow
@@ -54,6 +56,17 @@ def test_it_finds_what_the_rule_says(make_ending_model, make_sources, form, dive
             expected = diverse_by_hand(model, source, limit, groups, diversity)
             assert sorted(one.tokens for one in found[number]) == sorted(tokens for _, tokens in expected)
             assert [one.rank_score for one in found[number]] == near([rank for rank, _ in expected])
+
+
+def test_a_token_costs_what_the_earlier_rows_of_its_sentence_have_made_it_cost():
+    rows = [[-1.0, -1.5, -9.0, -9.0], [-1.0, -1.5, -2.5, -9.0], [-1.0, -1.4, -2.5, -9.0], [-0.5, -0.6, -9.0, -9.0]]
+    log_probs = np.array(rows, dtype=np.float32)
+    # A token costs 1 more for each earlier row: 0, then 1 (-1.5 before -2), then 0 (-2 before -2.4); the next sentence
+    # begins anew.
+    assert choose_diverse(log_probs, [3, 1], 1.0).tolist() == [0, 1, 0, 0]
+    assert choose_diverse(log_probs, [3, 1], 9.0).tolist() == [0, 1, 2, 0]
+    assert choose_diverse(log_probs, [1, 3], 1.0).tolist() == [0, 0, 1, 0]
+    assert choose_diverse(log_probs, [4], 1.0).tolist() == [0, 1, 0, 1]
 
 
 def test_the_first_tokens_differ_where_a_token_costs_more_than_it_gains(make_ending_model, make_sources, form):

@@ -3,12 +3,14 @@ from __future__ import annotations
 from copy import deepcopy
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from searches import WIDTHS, assert_same, find, near
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Ensemble, NativeEngine, PyTorchEngine, Sampling, SearchOptions, Shortlist, decode, score
+from clearhead.decoding.ensemble import mean_log_probs
 from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.errors import ConfigError
 from every_run import slow
@@ -82,6 +84,25 @@ def test_it_is_the_best_of_all_translations_there_are(make_model):
     assert [one.log_prob for one in found] == pytest.approx([value for value, _ in expected[:9]], abs=1e-4)
     alone = sorted(zip(all_log_probs(models[:1], source, texts), texts, strict=True), reverse=True)
     assert [text for _, text in alone[:9]] != [text for _, text in expected[:9]]  # the others have a say
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_mean_is_over_probabilities_also_of_what_is_impossible_and_of_what_exp_rounds_to_zero(dtype):
+    impossible = -np.inf
+    members = np.array(
+        [
+            [np.log(0.5), np.log(0.2), impossible, impossible, -2_000.0, np.nan, np.nan],
+            [np.log(0.1), np.log(0.2), impossible, np.log(0.6), -2_000.0, -1.0, impossible],
+            [np.log(0.3), np.log(0.2), impossible, impossible, -2_001.0, -1.0, -1.0],
+        ],
+        dtype=dtype,
+    )
+    tiny = -2_000 + np.log((2 + np.exp(-1)) / 3)
+    expected = [np.log(0.3), np.log(0.2), impossible, np.log(0.2), tiny, np.nan, np.nan]
+    found = mean_log_probs(list(members))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == np.float32 else 1e-14)
+    assert mean_log_probs([members[0]]).tolist()[:5] == members[0].tolist()[:5]
 
 
 @pytest.mark.parametrize("beam_size", [slow(1), 4])

@@ -10,8 +10,8 @@ import torch
 from searches import sample
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, decode, score
-from clearhead.decoding.batched_sampling import TOGETHER
+from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, batched_sampling, decode, score
+from clearhead.decoding.batched_sampling import TOGETHER, draw_token, seed_of, uniform_numbers
 from clearhead.decoding.sampling import greedy_search, likely_tokens
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.scoring import token_log_probs
@@ -20,6 +20,18 @@ from every_run import slow
 
 IMPOSSIBLE = float("-inf")
 
+
+def of_rows(log_probs, sampling):
+    """Return what the engines' searches draw from, row by row."""
+    probs = np.zeros(log_probs.shape)
+    for own, row in zip(probs, log_probs.numpy(), strict=True):
+        tokens, weights = batched_sampling.likely_tokens(row, sampling)
+        own[tokens] = weights / weights.sum()
+    return torch.from_numpy(probs).float()
+
+
+FORMS = {"plain": lambda *given: likely_tokens(*given).softmax(dim=-1), "batched": of_rows}
+"""The probabilities to draw from, in the plain form and in that of the engines' searches."""
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -156,9 +168,10 @@ def test_one_token_to_draw_from_is_the_most_probable(make_model, make_sources):
 
 
 @pytest.mark.parametrize("temperature", [1e6, 1e300])
-def test_the_highest_temperatures_make_all_possible_tokens_alike(temperature):
+@pytest.mark.parametrize("form", FORMS)
+def test_the_highest_temperatures_make_all_possible_tokens_alike(form, temperature):
     log_probs = torch.tensor([[IMPOSSIBLE, -0.1, -3.0, -7.0]])
-    probs = likely_tokens(log_probs, Sampling(temperature=temperature, epsilon=0.0)).softmax(dim=-1)
+    probs = FORMS[form](log_probs, Sampling(temperature=temperature, epsilon=0.0))
     torch.testing.assert_close(probs, torch.tensor([[0.0, 1 / 3, 1 / 3, 1 / 3]]), atol=1e-5, rtol=0)
 
 
@@ -180,12 +193,13 @@ def likely_by_hand(probs: list[float], sampling: Sampling) -> list[float]:
     return [weights[token] / total if token in kept else 0.0 for token in range(len(weights))]
 
 
-def test_the_filters_keep_what_they_say():
+@pytest.mark.parametrize("form", FORMS)
+def test_the_filters_keep_what_they_say(form):
     values = product((0.7, 1.0, 1.9), (0, 1, 3, 11, 23, 99), (0.05, 0.5, 0.93, 1.0), (0.0, 0.02, 0.1, 0.99))
     for temperature, top_k, top_p, epsilon in values:
         sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, epsilon=epsilon)
         log_probs = (3 * torch.randn(5, 23)).log_softmax(dim=-1)
-        found = likely_tokens(log_probs, sampling).softmax(dim=-1).tolist()
+        found = FORMS[form](log_probs, sampling).tolist()
         for row, probs in zip(found, log_probs.double().exp().tolist(), strict=True):
             np.testing.assert_allclose(row, likely_by_hand(probs, sampling), atol=1e-5, err_msg=str(sampling))
 
@@ -210,8 +224,48 @@ def test_impossible_settings_are_refused(settings, message):
         Sampling(**settings)
 
 
-def test_the_smallest_top_p_leaves_the_best_token():
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("top_p", [1e-300, 5e-324])
+def test_the_smallest_top_p_leaves_the_best_token(form, top_p):
     log_probs = torch.randn(3, 17).log_softmax(dim=-1)
-    left = likely_tokens(log_probs, Sampling(top_p=1e-300)).isfinite()
+    left = FORMS[form](log_probs, Sampling(top_p=top_p)) > 0
     assert left.sum(dim=-1).tolist() == [1, 1, 1]
     assert left.int().argmax(dim=-1).tolist() == log_probs.argmax(dim=-1).tolist()
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 5e-324])
+def test_nor_do_the_lowest_temperatures_leave_more(temperature):
+    log_probs = np.log(np.array([0.25, 0.4, 0.3, 0.05], dtype=np.float32))
+    assert [draw_token(log_probs, chance, Sampling(temperature=temperature)) for chance in (0.0, 0.999)] == [1, 1]
+
+
+def test_the_random_numbers_of_a_seed_are_those_of_pytorch():
+    seeds = [0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, seed_of(1, 0, [5, 2]), seed_of(7, 3, [11, 4, 2])]
+    for seed, numbers in zip(seeds, uniform_numbers(seeds, 700), strict=True):  # more than the generator's state holds
+        generator = torch.Generator().manual_seed(seed)
+        assert numbers.tolist() == [torch.rand(1, generator=generator).item() for _ in range(700)]
+    # PyTorch's own documentation shows these for the seed 0.
+    assert [round(float(number), 4) for number in uniform_numbers([0], 3)[0]] == [0.4963, 0.7682, 0.0885]
+
+
+def test_seeds_stay_as_they_were():
+    assert [seed_of(1, 0, [5, 2]), seed_of(7, 3, [11, 4, 2])] == [1604020221091118862, 584459856946079949]
+
+
+@pytest.mark.parametrize(
+    ("settings", "drawn"),
+    [
+        ({"epsilon": 0.0}, [1, 1, 2, 2, 2, 4, 4]),  # up to 0.3, 0.9, 1
+        ({}, [1, 1, 2, 2, 2, 4, 4]),
+        ({"epsilon": 0.2}, [1, 1, 2, 2, 2, 2, 2]),  # up to 1/3, 1
+        ({"top_k": 1}, [2, 2, 2, 2, 2, 2, 2]),
+        ({"top_k": 2}, [1, 1, 2, 2, 2, 2, 2]),
+        ({"top_p": 0.7}, [1, 1, 2, 2, 2, 2, 2]),
+        ({"top_p": 0.5}, [2, 2, 2, 2, 2, 2, 2]),
+        ({"temperature": 0.5}, [1, 2, 2, 2, 2, 2, 4]),  # weights 9, 36, 1: up to 0.196, 0.978, 1
+    ],
+)
+def test_the_token_drawn_is_the_one_whose_share_holds_the_number(settings, drawn):
+    log_probs = np.array([IMPOSSIBLE, np.log(0.3), np.log(0.6), IMPOSSIBLE, np.log(0.1)], dtype=np.float32)
+    chances = (0.0, 0.25, 0.35, 0.6, 0.85, 0.95, 0.99)
+    assert [draw_token(log_probs, chance, Sampling(**settings)) for chance in chances] == drawn

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import clearhead
-from clearhead.decoding.sampling import seed_of
+from clearhead.decoding.batched_sampling import seed_of
 from clearhead.errors import ClearheadError
 from clearhead.interop.huggingface.families import bert, encoder_decoder, gpt2, t5
 from clearhead.paper import concepts

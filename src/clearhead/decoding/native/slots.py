@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from ctypes import pointer
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
@@ -87,12 +85,12 @@ class NativeSlots:
         best = (part[: len(active)].tolist() for part in self._best)
         return [zip(*of_slot, strict=True) for of_slot in zip(*best, strict=True)]
 
-    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+    def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
         found = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)])
         self._take_step(active, found)
-        return torch.from_numpy(found)
+        return found
 
     def _take_step(self, active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"] | None) -> None:
         """Run one step of the core, which also fills `log_probs` if given."""

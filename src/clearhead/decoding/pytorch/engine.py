@@ -136,12 +136,13 @@ class PyTorchSlots:
         scores = torch.tensor([score for beams in active for score in beams.scores], device=gains.device)
         return best_candidates(gains + scores[:, None], tokens, rows)
 
-    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+    def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
         newest, rows, masks = self._advance(active)
         hidden_states = self._packed.hidden_states(newest, self._cache, rows)
-        return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
+        log_probs = log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
+        return log_probs.numpy(force=True)
 
     def _advance(self, active: Sequence[Beams]) -> tuple[Int64[Tensor, " R"], SlotRows, list[Mask | None]]:
         """Return the newest tokens of all open hypotheses, their rows in the cache, and their allowed next tokens."""
