@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -108,7 +109,8 @@ def random_work(name: str) -> Work:
         case.num_single,
         lambda tokens: " ".join(map(str, tokens)),
         Shortlist(
-            torch.arange(min(1_000, config.vocab_size)), torch.randint(config.vocab_size, (config.vocab_size, 20))
+            np.arange(min(1_000, config.vocab_size), dtype=np.int32),
+            torch.randint(config.vocab_size, (config.vocab_size, 20), dtype=torch.int32).numpy(),
         ),
     )
 
@@ -157,7 +159,7 @@ def _learned_shortlist(translator: Translator) -> Shortlist | None:
     except ModelError:
         return None
     config = translator.bundle.model.config
-    renamed = torch.tensor([padding_last(token, config) for token in range(config.vocab_size)])
+    renamed = np.array([padding_last(token, config) for token in range(config.vocab_size)], dtype=np.int32)
     # Minus one, which fills up the rows, stays.
-    rows = torch.where(learned.rows < 0, learned.rows, renamed[learned.rows.clamp_min(0)])
+    rows = np.where(learned.rows < 0, learned.rows, renamed[learned.rows])
     return Shortlist(renamed[learned.common], rows[renamed])

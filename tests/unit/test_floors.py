@@ -83,8 +83,11 @@ WITHOUT_TORCH = (
     "decoding.grid_beam_search",
     "decoding.independent_hypotheses",
     "decoding.mbr",
+    "decoding.native.shortlist",
     "decoding.native.slots",
+    "decoding.shortlist",
     "decoding.token_masks",
+    "files.arrays",
 )
 """Rooms and modules that compute without PyTorch."""
 

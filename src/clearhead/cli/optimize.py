@@ -61,7 +61,7 @@ def optimize(
 
     from clearhead.bundle import SHORTLIST_FILE, model_directory
     from clearhead.decoding import learn_shortlist
-    from clearhead.decoding.shortlist import COMMON, PER_TOKEN
+    from clearhead.decoding.shortlist_learning import COMMON, PER_TOKEN
     from clearhead.files import display_name
     from clearhead.formats import read_parallel
     from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
@@ -105,7 +105,7 @@ def optimize(
     head, agreement = choose_head(translator.bundle.model, encoded, batch_tokens=config.batch_tokens, guided=guided)
     save_head(directory / ALIGNMENT_FILE, head, agreement, translator.bundle.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)
-    per_row = (shortlist.rows >= 0).sum(dim=1)[[token for ids in source_ids for token in ids]].float().mean().item()
+    per_row = (shortlist.rows >= 0).sum(axis=1)[[token for ids in source_ids for token in ids]].mean()
     typer.echo(f"learned from       {len(kept):,} pairs; {num_long:,} too long, {num_blank:,} with a blank side")
     typer.echo(f"always allowed     {len(shortlist.common):,} tokens")
     typer.echo(f"by a source token  {per_row:,.1f} tokens on average")

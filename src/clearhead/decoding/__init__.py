@@ -13,16 +13,15 @@ from clearhead.decoding.mbr import expected_chrf
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
+from clearhead.decoding.shortlist import Shortlist
 from clearhead.runtime.lazy import lazy_names
 
 if TYPE_CHECKING:
     from clearhead.decoding.pytorch.engine import PyTorchEngine
-    from clearhead.decoding.shortlist import Shortlist, learn_shortlist
+    from clearhead.decoding.shortlist_learning import learn_shortlist
 
 # Imported on first use, because they need PyTorch.
-__getattr__ = lazy_names(
-    __name__, {"PyTorchEngine": "pytorch.engine", "Shortlist": "shortlist", "learn_shortlist": "shortlist"}
-)
+__getattr__ = lazy_names(__name__, {"PyTorchEngine": "pytorch.engine", "learn_shortlist": "shortlist_learning"})
 
 __all__ = [
     "NO_PREFIX",

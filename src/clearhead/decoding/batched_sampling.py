@@ -14,14 +14,17 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from clearhead.config import Sampling
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 TOGETHER = 16
 """Samples of one sentence that are drawn at the same time."""

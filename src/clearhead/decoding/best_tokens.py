@@ -5,8 +5,12 @@ Shapes: R rows (hypotheses), V vocabulary, C best tokens.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from jaxtyping import Float, Int
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 BLOCK = 64
 """Tokens of which only the maximum is looked at first."""

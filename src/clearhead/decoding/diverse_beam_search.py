@@ -12,13 +12,16 @@ Shapes: R rows (the open hypotheses of all slots), N sentences, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.rules import rank_penalty
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 
 def advance_diverse(

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from clearhead.decoding.best_tokens import best_tokens
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
@@ -23,6 +22,9 @@ from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 
 class EnsembleEngine(Engine):

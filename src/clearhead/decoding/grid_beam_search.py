@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.best_tokens import best_tokens
@@ -27,6 +26,9 @@ from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class _Candidate(NamedTuple):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.decoding.search_state import SearchState
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @dataclass

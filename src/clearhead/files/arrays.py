@@ -1,4 +1,4 @@
-"""Safetensors files without PyTorch: headers, NumPy arrays, and whether the tensors of a file fit a model.
+"""Safetensors files without PyTorch: read and write arrays and headers, check that they fit a model.
 
 The files contain only numbers and text, so that reading never executes code.
 """
@@ -9,11 +9,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from clearhead.errors import ModelError
 from clearhead.files.reading import require_regular
@@ -100,6 +102,16 @@ def raise_problems(problems: Sequence[str], headline: str) -> None:
     """Raise a ModelError that lists the first problems, if there are any."""
     if problems:
         raise ModelError(f"{headline}:\n  " + first_few(sorted(problems), 8, "\n  "))
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Write arrays and metadata to a safetensors file atomically; equal contents give equal bytes.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # the library writes what lies there
+    write_file(path, partial(save_file, plain, metadata=dict(metadata) or None))
 
 
 def write_file(path: str | Path, save: Callable[[Path], None]) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 from clearhead.bundle import SHORTLIST_FILE, load_bundle, save_bundle
@@ -14,7 +15,7 @@ from clearhead.cli.optimize import optimize
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
-from clearhead.decoding.shortlist import COMMON, PER_TOKEN
+from clearhead.decoding.shortlist_learning import COMMON, PER_TOKEN
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.translation.alignment import ALIGNMENT_FILE
 from clearhead.translation.translator import Translator
@@ -78,7 +79,7 @@ def test_a_shortlist_of_everything_translates_as_the_model_does(run_command, mak
     translator = Translator.load(model)
     shortlist = Translator.load(model).learned_shortlist()
     rest = set(range(2, translator.bundle.tokenizer.vocab_size)) - set(shortlist.common.tolist())
-    shortlist.rows = shortlist.rows.new_tensor([sorted(rest)] * len(shortlist.rows))
+    shortlist.rows = np.array([sorted(rest)] * len(shortlist.rows), dtype=np.int32)
     shortlist.save(model / SHORTLIST_FILE, translator.bundle.identity())
     full = run_command(translate, model, source).stdout
     assert run_command(translate, model, source, "--shortlist").stdout == full

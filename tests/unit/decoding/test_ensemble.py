@@ -187,6 +187,6 @@ def test_the_end_of_any_members_positions_is_the_end(make_model):
 
 
 def test_a_shortlist_is_refused(models, make_engine):
-    ids = torch.zeros(1, dtype=torch.int32)
+    ids = np.zeros(1, dtype=np.int32)
     with pytest.raises(ConfigError, match="a shortlist is learned from one model"):
         make_engine(*models).slots(1, 1, Shortlist(ids, ids[None]))

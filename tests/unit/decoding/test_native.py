@@ -519,19 +519,18 @@ def test_scores_of_rounded_forms_are_nearly_the_models_own(make_model, precision
 def split_between(vocab_size, num_common):
     """Return a shortlist of all tokens, the first of them common and the rest in every row."""
     allowed = [END, *range(3, vocab_size)]
-    rows = torch.tensor([allowed[num_common:]] * vocab_size, dtype=torch.int32)
-    return Shortlist(torch.tensor(allowed[:num_common], dtype=torch.int32), rows)
+    rows = np.array([allowed[num_common:]] * vocab_size, dtype=np.int32)
+    return Shortlist(np.array(allowed[:num_common], dtype=np.int32), rows)
 
 
 def sparse(vocab_size, num_common, width):
     """Return a shortlist of other tokens, and other numbers of them, for every source token, and none for some."""
-    generator = torch.Generator().manual_seed(11)
-    rows = torch.randint(3, vocab_size, (vocab_size, width), generator=generator, dtype=torch.int32)
-    rows[torch.rand(rows.shape, generator=generator) < 0.3] = -1
+    random = np.random.default_rng(11)
+    rows = random.integers(3, vocab_size, (vocab_size, width), dtype=np.int32)
+    rows[random.random(rows.shape) < 0.3] = -1
     rows[::3] = rows[END] = -1
-    common = torch.randperm(vocab_size - 3, generator=generator)[: num_common - 1].int() + 3
-    common = torch.cat([torch.tensor([END], dtype=torch.int32), common])
-    rows[torch.isin(rows, common) | (rows == 5)] = -1  # in a test 5 is padding
+    common = np.array([END, *random.permutation(vocab_size - 3)[: num_common - 1] + 3], dtype=np.int32)
+    rows[np.isin(rows, common) | (rows == 5)] = -1  # in a test 5 is padding
     return Shortlist(common, rows)
 
 
@@ -750,7 +749,7 @@ def test_a_lack_of_memory_becomes_advice(make_model, num_sentences):
 
 def test_a_shortlist_is_packed_once_for_all_threads_and_calls(make_model):
     packed = NativeEngine(make_model(**WIDTHS))
-    first, second = (Shortlist(torch.arange(9).int(), torch.full((37, 2), -1).int()) for _ in range(2))
+    first, second = (Shortlist(np.arange(9, dtype=np.int32), np.full((37, 2), -1, dtype=np.int32)) for _ in range(2))
     products = packed._listed_products(first)
     assert packed._listed_products(first) is products
     assert packed._listed_products(second).shortlist is second
@@ -758,7 +757,7 @@ def test_a_shortlist_is_packed_once_for_all_threads_and_calls(make_model):
 
 def test_a_thread_gets_the_products_of_its_own_shortlist_whatever_another_packs_meanwhile(make_model, monkeypatch):
     packed = NativeEngine(make_model(**WIDTHS))
-    own, others = (Shortlist(torch.arange(9).int(), torch.full((37, 2), -1).int()) for _ in range(2))
+    own, others = (Shortlist(np.arange(9, dtype=np.int32), np.full((37, 2), -1, dtype=np.int32)) for _ in range(2))
     of_others = packed._listed_products(others)
     # As if another thread came after every line.
     monkeypatch.setattr(NativeEngine, "_listed", property(lambda self: of_others, lambda self, made: None), False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 from searches import assert_same, find, find_plainly, near, sample, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
@@ -115,8 +115,8 @@ def test_samples_fit_and_keep_the_models_own_score(make_model, make_sources):
 
 def test_a_shortlist_has_room_for_the_prefix(make_ending_model, make_sources, form):
     model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(beam_size=3)
-    nothing = torch.full((37, 1), -1, dtype=torch.int32)
-    shortlist = Shortlist(torch.tensor([2, 11, 12], dtype=torch.int32), nothing)
+    nothing = np.full((37, 1), -1, dtype=np.int32)
+    shortlist = Shortlist(np.array([2, 11, 12], dtype=np.int32), nothing)
     found = find(form(model), sources, LIMITS, config, shortlist=shortlist, prefixes=PREFIXES)
     for (hypothesis,), encoded in zip(found, ENCODED, strict=True):
         assert hypothesis.tokens[: len(encoded)] == encoded

@@ -2,18 +2,19 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from searches import assert_same, find
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding import PyTorchEngine, Sampling, SearchOptions, Shortlist, decode
-from clearhead.decoding import shortlist as shortlist_module
+from clearhead.decoding import PyTorchEngine, Sampling, SearchOptions, Shortlist, decode, shortlist_learning
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.scheduler import search
-from clearhead.decoding.shortlist import learn_shortlist
+from clearhead.decoding.shortlist_learning import learn_shortlist
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files.tensors import write_weights
 from clearhead.kernels.library import library
 from clearhead.model import AttentionWeights
 from every_run import slow
@@ -27,19 +28,22 @@ MODEL = {"model_sha256": "5" * 64, "tokenizer_sha256": "7" * 64}
 pytestmark = pytest.mark.usefixtures("inference")
 
 
+def int32(*numbers):
+    return np.array(numbers, dtype=np.int32)
+
+
 def everything(vocab_size: int, num_common: int) -> Shortlist:
     """Return a shortlist of all tokens, the first of them common and the rest in every row."""
     tokens = [END, *range(3, vocab_size)]
-    rows = torch.tensor([tokens[num_common:]] * vocab_size, dtype=torch.int32)
-    return Shortlist(torch.tensor(tokens[:num_common], dtype=torch.int32), rows)
+    return Shortlist(int32(*tokens[:num_common]), int32(*[tokens[num_common:]] * vocab_size))
 
 
 def sparse(vocab_size: int, width: int = 4) -> Shortlist:
     """Return a shortlist of the end and a few tokens, other ones and other numbers of them for every source token."""
-    generator = torch.Generator().manual_seed(11)
-    rows = torch.randint(5, vocab_size, (vocab_size, width), generator=generator, dtype=torch.int32)
-    rows[torch.rand(rows.shape, generator=generator) < 0.3] = -1
-    return Shortlist(torch.tensor([4, END, 3], dtype=torch.int32), rows)
+    random = np.random.default_rng(11)
+    rows = random.integers(5, vocab_size, (vocab_size, width), dtype=np.int32)
+    rows[random.random(rows.shape) < 0.3] = -1
+    return Shortlist(int32(4, END, 3), rows)
 
 
 # The search
@@ -63,7 +67,7 @@ def test_nor_where_the_start_token_is_another(make_sharp_model, make_sources, sp
     config = DecodeConfig(beam_size=3)
     elsewhere = {model.config.pad_id, model.config.bos_id, END, 5}
     tokens = [token for token in range(37) if token not in elsewhere]
-    shortlist = Shortlist(torch.tensor([5, END], dtype=torch.int32), torch.tensor([tokens] * 37, dtype=torch.int32))
+    shortlist = Shortlist(int32(5, END), int32(*[tokens] * 37))
     assert_same(find(model, sources, [9] * 3, config, 3, shortlist), find(model, sources, [9] * 3, config, 3))
 
 
@@ -110,9 +114,9 @@ def test_neighbours_and_order_change_nothing(make_sharp_model, make_sources, bea
 
 def test_later_sentences_may_be_allowed_more_than_earlier_ones(make_sharp_model, make_sources):
     # The longest come first: here they own nothing, and the shortest more than there is room for at first.
-    rows = torch.full((37, 31), -1, dtype=torch.int32)
-    rows[3:20] = torch.arange(5, 36)
-    shortlist = Shortlist(torch.tensor([END], dtype=torch.int32), rows)
+    rows = np.full((37, 31), -1, dtype=np.int32)
+    rows[3:20] = np.arange(5, 36)
+    shortlist = Shortlist(int32(END), rows)
     model, config = make_sharp_model(), DecodeConfig(beam_size=3, batch_tokens=70)
     sources = [[*[30] * 12, END], [*[31] * 9, END], [3, 4, END], [5, END], [6, 7, 8, END]]
     found = find(model, sources, [9] * 5, config, 1, shortlist)
@@ -122,7 +126,7 @@ def test_later_sentences_may_be_allowed_more_than_earlier_ones(make_sharp_model,
 
 
 def test_a_shortlist_of_the_end_alone_gives_empty_translations(make_sharp_model, make_sources):
-    nothing = Shortlist(torch.tensor([END], dtype=torch.int32), torch.full((37, 2), -1, dtype=torch.int32))
+    nothing = Shortlist(int32(END), np.full((37, 2), -1, dtype=np.int32))
     found = find(make_sharp_model(), make_sources((7, 2)), [5, 5], DecodeConfig(beam_size=3), 1, nothing)
     assert [[h.tokens for h in hypotheses] for hypotheses in found] == [[(END,)], [(END,)]]
 
@@ -172,7 +176,7 @@ def planted(make_model, monkeypatch):
 @pytest.mark.parametrize("batch_tokens", [13, 10_000])
 @pytest.mark.parametrize("buffer", [100, 1 << 22])
 def test_a_planted_alignment_is_found(planted, batch_tokens, buffer, monkeypatch):
-    monkeypatch.setattr(shortlist_module, "BUFFER", buffer)
+    monkeypatch.setattr(shortlist_learning, "BUFFER", buffer)
     done = []
     model, sources, targets = planted
     shortlist = learn_shortlist(
@@ -229,9 +233,9 @@ def test_a_real_model_gives_what_its_own_attention_says(make_model):
 
 
 def test_coverage_counts_each_sentence_by_itself():
-    rows = torch.full((9, 2), -1, dtype=torch.int32)
-    rows[5], rows[6, 0] = torch.tensor([7, 8]), 7
-    shortlist = Shortlist(torch.tensor([END, 3], dtype=torch.int32), rows)
+    rows = np.full((9, 2), -1, dtype=np.int32)
+    rows[5], rows[6, 0] = [7, 8], 7
+    shortlist = Shortlist(int32(END, 3), rows)
     covered, allowed = shortlist.coverage([[5, END], [6, 6, END]], [[7, 8, 3, END], [7, 8, 4, END]])
     assert covered == 6 / 8
     assert allowed == 3.5
@@ -245,12 +249,24 @@ def test_what_is_read_is_what_was_written_and_nothing_stays_beside_it(tmp_path):
     written.save(tmp_path / "list.safetensors", MODEL)
     first = (tmp_path / "list.safetensors").read_bytes()
     read = Shortlist.load(tmp_path / "list.safetensors", MODEL)
-    assert read.common.equal(written.common)
-    assert read.rows.equal(written.rows)
-    assert read.rows.dtype == torch.int32
+    assert np.array_equal(read.common, written.common)
+    assert np.array_equal(read.rows, written.rows)
+    assert read.rows.dtype == np.int32
     read.save(tmp_path / "list.safetensors", MODEL)
     assert [path.name for path in tmp_path.iterdir()] == ["list.safetensors"]
     assert (tmp_path / "list.safetensors").read_bytes() == first
+
+
+def test_a_file_written_with_pytorch_is_read_and_written_byte_for_byte(tmp_path):
+    # Tensors and hash as earlier versions wrote them.
+    sha256 = "05d46bb5746299cdd990a47881c232b27496419d5c5746eae7ec65b5cda85874"
+    tensors = {"common": torch.tensor([2, 3], dtype=torch.int32), "rows": torch.tensor([[4, -1], [5, 6]]).int()}
+    metadata = {**MODEL, "sha256": sha256}
+    write_weights(tmp_path / "earlier.safetensors", tensors, metadata)
+    read = Shortlist.load(tmp_path / "earlier.safetensors", MODEL)
+    assert (read.common.tolist(), read.rows.tolist()) == ([2, 3], [[4, -1], [5, 6]])
+    read.save(tmp_path / "list.safetensors", MODEL)
+    assert (tmp_path / "list.safetensors").read_bytes() == (tmp_path / "earlier.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("part", MODEL)
@@ -261,7 +277,7 @@ def test_another_models_file_is_refused(tmp_path, part):
         Shortlist.load(path, MODEL)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "other tensors", "text"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "other tensors", "a type that NumPy lacks", "text"])
 def test_a_damaged_file_is_refused(tmp_path, damage):
     path = tmp_path / "list.safetensors"
     sparse(37).save(path, MODEL)
@@ -273,6 +289,8 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
             path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         case "other tensors":
             save_file({"rows": torch.zeros(3, 2, dtype=torch.int32)}, path, MODEL)
+        case "a type that NumPy lacks":
+            save_file({"common": torch.zeros(3).bfloat16(), "rows": torch.zeros(3, 2, dtype=torch.int32)}, path, MODEL)
         case "text":
             path.write_text("no tensors", encoding="utf-8")
     with pytest.raises(ModelError, match="is damaged; learn one with `clearhead optimize MODEL --source FILE"):
@@ -303,36 +321,33 @@ def packed(request, make_sharp_model):
     return request.param(make_sharp_model(output_bias=True, **FORMS[request.param]))
 
 
-def int32(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
-
-
 WRONG = {
     "common below": ("common", int32(END, -1), "`common` holds -1,"),
     "common far below": ("common", int32(END, -2_000_000_000), "`common` holds -2000000000,"),
     "common above": ("common", int32(END, 37), "`common` holds 37, which is no token of a vocabulary of 37"),
-    "rows below": ("rows", torch.full((37, 2), -2, dtype=torch.int32), "`rows` holds -2,"),
-    "rows far below": ("rows", torch.full((37, 2), -2_000_000_000, dtype=torch.int32), "`rows` holds -2000000000,"),
-    "rows above": ("rows", torch.full((37, 2), 37, dtype=torch.int32), "`rows` holds 37,"),
-    "too few rows": ("rows", torch.full((36, 2), 5, dtype=torch.int32), "shape (36, 2), not (37, any)"),
-    "too many rows": ("rows", torch.full((38, 2), 5, dtype=torch.int32), "shape (38, 2), not (37, any)"),
+    "rows below": ("rows", np.full((37, 2), -2, dtype=np.int32), "`rows` holds -2,"),
+    "rows far below": ("rows", np.full((37, 2), -2_000_000_000, dtype=np.int32), "`rows` holds -2000000000,"),
+    "rows above": ("rows", np.full((37, 2), 37, dtype=np.int32), "`rows` holds 37,"),
+    "too few rows": ("rows", np.full((36, 2), 5, dtype=np.int32), "shape (36, 2), not (37, any)"),
+    "too many rows": ("rows", np.full((38, 2), 5, dtype=np.int32), "shape (38, 2), not (37, any)"),
     "rows of one axis": ("rows", int32(*range(37)), "shape (37,), not (37, any)"),
     "common of two axes": ("common", int32([3, END]), "shape (1, 2), not (any)"),
-    "wide integers": ("rows", torch.full((37, 2), 5), "`rows` is torch.int64, not a tensor of int32"),
-    "floats": ("common", torch.tensor([2.0]), "`common` is torch.float32, not a tensor of int32"),
-    "half floats": ("rows", torch.full((37, 2), 5.0).bfloat16(), "`rows` is torch.bfloat16, not"),
-    "a list": ("common", [END], "`common` is list, not a tensor"),
+    "wide integers": ("rows", np.full((37, 2), 5), "`rows` is int64, not an array of int32"),
+    "floats": ("common", np.array([2.0], dtype=np.float32), "`common` is float32, not an array of int32"),
+    "half floats": ("rows", np.full((37, 2), 5.0, dtype=np.float16), "`rows` is float16, not"),
+    "a list": ("common", [END], "`common` is list, not an array"),
+    "a tensor": ("common", torch.tensor([END]), "`common` is Tensor, not an array"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_shortlist_that_the_model_cannot_use_is_refused(packed, case, tmp_path):
-    name, tensor, fault = WRONG[case]
+    name, array, fault = WRONG[case]
     shortlist, config = sparse(37), DecodeConfig(beam_size=2)
-    setattr(shortlist, name, tensor)
+    setattr(shortlist, name, array)
     with pytest.raises(ModelError, match="^the shortlist does not fit the model: .*" + re.escape(fault)):
         list(search(packed, [[5, 7, END]], [5], SearchOptions(config, shortlist=shortlist)))
-    if isinstance(tensor, torch.Tensor):  # a file whose checksum is right
+    if isinstance(array, np.ndarray):  # a file whose checksum is right
         path = tmp_path / "list.safetensors"
         shortlist.save(path, MODEL)
         with pytest.raises(ModelError, match=re.escape(f"the shortlist {path} does not fit the model: ")):
@@ -344,7 +359,7 @@ def test_the_end_need_not_be_stored_and_nothing_counts_twice(packed, beam_size):
     rows = sparse(37).rows
     config, sources = DecodeConfig(beam_size=beam_size), [[5, 7, 11, END], [3, END]]
     expected = find_in(packed, sources, config, Shortlist(int32(4, END, 3), rows))
-    rows = torch.cat([rows, rows, torch.full((37, 1), 3, dtype=torch.int32)], dim=1)
+    rows = np.concatenate([rows, rows, np.full((37, 1), 3, dtype=np.int32)], axis=1)
     found = find_in(packed, sources, config, Shortlist(int32(4, 3, 4, 3), rows))
     assert_same(found, expected)
 
@@ -354,6 +369,6 @@ def find_in(packed, sources, config, shortlist):
 
 
 def test_an_empty_list_of_common_tokens_and_rows_without_places_are_no_harm(packed):
-    nothing = Shortlist(torch.zeros(0, dtype=torch.int32), torch.zeros((37, 0), dtype=torch.int32))
+    nothing = Shortlist(int32(), np.zeros((37, 0), dtype=np.int32))
     found = list(search(packed, [[5, END]], [5], SearchOptions(DecodeConfig(beam_size=2), shortlist=nothing)))
     assert found[0][1][0].tokens == (END,)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from multiprocessing import Pipe
 
+import numpy as np
 import pytest
 import torch
 
@@ -249,7 +250,7 @@ def test_where_there_is_no_thread_for_one_others_are_searched_for_on(search, eng
 
 
 def test_a_shortlist_is_known_everywhere(search, engine, bundle):
-    listed = Shortlist(torch.tensor([2, 11, 12], dtype=torch.int32), torch.full((286, 2), -1, dtype=torch.int32))
+    listed = Shortlist(np.array([2, 11, 12], dtype=np.int32), np.full((286, 2), -1, dtype=np.int32))
     options = SearchOptions(bundle.decode, shortlist=listed)
     found = tokens(ask(search, engine, options))
     assert found == tokens(decode(engine, SOURCES, options))

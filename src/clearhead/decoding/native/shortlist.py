@@ -5,7 +5,7 @@ The products with a sentence's own tokens are always in float32, because they ar
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import never_written
@@ -32,16 +32,15 @@ class ListedProducts:
         self.shortlist = shortlist
         self._weight, self._bias = model["output_proj.weight"], model.get("output_proj.bias")
         # Tokens that are never written keep their share of the probability.
-        always = torch.tensor([config.eos_id, *never_written(config)])
-        self.common = torch.cat([shortlist.common, always]).unique().int()
+        always = np.array([config.eos_id, *never_written(config)], dtype=np.int32)
+        self.common = np.union1d(shortlist.common, always)
         self.decoder = STRUCTS["Stack"].from_buffer_copy(weights.decoder)
         self.decoder.keep("layers", weights)
         self.decoder.output = make_product(self._weight, self._bias, weights.precision, rows=self.common)
 
     def enter(self, slot: Struct, sentence: Sentence) -> None:
         """Create the product with the sentence's own tokens, in its slot."""
-        own = self.shortlist.tokens_for(sentence).int()
-        own = own[~torch.isin(own, self.common)]
+        own = np.setdiff1d(self.shortlist.tokens_for(sentence), self.common, assume_unique=True)
         slot.own = make_product(self._weight, self._bias, "fp32", rows=own)
         slot.point(own_ids=own)
         slot.num_own = len(own)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import pointer
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
@@ -21,6 +21,9 @@ from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import STRUCTS
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class NativeSlots:

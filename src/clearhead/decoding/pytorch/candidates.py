@@ -111,7 +111,8 @@ class ListedTokens:
 
     def enter(self, sentences: Sequence[Sentence]) -> None:
         """Assign the next free slots to sentences."""
-        owned = [self.shortlist.tokens_for(sentence).to(self.weight.device) for sentence in sentences]
+        own_tokens = (torch.from_numpy(self.shortlist.tokens_for(sentence)) for sentence in sentences)
+        owned = [tokens.to(self.weight.device, torch.int64) for tokens in own_tokens]
         owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # no token may count twice
         self._make_room(len(self._sizes) + len(owned), max(map(len, owned)))
         for slot, tokens in enumerate(owned, start=len(self._sizes)):
