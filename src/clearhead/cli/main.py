@@ -36,6 +36,7 @@ from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
 from clearhead.errors import ClearheadError
 from clearhead.runtime.cpus import prepare_openmp
+from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.runtime.version import __version__
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
@@ -116,7 +117,8 @@ def run(arguments: list[str] | None = None) -> None:
         try:
             try:
                 given = sys.argv[1:] if arguments is None else arguments
-                app(args=spread_values(given), obj=given)
+                with needing_pytorch(" ".join(["clearhead", *given[:1]])):
+                    app(args=spread_values(given), obj=given)
             finally:
                 sys.stdout.flush()
         except ClearheadError as error:

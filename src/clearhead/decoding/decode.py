@@ -15,6 +15,7 @@ from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.constraints import Required
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
+from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
@@ -22,6 +23,7 @@ from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
 from clearhead.model.stored import StoredModel
+from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
@@ -36,15 +38,16 @@ def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePr
         precision: Precision of the matrix products; `fp32` gives the model's own numbers.
 
     Raises:
+        ClearheadError: If the core does not support the model, and PyTorch is not installed.
         ValueError: If the model has no decoder.
     """
     if isinstance(model, Ensemble):
-        from clearhead.decoding.ensemble_engine import EnsembleEngine
-
         return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
-    if NativeEngine.supports(model, precision):
+    obstacle = NativeEngine.obstacle(model, precision)
+    if obstacle is None:
         return NativeEngine(model, precision)
-    from clearhead.decoding.pytorch.engine import PyTorchEngine
+    with needing_pytorch(f"this model ({obstacle})"):
+        from clearhead.decoding.pytorch.engine import PyTorchEngine
 
     return PyTorchEngine(model.module if isinstance(model, StoredModel) else model, precision)
 

@@ -10,6 +10,7 @@ import numpy as np
 from clearhead.config import ModelConfig
 from clearhead.model.weight_shapes import owner
 from clearhead.runtime.lazy import cached_property
+from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
@@ -46,8 +47,13 @@ class StoredModel:
 
     @cached_property
     def module(self) -> Transformer:
-        """The module with these weights, in evaluation mode. This imports PyTorch."""
-        import torch
+        """The module with these weights, in evaluation mode.
+
+        Raises:
+            ClearheadError: If PyTorch is not installed.
+        """
+        with needing_pytorch("the module of a model"):
+            import torch
 
         from clearhead.files.tensors import load_tensors
         from clearhead.model.transformer import Transformer
