@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from clearhead.tokenizers.foreign import ForeignVocabulary, is_foreign
 from clearhead.tokenizers.learned import Tokenizer
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary
 
@@ -24,4 +23,8 @@ def _made(text: str) -> Vocabulary:
         values = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return ForeignVocabulary(text) if is_foreign(values) else Tokenizer(text)
+    if not (isinstance(values, dict) and "clearhead_vocabulary" in values):
+        return Tokenizer(text)
+    from clearhead.tokenizers.foreign import ForeignVocabulary
+
+    return ForeignVocabulary(text)

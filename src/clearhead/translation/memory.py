@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.text.line_ends import on_one_line
@@ -130,6 +129,8 @@ class TranslationMemory:
         return MemoryMatch(text, target, 1.0, is_reused=agrees)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
+        from rapidfuzz.distance import Levenshtein
+
         unknown = len(self._ids)
         words = [self._ids.get(word.text, unknown) for word in term_words(text)]
         if not 0 < len(words) <= MOST_WORDS:
