@@ -123,3 +123,24 @@ def test_a_name_of_the_package_that_needs_pytorch_says_so(files):
     assert ran.stderr.endswith(
         "ClearheadError: clearhead.train needs PyTorch, which is not installed: pip install 'clearhead[train]'\n"
     )
+
+
+def test_the_package_itself_imports_next_to_nothing():
+    program = "import sys; before = set(sys.modules); import clearhead; print(len(set(sys.modules) - before))"
+    slow = "print({'numpy', 'pydantic', 'importlib.metadata', 'typer'} & sys.modules.keys())"
+    ran = subprocess.run([sys.executable, "-c", f"{program}; {slow}"], capture_output=True, text=True, check=True)
+    count, found = ran.stdout.splitlines()
+    assert found == "set()"
+    assert int(count) < 40
+
+
+def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
+    program = f"{MISSING}; sys.argv[1:] = ['translate', *sys.argv[1:3]]; from clearhead.cli.main import run\ntry: run()"
+    unused = (
+        *("babel", "fastapi", "jaxtyping", "markdown_it", "matplotlib", "pyarrow", "rapidfuzz", "sacrebleu", "tomli_w"),
+        *("clearhead.cli.train", "clearhead.config.train", "clearhead.formats.pair_files", "clearhead.formats.xml"),
+        *("clearhead.inspection", "clearhead.serving", "clearhead.tokenizers.foreign", "clearhead.training"),
+    )
+    program += f"\nfinally: print({{*{unused}}} & sys.modules.keys(), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1] == "set()"

@@ -88,7 +88,7 @@ def openmp(monkeypatch):
     """Return a function that prepares OpenMP where a user set these variables alone, and returns what is set then."""
 
     def prepared(**chosen):
-        names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+        names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS")
         for name in names:
             monkeypatch.setenv(name, chosen.get(name, ""))  # whatever it is afterwards, it is as before when this ends
             if name not in chosen:
@@ -114,6 +114,11 @@ def test_waiting_threads_soon_leave_the_cpu_to_others_unless_somebody_chose(open
     assert 100 <= int(openmp()["GOMP_SPINCOUNT"]) <= 3_000
     assert openmp(GOMP_SPINCOUNT="7")["GOMP_SPINCOUNT"] == "7"
     assert "GOMP_SPINCOUNT" not in openmp(OMP_WAIT_POLICY="active")
+
+
+def test_blas_has_one_thread_unless_somebody_chose(openmp):
+    assert openmp()["OPENBLAS_NUM_THREADS"] == "1"
+    assert openmp(OPENBLAS_NUM_THREADS="3")["OPENBLAS_NUM_THREADS"] == "3"
 
 
 @pytest.mark.parametrize(
