@@ -189,7 +189,7 @@ def test_folders_of_one_room_import_each_other_in_one_direction():
 
 def test_the_walk_sees_the_package():
     assert {"clearhead.errors", "clearhead.model", "clearhead.model.attention"} <= SOURCES.keys()
-    seen = {target for _, target in imports("clearhead.config", SOURCES["clearhead.config"], SOURCES)}
+    seen = {target for _, target in imports("clearhead.config.run", SOURCES["clearhead.config.run"], SOURCES)}
     assert {"clearhead.errors", "pydantic", "tomllib"} <= seen
 
 

@@ -29,6 +29,7 @@ NAMES: tuple[Name, ...] = get_args(Name)
 
 def function_of(name: Name) -> Callable[..., None]:
     """Return the function of a command."""
+    function: Callable[..., None]
     match name:
         case "demo":
             from clearhead.cli.demo import demo as function

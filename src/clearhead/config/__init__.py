@@ -5,9 +5,8 @@ This package does not import torch, so that reading a configuration is fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from clearhead.runtime.lazy import lazy_names
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clearhead.config.choices import DecodePrecision
@@ -37,15 +36,19 @@ __all__ = [
     "read_toml",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "DecodePrecision": "choices",
-        **dict.fromkeys(("MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"), "decode"),
-        "ModelConfig": "model",
-        **dict.fromkeys(("NO_GOLDEN", "Config", "parse_toml", "read_toml"), "run"),
-        "ServeConfig": "serve",
-        **dict.fromkeys(("DataConfig", "TokenizerConfig"), "text"),
-        **dict.fromkeys(("MOST_STEPS", "TrainConfig"), "train"),
-    },
-)
+_HOMES = {
+    "DecodePrecision": "choices",
+    **dict.fromkeys(("MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"), "decode"),
+    "ModelConfig": "model",
+    **dict.fromkeys(("NO_GOLDEN", "Config", "parse_toml", "read_toml"), "run"),
+    "ServeConfig": "serve",
+    **dict.fromkeys(("DataConfig", "TokenizerConfig"), "text"),
+    **dict.fromkeys(("MOST_STEPS", "TrainConfig"), "train"),
+}
+"""Name to the file that defines it."""
+
+
+def __getattr__(name: str) -> Any:  # not by `runtime.lazy`, which is on the same floor
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -43,6 +43,7 @@ DOCUMENTS: dict[str, DocumentFormat] = {
 
 def _reader(name: Name) -> Callable[..., Document]:
     """Return the reader of a format, imported when it is needed: all of them take a fifth of a second."""
+    read: Callable[..., Document]
     match name:
         case "csv":
             from clearhead.formats.tables.document import read_csv as read
