@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
+
+_Result = TypeVar("_Result")
 
 
 def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
@@ -141,7 +143,7 @@ def score(
 
     threads = engine.num_workers(len(batches))
     with advice_on_memory(batch_tokens), helpers.call():  # concurrent searches run without helpers meanwhile
-        for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
+        for indices, scores in zip(batches, on_threads(totals, batches, threads), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
             if on_progress is not None:
@@ -149,9 +151,9 @@ def score(
     return results
 
 
-def _on_threads(
-    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
-) -> Iterator[list[float]]:
+def on_threads(
+    function: Callable[[list[int]], _Result], batches: Iterable[list[int]], threads: int
+) -> Iterator[_Result]:
     """Yield the function's result for each batch, in order, computed by several threads."""
     if threads <= 1:
         yield from map(function, batches)

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.decoding.batching import advice_on_memory, length_batches
-from clearhead.decoding.cross_attention import AlignmentHead, cross_attention_weights
+from clearhead.decoding.pytorch.attention import cross_attention_weights
 from clearhead.decoding.shortlist import NONE, Shortlist
 from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
@@ -88,7 +88,8 @@ def _links(
 ) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
     """Return the attention links of each target token: keys (source id times V plus target id) and weights."""
     config = model.config
-    weights = AlignmentHead().of(cross_attention_weights(model, source, target))
+    layers = cross_attention_weights(model, source, target)
+    weights = torch.stack([layer.float().mean(dim=1) for layer in layers]).mean(dim=0)
     # Attention often falls on the end of the source if nothing there is relevant.
     weights = weights.masked_fill(((source == config.eos_id) | (source == config.pad_id))[:, None], 0.0)
     weights, places = weights.topk(min(LINKS, weights.size(-1)), dim=-1)  # (B, T, LINKS)

@@ -167,7 +167,7 @@ class Explanation:
     @cached_property
     def alignment(self) -> Float32[np.ndarray, "T S"]:
         """Attention of each target token to each source token, by `alignment_head`; rows sum to 1."""
-        return self.alignment_head.of_pair(self.cross) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
+        return self.alignment_head.of(self.cross) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
 
     @cached_property
     def links(self) -> list[Link]:

@@ -156,7 +156,7 @@ def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> Html:
     rows = []
     for pair in learned:
         shown = [pair.cross[place] for place in _spread(len(pair.cross), _MOST_STEPS)]
-        maps = [(step, head.of_pair(weights)) for step, weights in shown]
+        maps = [(step, head.of(weights)) for step, weights in shown]
         pictures = [figure(f"step {step:,}", attention_map(weights)) for step, weights in maps[:-1]]
         step, last = maps[-1]
         pictures.append(figure(f"step {step:,}", _grid(pair.target_tokens, pair.source_tokens, last)))

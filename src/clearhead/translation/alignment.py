@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
 from clearhead.decoding.batching import length_batches
+from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates
+from clearhead.decoding.engine import Engine
+from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import os_error_as, read_json, write_json
 from clearhead.runtime.interruption import check_interruption
@@ -28,9 +29,9 @@ from clearhead.translation.search import DecodedText
 from clearhead.translation.segmentation import Piece
 
 if TYPE_CHECKING:
+    import numpy as np
     from jaxtyping import Float
 
-    from clearhead.decoding.cross_attention import AlignmentHead
     from clearhead.model.transformer import Transformer
 
 ALIGNMENT_FILE = "alignment.json"
@@ -93,10 +94,12 @@ class Aligner:
 
     Args:
         bundles: The model, or the members of an ensemble.
+        engine: Returns their inference engine, in fp32.
     """
 
-    def __init__(self, bundles: Sequence[Bundle]) -> None:
+    def __init__(self, bundles: Sequence[Bundle], engine: Callable[[], Engine]) -> None:
         self._bundles = bundles
+        self._engine = engine
         self.passes: AbstractContextManager[Any] = nullcontext()
         """Entered for each pass of the models; a server limits them, for each takes far more memory than a search."""
 
@@ -110,9 +113,9 @@ class Aligner:
             raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
 
     @cached_property
-    def _models(self) -> list[tuple[Transformer, AlignmentHead]]:
-        """The models, each with its alignment head."""
-        return [(bundle.model, alignment_head(bundle)) for bundle in self._bundles]
+    def _heads(self) -> list[AlignmentHead]:
+        """The alignment head of each model."""
+        return list(map(alignment_head, self._bundles))
 
     def __call__(
         self,
@@ -144,17 +147,19 @@ class Aligner:
     def _weights(
         self, pairs: Sequence[EncodedPair], by: AlignBy, batch_tokens: int, on_progress: Callable[[int], None] | None
     ) -> list[Float[np.ndarray, "T S"]]:
-        from clearhead.decoding.cross_attention import attended, occluded
+        sides = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
+        how: list[dict[str, Any]] = [{"batch_tokens": batch_tokens, "on_progress": None} for _ in self._bundles]
+        how[0]["on_progress"] = on_progress
+        match by:
+            case "attention":
+                engine = self._engine()
+                engines: Sequence[Any] = engine.members if isinstance(engine, EnsembleEngine) else [engine]
+                of_models = zip(engines, self._heads, how, strict=True)
+                told = [attended(own, *sides, head, **options) for own, head, options in of_models]
+            case "occlusion":
+                from clearhead.decoding.occlusion import occluded
 
-        sources, targets = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
-        told = []
-        for number, (model, head) in enumerate(self._models, start=1):
-            how: dict[str, Any] = {"batch_tokens": batch_tokens, "on_progress": on_progress if number == 1 else None}
-            match by:
-                case "attention":
-                    told.append(attended(model, sources, targets, head, **how))
-                case "occlusion":
-                    told.append(occluded(model, sources, targets, **how))
+                told = [occluded(own.model, *sides, **options) for own, options in zip(self._bundles, how, strict=True)]
         return [sum(others, first) for first, *others in zip(*told, strict=True)]
 
     def of_found(
@@ -196,7 +201,8 @@ def choose_head(
         batch_tokens: Tokens of the longer side computed at once, counting padding.
         guided: The head trained on given links, if any; it is always chosen.
     """
-    from clearhead.decoding.cross_attention import AlignmentHead, candidates, occluded
+    from clearhead.decoding.occlusion import occluded
+    from clearhead.decoding.pytorch.engine import PyTorchEngine
 
     short = [pair for pair in pairs if max(map(len, (pair.source_ids, pair.target_ids))) <= MOST_TOKENS_TO_CHOOSE]
     short = short[:PAIRS_TO_CHOOSE]
@@ -205,7 +211,7 @@ def choose_head(
     sources, targets = [pair.source_ids for pair in short], [pair.target_ids for pair in short]
     wanted = _all_links(short, occluded(model, sources, targets, batch_tokens=batch_tokens))
     best, best_agreement = AlignmentHead(), -1.0
-    for head, weights in candidates(model, sources, targets, batch_tokens=batch_tokens):
+    for head, weights in candidates(PyTorchEngine(model), model.config, sources, targets, batch_tokens=batch_tokens):
         if guided is not None and head != guided:
             continue
         links = _all_links(short, weights)

@@ -58,7 +58,7 @@ class Translator:
         """Make what copies of this translator share, with all that is cached there."""
         tokenizer, trained = self.bundle.tokenizer, self.bundle.line_statistics
         self._engines = Engines(self._weights)
-        self.aligner = Aligner((self.bundle, *self.ensemble))
+        self.aligner = Aligner((self.bundle, *self.ensemble), partial(self._engines.of, "fp32"))
         """Aligns words of translations."""
         self._term_encoder = TermEncoder(tokenizer)
         self._preprocessor = Preprocessor(tokenizer, self.config, trained)

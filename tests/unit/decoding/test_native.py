@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import threading
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_a_slot_has_a_place_for_each_beam_at_each_position_and_keeps_what_it_hol
 def test_sources_are_encoded_in_groups_of_about_512_tokens(make_model, monkeypatch):
     groups = []
 
-    def encode(self, sources, team):
+    def encode(self, sources, *others):
         groups.append([len(source) for source in sources])
         return [uninitialized([1, 1])] * len(sources)
 
@@ -460,6 +461,67 @@ def test_an_id_outside_the_target_vocabulary_is_refused(make_model, token):
     compiled = NativeEngine(make_model(**WIDTHS))
     with pytest.raises(IndexError, match="a target id is not in the vocabulary of 37"):
         compiled.score([[5, 7, END], [5, END]], [[5, 7, END], [11, token, END]])
+
+
+# Attention
+
+
+@pytest.mark.parametrize("settings", one_in(2, CASES), ids=described)
+def test_attention_is_that_of_the_module(make_model, settings):
+    model = make_model(**{**WIDTHS, **settings})
+    compiled, exact = NativeEngine(model), deepcopy(model).double()
+    of_targets = model.config.model_copy(update={"source_vocab_size": None})
+    sources, targets = draw(model.config, LENGTHS), draw(of_targets, LENGTHS[::-1])
+    for source, target, cross in zip(sources, targets, compiled.cross_attention(sources, targets), strict=True):
+        start = torch.tensor([[model.config.bos_id, *target[:-1]]])
+        weights = exact.attention_weights(torch.tensor([source]), start)
+        expected = [torch.cat(layers).numpy() for layers in (weights.encoder, weights.decoder, weights.cross)]
+        for found, own in zip(compiled.attention(source, target), expected, strict=True):
+            np.testing.assert_allclose(found, own, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(cross, expected[2], rtol=0, atol=1e-5)
+        # The same bits in a batch as alone.
+        np.testing.assert_array_equal(cross, compiled.attention(source, target)[2])
+
+
+def test_cross_attention_is_the_softmax_of_scaled_dot_products(make_model):
+    model = make_model(**WIDTHS, norm="pre", num_encoder_layers=1, num_decoder_layers=1, attention_bias=True)
+    layer = model.decoder.layers[0]
+    for weight in layer.self_attn.out_proj.parameters():  # so that the embedded tokens come to cross-attention
+        weight.zero_()
+    source, target = [5, 7, 11, 7, END], [13, 17, END]
+    start = torch.tensor([[model.config.bos_id, 13, 17]])
+    hidden = model.hidden_states(torch.tensor([source]), start)
+    x, memory = hidden.decoder[0][0].numpy(), hidden.encoder[-1][0].numpy()
+    x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+    (norm_weight, norm_bias), (q_weight, q_bias), (k_weight, k_bias) = (
+        [part.weight.numpy(), part.bias.numpy()]
+        for part in (layer.cross_attn_residual.norm, layer.cross_attn.q_proj, layer.cross_attn.k_proj)
+    )
+    q, k = (x * norm_weight + norm_bias) @ q_weight.T + q_bias, memory @ k_weight.T + k_bias
+    for head, found in enumerate(NativeEngine(model).cross_attention([source], [target])[0][0]):
+        own = slice(16 * head, 16 * head + 16)
+        weights = np.exp(q[:, own] @ k[:, own].T / 4)  # the root of d_k
+        np.testing.assert_allclose(found, weights / weights.sum(axis=1, keepdims=True), rtol=0, atol=1e-5)
+
+
+def test_nothing_is_written_beyond_what_a_row_attends_to(make_model):
+    compiled = NativeEngine(make_model(**WIDTHS, num_decoder_layers=2))
+    sources, targets = draw(compiled.model.config, (3, 5)), draw(compiled.model.config, (7, 2))
+    own, cross = np.full((2, 2, 2, 9, 7), 0.0, dtype=np.float32)  # [layer][head][row][longest]
+    compiled._compute(sources, targets, self_attn=own, cross_attn=cross)
+    for row, (length, source) in enumerate([*((place, 3) for place in range(1, 8)), (1, 5), (2, 5)]):
+        for weights, size in ((own[:, :, row], length), (cross[:, :, row], source)):
+            assert (weights[..., size:] == 0.0).all()
+            assert (weights[..., :size] > 0.0).all()
+            np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets"), [([[4, 2]], [[5, 2]] * 2), ([[]], [[5, 2]]), ([[4, 2]], [[]]), ([[4, 2]] * 2, [[5, 2]])]
+)
+def test_attention_of_what_does_not_pair_up_is_refused(make_model, sources, targets):
+    with pytest.raises(ValueError, match="every target needs a source, and each of them its end token"):
+        NativeEngine(make_model(**WIDTHS)).cross_attention(sources, targets)
 
 
 # Rounded forms

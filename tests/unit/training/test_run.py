@@ -163,7 +163,7 @@ def test_the_report_draws_the_attention_of_the_head_that_was_chosen(settings, mo
     for figure in figures:
         translation = html.unescape(figure[: figure.index("</")])
         found = ch.explain(translator, texts[texts.index(translation) - 1], translation, search=False)
-        weights = head.of_pair(found.cross)
+        weights = head.of(found.cross)
         drawn = [float(number) for number in re.findall(r'opacity="([\d.]+)"', figure)]
         np.testing.assert_allclose(drawn, weights[weights >= 0.005], atol=0.0051)
     data, tokenizer = open_prepared(run / "data"), translator.bundle.tokenizer

@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle
-from clearhead.decoding.cross_attention import AlignmentHead, attended, occluded
+from clearhead.decoding import NativeEngine, PyTorchEngine, make_engine
+from clearhead.decoding.cross_attention import AlignmentHead, attended
+from clearhead.decoding.occlusion import occluded
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.kernels.library import library
 from clearhead.text.word_links import link_words, words_of
 from clearhead.translation.alignment import (
     ALIGNMENT_FILE,
@@ -22,6 +25,8 @@ from clearhead.translation.alignment import (
 from clearhead.translation.translator import Translator
 
 SHAPE = {"num_decoder_layers": 2, "d_model": 24, "num_heads": 2}
+CORES = {**SHAPE, "d_model": 64, "d_k": 16, "d_v": 16, "d_ff": 96}
+"""A shape that the compiled core supports."""
 HEADS = [
     AlignmentHead(),
     AlignmentHead(1),
@@ -61,19 +66,30 @@ def test_each_batch_is_computed_within_passes(translator, pairs):
         def __exit__(self, *_):
             entered.append("end")
 
-    aligner = Aligner((translator.bundle,))
+    aligner = Aligner((translator.bundle,), lambda: make_engine(translator.bundle.model))
     aligner.passes = Counting()
     aligner(pairs, by="attention", batch_tokens=1)
     assert entered == ["begin", "end"] * len(pairs)
 
 
 @pytest.mark.parametrize("head", HEADS, ids=str)
-def test_attention_of_a_batch_is_that_of_each_pair_alone(translator, pairs, head):
+@pytest.mark.parametrize("form", [PyTorchEngine, NativeEngine])
+def test_attention_of_a_batch_is_that_of_each_pair_alone(make_bundle, sentences, form, head):
+    if form is NativeEngine and library() is None:
+        pytest.skip("needs the compiled core, and a processor with AVX-512")
+    translator = Translator(make_bundle(**(CORES if form is NativeEngine else SHAPE)))
+    pairs = translator.pair_encoder.pairs(sentences[:-2:2], sentences[1:-2:2], translator.decode_config({}))
     sides = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
-    for pair, weights in zip(pairs, attended(translator.model, *sides, head, batch_tokens=80), strict=True):
+    done = []
+    found = attended(form(translator.model), *sides, head, batch_tokens=80, on_progress=done.append)
+    assert len(done) > 1
+    assert sum(done) == len(pairs)
+    for pair, weights in zip(pairs, found, strict=True):
         expected = shown(translator, pair, head)
         # A pass that only writes never reads the end token; it links no word.
-        np.testing.assert_allclose(weights[:-1], expected[:-1], rtol=0, atol=1e-6)
+        # The model is so sure of itself that float32 keeps no more digits of its own engine's weights either.
+        np.testing.assert_allclose(weights[:-1], expected[:-1], rtol=0, atol=1e-6 if form is PyTorchEngine else 3e-4)
+        assert weights.base is None  # nothing is kept of other heads
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 4_096])
@@ -198,6 +214,18 @@ def test_what_several_models_look_at_is_added_up(make_bundle, pairs):
     ((pair,),) = [both.pair_encoder.pairs(*texts, both.decode_config({}))]
     weights = sum(shown(each, pair, AlignmentHead()) for each in (one, other))
     assert both.align(*texts) == [pair.links(weights)]
+
+
+@pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+def test_the_compiled_core_aligns_without_the_module(make_bundle, monkeypatch):
+    one, other = Translator(make_bundle(**CORES)), Translator(make_bundle(8, **SHAPE))
+    both = Translator(one.bundle, ensemble=(other.bundle,))
+    texts = ["Ein kleiner Hund rennt."], ["A small dog runs."]
+    (pair,) = both.pair_encoder.pairs(*texts, both.decode_config({}))
+    weights = [shown(each, pair, AlignmentHead()) for each in (one, other)]
+    assert both.align(*texts) == [pair.links(sum(weights))]  # one by the core, one by PyTorch
+    monkeypatch.setattr(type(one.model), "record", None)
+    assert one.align(*texts) == [pair.links(weights[0])]
 
 
 def test_what_cannot_be_aligned_is_refused(make_bundle):

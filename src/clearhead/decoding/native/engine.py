@@ -1,6 +1,7 @@
 """The inference engine of the compiled core: translation and scoring on the CPU.
 
-Shapes: B targets, T tokens of a target, or of all of them.
+Shapes: B targets, T tokens of a target, or of all of them; S source length, N positions of the longest source or
+target; E encoder layers, L decoder layers, H heads.
 """
 
 from __future__ import annotations
@@ -133,6 +134,69 @@ class NativeEngine(Engine):
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " T"]]:
         """Return the log-probabilities of the whole targets, and those of all their tokens, concatenated."""
+        totals, log_probs = np.empty(len(targets), dtype=np.float32), np.empty(sum(map(len, targets)), dtype=np.float32)
+        self._compute(sources, targets, totals=totals, log_probs=log_probs)
+        return totals, log_probs
+
+    def cross_attention(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, "L H T S"]]:
+        """Return for each pair the cross-attention weights of every head, at the steps that write the target.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            targets: Target ids of each sentence, ended by `eos_id`.
+
+        Raises:
+            IndexError: If an id is not in its vocabulary.
+            ValueError: If sources and targets do not pair up, or one has no ids.
+        """
+        weights = self._no_weights(sources, targets)
+        self._compute(sources, targets, cross_attn=weights)
+        of_targets = np.split(weights, np.cumsum([len(target) for target in targets])[:-1], axis=2)
+        return [own[..., : len(source)] for own, source in zip(of_targets, sources, strict=True)]
+
+    def attention(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Float[np.ndarray, "E H S S"], Float[np.ndarray, "L H T T"], Float[np.ndarray, "L H T S"]]:
+        """Return the weights of every head for a pair: encoder and decoder self-attention, and cross-attention.
+
+        Args:
+            source: Source ids, ended by `eos_id`.
+            target: Target ids, ended by `eos_id`.
+
+        Raises:
+            IndexError: If an id is not in its vocabulary.
+            ValueError: If one has no ids.
+        """
+        config = self.model.config
+        of_encoder = np.zeros((config.num_encoder_layers, config.num_heads, len(source), len(source)), dtype=np.float32)
+        of_decoder, cross = self._no_weights([source], [target]), self._no_weights([source], [target])
+        self._compute([source], [target], of_encoder, self_attn=of_decoder, cross_attn=cross)
+        return of_encoder, of_decoder[..., : len(target)], cross[..., : len(source)]
+
+    def _no_weights(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> Float[np.ndarray, "L H T N"]:
+        """Return zeros, to receive attention weights of the decoder."""
+        config, longest = self.model.config, max(map(len, [*sources, *targets]), default=0)
+        return np.zeros((config.num_decoder_layers, config.num_heads, sum(map(len, targets)), longest), np.float32)
+
+    def _compute(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        encoder_attn: Float[np.ndarray, "E H S S"] | None = None,
+        **found: Float[np.ndarray, "..."],
+    ) -> None:
+        """Compute all positions of given targets.
+
+        Args:
+            sources: Source ids of each sentence.
+            targets: Target ids of each sentence.
+            encoder_attn: Receives the encoder's attention weights, if there is one source.
+            found: The arrays of the core's `Targets` that are to be filled.
+        """
         assert self.precision == "fp32"
         # Checked here too, although `decode.score` checks it, because the core uses lengths and ids as addresses.
         if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
@@ -153,17 +217,15 @@ class NativeEngine(Engine):
             "token": np.where(position == 0, bos_id, np.roll(wanted, 1)),
             "wanted": wanted,
         }
-        totals, log_probs = np.empty(len(lengths), dtype=np.float32), np.empty(rows, dtype=np.float32)
-        memories = self.weights.encode(sources)  # not kept from a search: for all lines they need too much memory
+        # Not kept from a search: for all lines they need too much memory.
+        memories = self.weights.encode(sources, self_attn=encoder_attn)
         slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
         core, stack = self.weights.core, self.weights.decoder
         struct = STRUCTS["Targets"](
             num_rows=rows, num_slots=len(slots), longest=longest, slots=(STRUCTS["Slot"] * len(slots))(*slots)
         ).point(
             **{name: column.astype(np.int32) for name, column in columns.items()},
-            log_probs=log_probs,
-            totals=totals,
+            **found,
             scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
         core.score(stack, self.weights.tokens("target_embedding", longest), struct)
-        return totals, log_probs

@@ -1,6 +1,6 @@
 """The weights of a model in the structures of the compiled core, and the encoding of source sentences.
 
-Shapes: S source length, L decoder layers, W width of keys and values together.
+Shapes: S source length, E encoder layers, L decoder layers, H heads, W width of keys and values together.
 """
 
 from __future__ import annotations
@@ -49,12 +49,18 @@ class NativeWeights:
         self.memory_width = self.encoder.output.outputs
         self._source_tokens: tuple[int, Struct | None] = 0, None  # the number of positions it covers
 
-    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[np.ndarray, "_ LW"]]:
+    def encode(
+        self,
+        sources: Sequence[Sequence[int]],
+        team: Struct | None = None,
+        self_attn: Float[np.ndarray, "E H S S"] | None = None,
+    ) -> list[Float[np.ndarray, "_ LW"]]:
         """Return the cross-attention keys and values of every decoder layer, (S, L W) for each sentence.
 
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.
             team: Helper threads.
+            self_attn: Receives the attention weights of every encoder layer and head; for a single sentence.
 
         Raises:
             IndexError: If an id is not in the source vocabulary.
@@ -65,10 +71,12 @@ class NativeWeights:
         groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
         memories: list[np.ndarray] = []
         for _, group in groups:
-            memories += self._encode([sources[number] for number in group], team)
+            memories += self._encode([sources[number] for number in group], team, self_attn)
         return memories
 
-    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[np.ndarray]:
+    def _encode(
+        self, sources: Sequence[Sequence[int]], team: Struct | None, self_attn: np.ndarray | None
+    ) -> list[np.ndarray]:
         lengths = [len(source) for source in sources]
         rows, longest = sum(lengths), max(lengths)
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
@@ -83,6 +91,7 @@ class NativeWeights:
             first=first,
             length=length,
             memory=memory,
+            self_attn=self_attn,
             scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], np.uint8),
         )
         if team is not None:

@@ -1,7 +1,7 @@
 """The PyTorch inference engine: packed weights, slots, and scores in float64.
 
 Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary, T tokens
-of a target.
+of a target; L layers, H heads, S source length.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.helper_threads import Team
+from clearhead.decoding.pytorch.attention import cross_attention_weights
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
 from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
@@ -77,6 +78,24 @@ class PyTorchEngine(Engine):
         del team
         listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it holds the search's sentences
         return PyTorchSlots(self.packed, beam_size, max_slots, listed)
+
+    @torch.inference_mode()
+    def cross_attention(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, "L H T S"]]:
+        """Return for each pair the cross-attention weights of every head, at the steps that write the target.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            targets: Target ids of each sentence, ended by `eos_id`.
+        """
+        source, target = (
+            pad_batch([list(ids) for ids in side], self.model.config.pad_id).to(self.model.device)
+            for side in (sources, targets)
+        )
+        layers = [layer.float().numpy(force=True) for layer in cross_attention_weights(self.model, source, target)]
+        sizes = zip(map(len, targets), map(len, sources), strict=True)
+        return [np.stack([layer[pair, :, :t, :s] for layer in layers]) for pair, (t, s) in enumerate(sizes)]
 
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

@@ -76,7 +76,7 @@ AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); 
 void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
     Scratch s = begin(stack, sources->scratch, sources->num_rows, sources->longest, 0, 0, sources->team);
     Places at = {.num_rows = sources->num_rows, .position = sources->position, .first = sources->first,
-                 .length = sources->length};
+                 .length = sources->length, .longest = sources->longest, .self_attn = sources->self_attn};
     run_layers(stack, t, sources->token, &at, &s);
     product(&stack->output, s.x, at.num_rows, sources->memory, &s);
     end(stack);
@@ -129,10 +129,12 @@ void score(const Stack *stack, const Tokens *t, const Targets *targets) {
     int64_t rows = targets->num_rows;
     Scratch s = begin(stack, targets->scratch, rows, targets->longest, 1, 0, NULL);
     Places at = {.num_rows = rows, .position = targets->position, .first = targets->first, .length = targets->length,
-                 .slots = targets->slots, .slot = targets->slot};
+                 .slots = targets->slots, .slot = targets->slot, .longest = targets->longest,
+                 .self_attn = targets->self_attn, .cross_attn = targets->cross_attn};
     run_layers(stack, t, targets->token, &at, &s);
-    look_up(stack, t, targets, &s);
+    if (targets->log_probs) look_up(stack, t, targets, &s);
     end(stack);
+    if (!targets->log_probs) return; /* only the attention is asked for */
     for (int64_t i = 0; i < targets->num_slots; i++) targets->totals[i] = 0.0f;
     for (int64_t row = 0; row < rows; row++) targets->totals[targets->slot[row]] += targets->log_probs[row];
 }

@@ -24,10 +24,10 @@ INLINE void weighted_sum(
 
 /* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values stored side by
  * side, at the given places, or the first `count` if NULL. `bias` is added to the scores, [head][bias_stride], or
- * NULL. */
+ * NULL. `seen` receives the weights, [head][seen_stride], or is NULL. */
 static void attend(
     const Stack *stack, const float *q, const float *kv, int64_t stride, const int32_t *places, int64_t count,
-    const float *bias, int64_t bias_stride, float *weights, float *y
+    const float *bias, int64_t bias_stride, float *weights, float *y, float *seen, int64_t seen_stride
 ) {
     int64_t d_k = stack->d_k, d_v = stack->d_v;
     float scale = stack->divides_scores ? 1.0f / sqrtf((float)d_k) : 1.0f;
@@ -49,6 +49,8 @@ static void attend(
             _mm512_mask_storeu_ps(weights + i, mask, weight);
             sum += _mm512_mask_reduce_add_ps(mask, weight);
         }
+        if (seen)
+            for (int64_t i = 0; i < count; i++) seen[head * seen_stride + i] = weights[i] / sum;
         int64_t j = 0, four = 4 * WIDE;
         for (; j + four <= d_v; j += four) weighted_sum(4, v + j, stride, places, weights, count, 1.0f / sum, y + j);
         for (; j < d_v; j += WIDE) weighted_sum(1, v + j, stride, places, weights, count, 1.0f / sum, y + j);
@@ -74,8 +76,14 @@ typedef struct {
     const int32_t *first, *length; /* of each row, the first row it attends to and how many; NULL in a search */
     const Slot *slots;             /* decoder */
     const int32_t *slot;           /* of each row */
-    int64_t longest;               /* in a search, stride of the rows' paths */
+    int64_t longest;               /* stride of the rows' paths in a search, and of the weights below */
+    float *self_attn, *cross_attn; /* attention weights, as in Targets */
 } Places;
+
+/* The weights of a row in the first head of a layer. */
+static float *seen_by(const Stack *stack, float *weights, int64_t index, const Places *at, int64_t row) {
+    return weights ? weights + (index * stack->num_heads * at->num_rows + row) * at->longest : NULL;
+}
 
 static void self_attention(const Stack *stack, const Tokens *t, int64_t index, const Places *at, Scratch *s) {
     int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
@@ -99,10 +107,11 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
         if (!at->first) {
             const float *past = at->slots[at->slot[row]].past + index * (keys + values);
             attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->longest,
-                   at->position[row] + 1, bias, 2 * t->reach - 1, s->weights, y);
+                   at->position[row] + 1, bias, 2 * t->reach - 1, s->weights, y, NULL, 0);
         } else {
             attend(stack, q, s->qkv + at->first[row] * stride + keys, stride, NULL, at->length[row], bias,
-                   2 * t->reach - 1, s->weights, y);
+                   2 * t->reach - 1, s->weights, y, seen_by(stack, at->self_attn, index, at, row),
+                   at->num_rows * at->longest);
         }
     }
 }
@@ -113,7 +122,7 @@ static void cross_attention(const Stack *stack, int64_t index, const Places *at,
         const Slot *slot = at->slots + at->slot[row];
         attend(stack, s->qkv + row * stack->layers[index].query.outputs, slot->memory + index * (keys + values),
                stack->num_layers * (keys + values), NULL, slot->source_length, NULL, 0, s->weights,
-               s->attended + row * values);
+               s->attended + row * values, seen_by(stack, at->cross_attn, index, at, row), at->num_rows * at->longest);
     }
 }
 

@@ -113,11 +113,12 @@ typedef struct {
     const int32_t *token, *position;
     const int32_t *first, *length; /* of each row, the first row of its sentence and how many there are */
     float *memory; /* [row][layers of the decoder * W], with space for whole blocks of tiles */
+    float *self_attn; /* as in Targets */
     char *scratch;
     Team *team;
 } Sources;
 
-/* Targets to score. Rows of a target are adjacent; of the slots only the memory is read. */
+/* Targets to score, or to look at. Rows of a target are adjacent; of the slots only the memory is read. */
 typedef struct {
     int64_t num_rows, num_slots;
     int64_t longest; /* positions of the longest source or target */
@@ -125,7 +126,8 @@ typedef struct {
     const int32_t *slot, *position;
     const int32_t *first, *length; /* of each row, the first row of its target and how many it attends to */
     const int32_t *token, *wanted; /* the input token, and the token to score after it */
-    float *log_probs, *totals;     /* of each row, and of each slot */
+    float *log_probs, *totals;     /* of each row, and of each slot; or NULL */
+    float *self_attn, *cross_attn; /* attention weights [layer][head][row][longest], zeros before the call; or NULL */
     char *scratch;
 } Targets;
 
