@@ -36,7 +36,9 @@ print(json.dumps(found))
 
 
 def outputs(before, directory):
-    ran = subprocess.run([sys.executable, "-c", before + PROGRAM, directory], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", before + PROGRAM, directory], capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
