@@ -36,8 +36,11 @@ translator = clearhead.Translator.load(directory, device="auto")
 if "torch" in sys.modules and sys.modules["torch"] is not None:
     translator.bundle.model  # its module, from which the engine is made
 ways = [{}, {"beam_size": 1}, {"num_best": 3}, {"precision": "int8"}, {"sampling": clearhead.Sampling(), "num_best": 2},
-        {"diversity": 0.5, "num_best": 2}, {"prefix": "A"}, {"mbr": 4}]
-found = [[repr((one.text, one.tokens, one.score)) for one in translator.translate(lines, **way)] for way in ways]
+        {"diversity": 0.5, "num_best": 2}, {"prefix": "A"}, {"mbr": 4}, {"alignments": True}]
+found = [
+    [repr((one.text, one.tokens, one.score, one.alignment)) for one in translator.translate(lines, **way)]
+    for way in ways
+]
 found.append(translator.score(lines, lines[::-1]))
 both = clearhead.Translator.load(directory, ensemble=[directory])
 found.append([repr((one.text, one.score)) for one in both.translate(lines)])
