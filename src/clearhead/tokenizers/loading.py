@@ -19,6 +19,8 @@ def load_vocabulary(path: str | Path) -> Vocabulary:
 
 
 def _made(text: str) -> Vocabulary:
+    if '"clearhead_vocabulary"' not in text:  # which takes a hundredth of the time of parsing it
+        return Tokenizer(text)
     try:
         values = json.loads(text)
     except RecursionError:
