@@ -86,9 +86,7 @@ class Bundle:
     @property
     def model(self) -> Transformer:
         """The model as a module of PyTorch, whose weights may be changed; made when first asked for."""
-        if isinstance(self.weights, StoredModel):
-            self.weights = self.weights.module
-        return self.weights
+        return self.weights.module if isinstance(self.weights, StoredModel) else self.weights
 
     @property
     def config(self) -> ModelConfig:

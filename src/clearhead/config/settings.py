@@ -84,6 +84,7 @@ class Settings(BaseModel):
             and isinstance(setting.target, ast.Name)
             and isinstance(text, ast.Expr)
             and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
         }
 
     @classmethod

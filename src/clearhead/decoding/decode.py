@@ -45,6 +45,8 @@ def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePr
     """
     if isinstance(model, Ensemble):
         return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
+    if isinstance(model, StoredModel) and model.is_changed:
+        model = model.module
     obstacle = NativeEngine.obstacle(model, precision)
     if obstacle is None:
         return NativeEngine(model, precision)

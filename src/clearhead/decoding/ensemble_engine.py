@@ -40,6 +40,10 @@ class EnsembleEngine(Engine):
         self.members = members
         self.most_scored = min(member.most_scored for member in members)
 
+    def is_current(self) -> bool:
+        """Return whether all members still have the weights that their engines were made from."""
+        return all(member.is_current() for member in self.members)
+
     def computing(self) -> AbstractContextManager[Any]:
         """Return the contexts of all members."""
         contexts = ExitStack()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from clearhead.model.transformer import Transformer
 
 
@@ -27,6 +29,8 @@ class StoredModel:
     def __init__(self, config: ModelConfig, arrays: Mapping[str, np.ndarray]) -> None:
         self.config = config
         self.arrays = arrays
+        self._made: tuple[list[nn.Module], list[tuple[int, int]]] = [], []
+        """The parts of the module, and their fingerprint when it was made; read and replaced together."""
 
     @classmethod
     def of(cls, model: Transformer | StoredModel) -> StoredModel:
@@ -64,8 +68,31 @@ class StoredModel:
             tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
             load_tensors(model, tensors, origin="the stored model")
         self.arrays = _arrays(model)  # the same numbers, held once
+        parts = list(model.modules())
+        self._made = parts, fingerprint(parts)
         return model.eval()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the module was made, and its weights have been replaced or written to since."""
+        parts, before = self._made
+        return fingerprint(parts) != before
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: not the module, which would need PyTorch."""
+        return {"config": self.config, "arrays": self.arrays, "_made": ([], [])}
 
 
 def _arrays(model: Transformer) -> dict[str, np.ndarray]:
     return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+
+
+def fingerprint(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
+    """Return a value that changes when modules or weights are replaced, or written to by PyTorch operations.
+
+    It is computed at each call, so it reads the modules' own dictionaries. Iterating over `parameters` takes 0.2 ms
+    more, a fifth of the time that translating one line needs besides its search.
+    """
+    parts = [(id(child), 0) for module in modules for child in module._modules.values()]
+    weights = (weight for module in modules for weight in module._parameters.values() if weight is not None)
+    return parts + [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]

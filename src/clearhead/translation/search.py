@@ -48,7 +48,7 @@ class Engines:
     """The engines of a model by precision; each is built when first needed, and again when the weights have changed.
 
     Args:
-        model: Returns the model, or an ensemble: as stored, or as modules once somebody may change them.
+        model: Returns the model, or an ensemble.
     """
 
     def __init__(self, model: Callable[[], Model]) -> None:

@@ -107,7 +107,7 @@ class Translator:
         return self._weights().config
 
     def _weights(self) -> StoredModel | Transformer | Ensemble:
-        """Return the model or the ensemble, as stored where nobody has asked for a module."""
+        """Return the model or the ensemble, as stored where it was read."""
         others = (bundle.weights for bundle in self.ensemble)
         return Ensemble((self.bundle.weights, *others)) if self.ensemble else self.bundle.weights
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -28,6 +30,20 @@ def test_its_module_has_the_same_weights_and_is_made_once(arrays):
         assert np.array_equal(weight.detach().numpy(), arrays[name]), name
         assert not weight.is_inference()  # or it could not be trained
         assert np.shares_memory(stored.arrays[name], weight.detach().numpy())  # held once
+
+
+def test_it_tells_when_its_module_has_changed(arrays):
+    stored = StoredModel(tiny(vocab_size=37), arrays)
+    assert not stored.is_changed
+    assert stored.module.output_proj.weight.grad is None
+    assert not stored.is_changed
+    with torch.no_grad():
+        stored.module.decoder.layers[1].feed_forward.up_proj.weight.mul_(1.5)
+    assert stored.is_changed
+    read = pickle.loads(pickle.dumps(stored))  # the weights there are now, without the module
+    assert "module" not in vars(read)
+    assert not read.is_changed
+    assert np.array_equal(read.module.state_dict()["output_proj.weight"], stored["output_proj.weight"])
 
 
 def test_a_shared_matrix_is_found_by_each_of_its_names(arrays):

@@ -16,7 +16,6 @@ from clearhead.decoding import NativeEngine, Sampling, SearchOptions, learn_shor
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.model import Transformer
-from clearhead.model.stored import StoredModel
 from clearhead.text.placeholders import PLACEHOLDER, SIGNS
 from clearhead.translation.translator import Translator
 from every_run import slow
@@ -395,18 +394,19 @@ def test_scores_are_those_of_the_weights_there_are_now(make_bundle, sentences, s
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_model_that_was_read_is_translated_by_its_module_once_that_may_have_changed(make_model_dir, sentences, shape):
+def test_a_model_that_was_read_is_translated_by_its_module_once_that_has_changed(make_model_dir, sentences, shape):
     translator = Translator.load(make_model_dir(**SHAPES[shape]), device="cpu")
     before = translator.translate(sentences)
-    assert isinstance(translator.bundle.weights, StoredModel)
-    model = translator.bundle.model
-    assert translator.model is translator.bundle.weights is model
-    assert translator.translate(sentences) == before  # the same weights
+    engine = translator._engines.of("fp32")
+    assert translator.model is translator.bundle.model
+    assert translator.translate(sentences) == before
+    assert translator._engines.of("fp32") is engine  # the module has the same weights
     with torch.no_grad():
-        model.output_proj.weight.mul_(0.5)
+        translator.model.output_proj.weight.mul_(0.5)
     found = translator.translate(sentences)
     assert [t.score for t in found] == translator.score(sentences, [t.text for t in found])
     assert [t.score for t in found] != [t.score for t in before]
+    assert translator._engines.of("fp32") is translator._engines.of("fp32")
 
 
 @pytest.mark.parametrize("num_best", [2, 5])
