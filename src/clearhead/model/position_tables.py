@@ -30,7 +30,8 @@ def sinusoid_table(
             f"d_model ({d_model}) must be even: sinusoidal positions come in pairs of sine and cosine (section 3.5)"
         )
     # float64: the angle at position 5000 would lose three digits in float32.
-    angle = np.arange(first, first + length, dtype=np.float64)[:, None] * wave_frequencies(d_model, layout)  # (T, D/2)
+    position = np.arange(first, first + length, dtype=np.float64)[:, None]  # (T, 1)
+    angle = position * wave_frequencies(d_model, layout)  # (T, D/2)
     waves = np.sin(angle).astype(np.float32), np.cos(angle).astype(np.float32)
     if layout == "sinusoidal":
         return np.stack(waves, axis=-1).reshape(length, d_model)

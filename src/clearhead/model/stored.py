@@ -62,7 +62,8 @@ class StoredModel:
         from clearhead.files.tensors import load_tensors
         from clearhead.model.transformer import Transformer
 
-        with torch.inference_mode(False), torch.no_grad():  # weights made in inference mode could not be trained
+        # Weights made in inference mode could not be trained, and whoever counts on a seed asked for no random numbers.
+        with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=()):
             # Draws weights that are overwritten (paper-base: 0.35 s), but keeps one constructor.
             model = Transformer(self.config)
             tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}

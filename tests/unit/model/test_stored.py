@@ -21,8 +21,11 @@ def arrays():
 
 def test_its_module_has_the_same_weights_and_is_made_once(arrays):
     stored = StoredModel(tiny(vocab_size=37), arrays)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
     with torch.inference_mode():
         model = stored.module
+    assert torch.equal(torch.get_rng_state(), before)
     assert stored.module is model
     assert not model.training
     assert model.num_parameters() == stored.num_parameters() == sum(array.size for array in arrays.values())
