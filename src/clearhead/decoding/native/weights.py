@@ -47,6 +47,7 @@ class NativeWeights:
         self.encoder = self._stack("encoder", config.num_encoder_layers, memory)
         self.decoder = self._stack("decoder", config.num_decoder_layers, self._product(["output_proj"]))
         self.memory_width = self.encoder.output.outputs
+        self._table: np.ndarray | None = None
         self._source_tokens: tuple[int, Struct | None] = 0, None  # the number of positions it covers
 
     def encode(
@@ -125,13 +126,13 @@ class NativeWeights:
         )
         positions = cos = sin = relative = None
         match config.positions:
-            case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t" as layout:
-                positions = sinusoid_table(longest, config.d_model, layout, first=config.first_position)
+            case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
+                positions = self._waves(longest)
             case "learned":
                 require_positions(longest, config.max_positions)
                 positions = model[f"{embedding}.positions.weight"][:longest]
             case "rotary":
-                cos, sin = rotary_table(longest, config.key_dim)
+                cos, sin = self._waves(longest)
             case "relative":
                 tokens.reach = longest
                 stack = "encoder" if embedding == "source_embedding" else "decoder"
@@ -149,6 +150,19 @@ class NativeWeights:
             sin=sin,
             relative=relative,
         )
+
+    def _waves(self, longest: int) -> Float[np.ndarray, "*rotary T _"]:
+        """Return the table of sinusoids, or of rotary positions, for the first `longest` positions."""
+        config, table = self.model.config, self._table  # read once: another thread may replace it by a shorter one
+        if table is None or table.shape[-2] < longest:
+            room = self.num_positions(longest)
+            match config.positions:
+                case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t" as layout:
+                    table = sinusoid_table(room, config.d_model, layout, first=config.first_position)
+                case _:
+                    table = rotary_table(room, config.key_dim)
+            self._table = table
+        return table[..., :longest, :]
 
     def _stack(self, name: str, num_layers: int, output: Struct) -> Struct:
         config = self.model.config
