@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import sys
-from ctypes.util import find_library
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,14 +41,23 @@ def resolve_device(name: str = "auto") -> str:
 
 
 def num_gpus() -> int:
-    """Return the number of GPUs that PyTorch can use; it is imported only where NVIDIA's driver is."""
-    if "torch" not in sys.modules and not any(Path("/dev").glob("nvidia*")) and find_library("cuda") is None:
+    """Return the number of GPUs that PyTorch can use; it is imported only where there is a driver for them."""
+    if sys.modules.get("torch") is None and not _has_driver():
         return 0
     try:
         import torch
     except ImportError:
         return 0
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _has_driver() -> bool:
+    """Return whether there is NVIDIA's driver, or AMD's."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return Path("/dev/kfd").exists()
+    return True
 
 
 def device_name(device: torch.device | str) -> str:
