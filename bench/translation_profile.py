@@ -74,7 +74,7 @@ def _profile(model: NativeEngine, sources: list[list[int]], beam: int, batch: in
     wall = time.perf_counter() - start
     NativeSlots.encode = encode  # type: ignore[method-assign]
     spent = dict(zip(PARTS, NativeSlots.spent.tolist(), strict=True))
-    return {"encoder": encoder, **spent, "search, in Python": wall - encoder - sum(spent.values())}
+    return {"encoder": encoder, **spent, "search": wall - encoder - sum(spent.values())}
 
 
 if __name__ == "__main__":

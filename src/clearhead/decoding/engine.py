@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from clearhead.config import DecodePrecision
+from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.helper_threads import Team
+from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Sentence
-from clearhead.decoding.token_masks import Mask
+from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.model.stored import StoredModel, fingerprint
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int64
 
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
@@ -82,6 +83,59 @@ class Slots(Protocol):
         Returns:
             For each hypothesis, slot by slot, the log-probability of every allowed next token; minus infinity for the
             others.
+        """
+
+
+@runtime_checkable
+class InFlight(Protocol):
+    """The hypotheses of a sentence in flight."""
+
+    sentence: Sentence
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any hypothesis is open; if not, the search of the sentence is done."""
+
+    def best(self, num_best: int) -> list[Hypothesis]:
+        """Return the best finished hypotheses, best first."""
+
+
+@runtime_checkable
+class SlotSearch(Protocol):
+    """A greedy or beam search in the slots of an engine that makes its decisions itself, the same as `beam_state`."""
+
+    def begin(self, sentence: Sentence, bos_id: int) -> InFlight:
+        """Return the state of a sentence before the first target token.
+
+        Args:
+            sentence: The sentence.
+            bos_id: The first decoder input.
+        """
+
+    def advance(self, active: Sequence[Any], seen: int) -> None:
+        """Take steps until a sentence is done; begin none after about a hundredth of a second.
+
+        Args:
+            active: The sentences in all slots.
+            seen: Value of the counter of changes up to which the caller has looked at them; the search returns after
+                the step in which it increases.
+        """
+
+
+@runtime_checkable
+class SearchingSlots(Slots, Protocol):
+    """Slots that offer a search of their own."""
+
+    def search(
+        self, config: DecodeConfig, num_best: int, allowed: AllowedTokens, changes: Int64[np.ndarray, "1"]
+    ) -> SlotSearch:
+        """Return a search in these slots.
+
+        Args:
+            config: Settings of the search.
+            num_best: Hypotheses to find for each sentence.
+            allowed: The allowed tokens of the model.
+            changes: Counter of what the caller must look at: new, withdrawn and stopped sentences.
         """
 
 

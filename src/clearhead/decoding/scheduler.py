@@ -21,13 +21,12 @@ from clearhead.decoding.batched_sampling import advance_samples, begin_samples, 
 from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
 from clearhead.decoding.constraints import Required
 from clearhead.decoding.diverse_beam_search import advance_diverse
-from clearhead.decoding.engine import Engine, Slots
+from clearhead.decoding.engine import Engine, InFlight, SearchingSlots, Slots, SlotSearch
 from clearhead.decoding.grid_beam_search import advance_constrained, begin_constrained
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.rules import check_ids, first_token, rank_penalty
-from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -82,6 +81,8 @@ class SentenceQueue:
         self._waiting: Waiting = _InTurn() if waiting is None else waiting
         self._withdrawn: set[int] = set()
         self._changed = Condition()
+        self.changes = np.zeros(1, dtype=np.int64)
+        """Counter of what workers must look at: additions, cancellations and the stop."""
         self.num_open = 0
         """Number of sentences that were added and are not finished."""
         self.is_closed = False
@@ -94,6 +95,7 @@ class SentenceQueue:
             before = len(self._waiting)
             self._waiting.extend(sentences)
             self.num_open += len(self._waiting) - before
+            self.changes += 1
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -106,6 +108,7 @@ class SentenceQueue:
         """Make all workers end at once."""
         self.is_stopped = True
         with self._changed:
+            self.changes += 1
             self._changed.notify_all()
 
     @property
@@ -156,6 +159,7 @@ class SentenceQueue:
             gone = self._waiting.discard(unwanted)
             self.num_open -= len(gone)
             self._withdrawn |= unwanted.difference(gone)
+            self.changes += 1
         return gone
 
     def is_withdrawn(self, number: int) -> bool:
@@ -229,13 +233,19 @@ class _Worker:
     max_slots: int
 
     def __post_init__(self) -> None:
-        self._allowed = AllowedTokens(self.model, end_loops=self.options.config.end_loops)
+        options, slots = self.options, self.slots
+        self._allowed = AllowedTokens(self.model, end_loops=options.config.end_loops)
+        self._is_plain = not (options.are_separate or options.is_constrained)
+        self._search: SlotSearch | None = None
+        if self._is_plain and isinstance(slots, SearchingSlots):
+            self._search = slots.search(options.config, options.num_best, self._allowed, self.waiting.changes)
 
     def work(self) -> Iterator[Found]:
         """Yield the results of this worker."""
         active: list[Any] = []  # by slot: the search state of each sentence
         ready: list[tuple[Sentence, Any]] = []  # the next sentences to enter, with their encoded sources
         while not self.waiting.is_stopped:
+            seen = int(self.waiting.changes[0])
             if taken := self._take(ready, wait=not (active or ready)):
                 ready += zip(taken, self.slots.encode(taken), strict=True)
             if entering := ready[: self._fitting(ready)]:
@@ -246,7 +256,9 @@ class _Worker:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
                 return
-            if self.options.are_separate or self.options.is_constrained:
+            if self._search is not None:
+                self._search.advance(active, seen)
+            elif not self._is_plain:
                 self._advance_separately(active)
             else:
                 for searched, candidates in zip(active, self.slots.step(active), strict=True):
@@ -254,19 +266,20 @@ class _Worker:
             for slot in reversed(range(len(active))):
                 done, number = active[slot], active[slot].sentence.number
                 is_wanted = not self.waiting.is_withdrawn(number)
-                if not done.scores or not is_wanted:  # finished or cancelled
+                if not done.is_open or not is_wanted:  # finished or cancelled
                     active[slot] = active[-1]
                     active.pop()
                     self.slots.leave(slot)
                     self.waiting.finish(number)
-                    if is_wanted and not done.finished:
+                    found = done.best(self.options.num_found) if is_wanted else []
+                    if is_wanted and not found:
                         raise ModelError(
                             "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
                             "damaged, or its training diverged"
                         )
-                    yield number, done.best(self.options.num_found) if is_wanted else []
+                    yield number, found
 
-    def _begin(self, sentence: Sentence) -> SearchState:
+    def _begin(self, sentence: Sentence) -> InFlight:
         options, bos_id = self.options, first_token(self.model, sentence.source)
         if options.sampling is not None:
             return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
@@ -275,6 +288,8 @@ class _Worker:
         if options.diversity:
             count = options.config.beam_size
             return SeparateHypotheses.begin(sentence, bos_id, self._allowed, [None] * count, count=count)
+        if self._search is not None:
+            return self._search.begin(sentence, bos_id)
         longest_penalty = rank_penalty(sentence.max_length, options.config)
         return SearchedSentence.begin(sentence, bos_id, self._allowed, longest_penalty)
 

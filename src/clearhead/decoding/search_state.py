@@ -35,6 +35,11 @@ class SearchState(Beams):
         masks = [allowed.after((), sentence)] * count
         return cls([0.0] * count, [bos_id] * count, [0] * count, masks, 0, sentence, allowed, [()] * count, *own)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any hypothesis is open; if not, the search of the sentence is done."""
+        return bool(self.scores)
+
     def finish(self, beam: int, eos_id: int, score: float, penalty: float) -> None:
         """Add the end token to an open hypothesis.
 

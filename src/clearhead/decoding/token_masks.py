@@ -87,6 +87,12 @@ class AllowedTokens:
             return self._before_the_end(next_ones) if has_room and not is_over else self._only(next_ones)
         return self._for_terms(written, sentence, sentence.required, missing, is_over=is_over)
 
+    def guided_until(self, sentence: Sentence) -> int:
+        """Return the length in tokens from which on only `max_length` and repetition restrict the next token."""
+        if sentence.required is not None or self._has_placeholders(sentence):
+            return sentence.max_length
+        return len(sentence.prefix.tokens)
+
     def _for_terms(
         self, written: Sequence[int], sentence: Sentence, required: Required, missing: Sequence[int], *, is_over: bool
     ) -> Mask | None:
@@ -109,8 +115,11 @@ class AllowedTokens:
             mask[next_ones] = True
         return mask if mask.any() else self.end
 
+    def _has_placeholders(self, sentence: Sentence) -> bool:
+        return max(sentence.source, default=0) >= self._first_placeholder
+
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
-        if max(sentence.source, default=0) < self._first_placeholder:
+        if not self._has_placeholders(sentence):
             return []  # the usual case; counting took half of a search's time in Python
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
         missing.subtract(token for token in written if token in missing)

@@ -127,6 +127,7 @@ def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
         ("scratch_size", c_int64, stack, c_int64, c_int64, c_int64, c_int),
         ("encode", None, stack, tokens, POINTER(STRUCTS["Sources"])),
         ("take_step", None, stack, tokens, POINTER(STRUCTS["Step"])),
+        ("advance", c_int, stack, tokens, POINTER(STRUCTS["Search"])),
         ("score", None, stack, tokens, POINTER(STRUCTS["Targets"])),
         ("assist", None, team),
         ("dismiss", None, team),

@@ -78,7 +78,8 @@ def read_structures(text: str) -> dict[str, type[Struct]]:
             if kind in structures:
                 number, address = structures[kind], POINTER(structures[kind])
             for field in map(str.strip, fields_of_kind.split(",")):
-                fields.append((field.lstrip("*"), address if field.startswith("*") else number))  # type: ignore[arg-type]
+                given = POINTER(address) if field.startswith("**") else address if field.startswith("*") else number
+                fields.append((field.lstrip("*"), given))  # type: ignore[arg-type]
         base = OuterStruct if any(issubclass(kind, Struct) for _, kind in fields) else Struct
         structures[name] = type(name, (base,), {"_fields_": fields, "_kinds": dict(fields), "__module__": __name__})
     return structures

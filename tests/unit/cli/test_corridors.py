@@ -116,8 +116,8 @@ def test_from_translate_to_the_compiled_core_there_are_nine_calls(make_model_dir
     monkeypatch.setattr("clearhead.decoding.native.engine.num_threads", lambda: 1)
     lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
     model = make_model_dir(d_model=32, num_heads=2, d_k=16, d_v=16, d_ff=32)
-    with watched("translate", "NativeSlots.step", "NativeWeights._encode") as calls:
+    with watched("translate", "NativeSearch.advance", "NativeWeights._encode") as calls:
         app(["translate", str(model), str(lines), "-o", str(tmp_path / "out.txt")], standalone_mode=False)
-    assert {way[-1] for way in calls.ways} == {"NativeSlots.step", "NativeWeights._encode"}
+    assert {way[-1] for way in calls.ways} == {"NativeSearch.advance", "NativeWeights._encode"}
     for way in calls.ways:
         assert len(way) <= 9, way

@@ -16,8 +16,10 @@ from clearhead.decoding import SearchOptions
 from clearhead.decoding import beam_state as search_module
 from clearhead.decoding.helper_threads import HELPER_NAME, helpers
 from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.native.search import NativeSearch
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.candidates import best_tokens
+from clearhead.decoding.pytorch.engine import PyTorchSlots
 from clearhead.decoding.pytorch.weights import BLOCK
 from clearhead.decoding.scheduler import SentenceQueue, search
 from clearhead.decoding.scheduler import find as find_waiting
@@ -154,29 +156,41 @@ def test_nothing_in_is_nothing_out(make_model, form):
 @pytest.fixture
 def with_penalty_of_the_longest(monkeypatch):
     """Return a function that makes sentences believe in another penalty of their longest output."""
+    begin = NativeSearch.begin
 
     def use(change):
+        def begin_with_another(search, sentence, bos_id):
+            searched = begin(search, sentence, bos_id)
+            searched.struct.longest_penalty = change(searched.struct.longest_penalty)
+            return searched
+
         def hold(sentence, penalty):
             sentence.__dict__["longest_penalty"] = change(penalty)
 
         held = property(lambda sentence: sentence.__dict__["longest_penalty"], hold)
         monkeypatch.setattr(search_module.SearchedSentence, "longest_penalty", held, raising=False)
+        monkeypatch.setattr(NativeSearch, "begin", begin_with_another)
 
     return use
 
 
 @pytest.fixture
-def rows_computed(monkeypatch, form):
+def rows_computed(monkeypatch):
     """Return a list that gets the number of hypotheses of every step."""
     counts = []
-    slots = SLOTS[form]
-    step = slots.step
+    step, advance = PyTorchSlots.step, NativeSearch.advance
 
-    def spy(self, active):
+    def spy_on_pytorch(self, active):
         counts.append(sum(len(beams.scores) for beams in active))
         return step(self, active)
 
-    monkeypatch.setattr(slots, "step", spy)
+    def spy_on_the_core(self, active, seen):
+        counts.append(sum(searched.struct.num_open for searched in active))
+        return advance(self, active, seen)
+
+    monkeypatch.setattr(PyTorchSlots, "step", spy_on_pytorch)
+    monkeypatch.setattr(NativeSearch, "advance", spy_on_the_core)
+    monkeypatch.setattr("clearhead.decoding.native.search.SECONDS", 0.0)  # one step a call
     return counts
 
 
@@ -465,18 +479,19 @@ def test_ctrl_c_ends_the_search_and_its_workers(
 ):
     use_threads(2)
     steps, is_awaited, may_go_on = [], threading.Event(), threading.Event()
-    step = NativeSlots.step
+    advance = NativeSearch.advance
 
-    def interrupt(self, active):
+    def interrupt(self, active, seen):
         steps.append(active)
         if len(steps) > 2 * 37:  # by then a first sentence is done
             may_go_on.wait(60.0)
         if is_awaited.is_set():
             is_awaited.clear()
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        return step(self, active)
+        return advance(self, active, seen)
 
-    monkeypatch.setattr(NativeSlots, "step", interrupt)
+    monkeypatch.setattr(NativeSearch, "advance", interrupt)
+    monkeypatch.setattr("clearhead.decoding.native.search.SECONDS", 0.0)  # one step a call
     sources, config = make_sources((5,)) * MANY, DecodeConfig(batch_tokens=100)
     found = search(form(make_ending_model()), sources, [37] * MANY, SearchOptions(config))
     next(found)

@@ -206,7 +206,7 @@ def test_searches_at_once_find_the_same_and_end_when_they_are_abandoned(core, pa
     assert len(helpers._threads) == 1
 
 
-WATCHED = ("beam_state.py", "scheduler.py", "helper_threads.py")
+WATCHED = ("native/search.py", "native/slots.py", "scheduler.py", "helper_threads.py")
 """Ctrl-C comes before every line of these that the calling thread runs."""
 
 

@@ -304,6 +304,7 @@ def test_structures_are_those_that_a_header_declares_without_a_tag():
             Inner norm, other;
             const Inner *norms;
             const struct Tagged *tagged;
+            Inner **each;
             const void *panels;
             float scale;
         } Outer;
@@ -320,6 +321,7 @@ def test_structures_are_those_that_a_header_declares_without_a_tag():
         ("other", inner),
         ("norms", ctypes.POINTER(inner)),
         ("tagged", ctypes.c_void_p),
+        ("each", ctypes.POINTER(ctypes.POINTER(inner))),
         ("panels", ctypes.c_void_p),
         ("scale", ctypes.c_float),
     ]
@@ -465,7 +467,7 @@ def test_a_core_without_a_function_is_of_another_version(put_core):
 
 
 @needs_core
-@pytest.mark.parametrize("name", ["core.c", "types.h", "packing.h"])
+@pytest.mark.parametrize("name", ["core.c", "types.h", "packing.h", "search.h"])
 def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkeypatch, tmp_path, name):
     copy = shutil.copytree(Path(library_module.__file__).parent, tmp_path / "kernels")
     core = library_module._path().read_bytes()

@@ -1,7 +1,7 @@
 """Slots of sentences in flight in the memory layout of the compiled core, and its decoder step for all of them.
 
 Shapes: S source length, L decoder layers, W width of keys and values together, K beams, R rows (the open
-hypotheses of all slots), V vocabulary.
+hypotheses of all slots), N masks, V vocabulary.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clearhead.config import DecodeConfig
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
+from clearhead.decoding.native.search import NativeSearch
 from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.kernels.panels import uninitialized
-from clearhead.kernels.structs import STRUCTS
+from clearhead.kernels.structs import STRUCTS, Struct
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Bool, Float, Int64
 
 
 class NativeSlots:
@@ -82,6 +84,12 @@ class NativeSlots:
         self._slots.pop()
         self.source_lengths.pop()
 
+    def search(
+        self, config: DecodeConfig, num_best: int, allowed: AllowedTokens, changes: Int64[np.ndarray, "1"]
+    ) -> NativeSearch:
+        """Return a search in these slots; see `engine.SearchingSlots`."""
+        return NativeSearch(self._advance, self._weights.model.config.eos_id, config, num_best, allowed, changes)
+
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
         self._take_step(active, None)
@@ -97,10 +105,6 @@ class NativeSlots:
 
     def _take_step(self, active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"] | None) -> None:
         """Run one step of the core, which also fills `log_probs` if given."""
-        for slot, beams in zip(self._slots, active, strict=True):
-            slot.make_room(beams.length)
-        longest = max(beams.length for beams in active) + 1
-        self._give_positions(longest)
         masks = [self._anything]
         rows = []
         for number, beams in enumerate(active):
@@ -108,12 +112,38 @@ class NativeSlots:
                 if mask is not None:
                     masks.append(mask)
                 rows.append((number, beam, parent, beams.length, token, 0 if mask is None else len(masks) - 1))
-        step, num_rows, num_slots = self._step, len(rows), len(active)
-        step.num_rows, step.num_slots, step.longest = num_rows, num_slots, max(longest, *self.source_lengths)
-        self._make_room(num_rows)
+        step, num_rows = self._step, len(rows)
+        self._prepare([beams.length for beams in active], num_rows, np.stack(masks) if len(masks) > 1 else masks[0])
+        step.num_rows = num_rows
         self._columns[:, :num_rows] = np.array(rows, dtype=np.int32).T
-        step.point(masks=(np.stack(masks) if len(masks) > 1 else self._anything).view(np.uint8))
         self._scores[:num_rows] = [score for beams in active for score in beams.scores]
+        step.log_probs = None
+        step.point(log_probs=log_probs)
+        self._core.take_step(self._decoder, self._tokens, step)
+
+    def _advance(self, search: Struct, lengths: Sequence[int], masks: Bool[np.ndarray, "N V"]) -> int:
+        """Call the core's `advance` with a search of the sentences in all slots, and return its result."""
+        search.most_steps = self._prepare(lengths, len(lengths) * self._beam_size, masks)
+        search.step = pointer(self._step)
+        return int(self._core.advance(self._decoder, self._tokens, search))
+
+    def _prepare(self, lengths: Sequence[int], num_rows: int, masks: Bool[np.ndarray, "*N V"]) -> int:
+        """Set all of the next step but its rows; return how many steps there is room for.
+
+        Args:
+            lengths: Tokens written, for each slot.
+            num_rows: Maximum number of rows.
+            masks: Masks of allowed tokens.
+        """
+        for slot, length in zip(self._slots, lengths, strict=True):
+            slot.make_room(length)
+        longest, num_slots, step = max(lengths), len(lengths), self._step
+        self._give_positions(longest + 1)
+        rooms = (slot.num_positions - length for slot, length in zip(self._slots, lengths, strict=True))
+        num_steps = min(self._positions - longest, *rooms)
+        self._make_room(num_rows)
+        step.num_slots, step.longest = num_slots, max(longest + num_steps, *self.source_lengths)
+        step.point(masks=masks.view(np.uint8))
         needed = self._core.scratch_size(self._decoder, num_rows, step.longest, step.count, True)
         if needed > self._scratch_size:
             self._scratch_size = needed + needed // 4
@@ -123,9 +153,7 @@ class NativeSlots:
             step.point(spent=self.spent)
         team = None if self._team is None else self._team.wake()
         step.team = None if team is None else pointer(team)
-        step.log_probs = None
-        step.point(log_probs=log_probs)
-        self._core.take_step(self._decoder, self._tokens, step)
+        return num_steps
 
     def _make_room(self, num_rows: int) -> None:
         """Grow the step's arrays to at least `num_rows` rows, and as many slots."""
@@ -173,5 +201,6 @@ class _Slot:
 
     def _allocate(self, places: int) -> None:
         self._places = places
+        self.num_positions = places // self._beam_size
         self._past, self._parents = uninitialized([places, self.memory.shape[1]]), uninitialized([places], np.int32)
         self.struct.past, self.struct.parents = self._past.ctypes.data, self._parents.ctypes.data

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 ENCODED_ROWS = 512
 """Minimum source tokens per encoder batch, exceeded by less than a sentence; their activations fit into the cache."""
 
+FEWEST_POSITIONS = 128
+"""Positions allocated at first: enough for most sentences, and a table of them costs little."""
+
 
 class NativeWeights:
     """The layer stacks of a model: norms and embeddings reference its weights, matrices are packed copies.
@@ -106,7 +109,8 @@ class NativeWeights:
 
     def num_positions(self, longest: int) -> int:
         """Return how many positions to allocate, at least `longest`, with room to grow."""
-        return max(longest, min(2 * longest, self.model.config.max_length or 2 * longest))
+        room = max(2 * longest, FEWEST_POSITIONS)
+        return max(longest, min(room, self.model.config.max_length or room))
 
     def tokens(self, embedding: str, longest: int) -> Struct:
         """Return the core's structure for embedding tokens at the first `longest` positions, and its output size.

@@ -1,4 +1,4 @@
-/* Encoder and decoding step for x86-64 processors with AVX-512: the equivalent of decoding/pytorch, one call a step.
+/* Encoder, decoding step and search for x86-64 processors with AVX-512: the equivalent of decoding/pytorch.
  *
  * Every row is computed separately and in the same order, so the other rows of a batch never change a translation.
  * Python owns all memory. One thread makes a call, and several threads may call at once, each with its own slots and
@@ -17,6 +17,7 @@
 
 #include "choice.h"
 #include "layers.h"
+#include "search.h"
 
 /* The hash of the sources that this was built from: defined by setup.py, and compared by library.py with its own. */
 uint64_t core_sources(void) { return SOURCES; }
@@ -120,6 +121,19 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     choose(stack, t, step, &s);
     end(stack);
     find_candidates(step, &s);
+}
+
+/* Take search steps until a sentence is finished, Python must set a mask or look at something else, or the room or the
+ * time is used up. Return 1 if Python must count the repetitions in a source before the next step. */
+int advance(const Stack *stack, const Tokens *t, const Search *search) {
+    double since = now();
+    for (int64_t steps = 1;; steps++) {
+        if (!begin_step(search)) return 1;
+        take_step(stack, t, search->step);
+        if (!end_step(search) || steps == search->most_steps || atomic_load(search->changes) != search->seen ||
+            now() - since >= search->seconds)
+            return 0;
+    }
 }
 
 /* Score given targets, all positions at once. Each row attends to its target up to itself. Every number is computed

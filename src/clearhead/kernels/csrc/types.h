@@ -18,7 +18,7 @@
 #define LOGITS (CHUNK + WIDE) /* stride of their rows; not a power of two, to avoid cache conflicts */
 
 #define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
-#define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two steps */
+#define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two calls */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix above which several threads read it faster than one */
 
 #define ROUNDED __attribute__((target("avx512bf16,avx512vnni")))
@@ -139,9 +139,9 @@ typedef struct {
     int64_t num_candidates; /* candidates per slot */
     int64_t vocab_size;
     const Slot *slots;
-    const int32_t *slot, *beam, *parent, *position, *token, *mask; /* of each row; rows of a slot are adjacent */
+    int32_t *slot, *beam, *parent, *position, *token, *mask; /* of each row; rows of a slot are adjacent */
     const uint8_t *masks; /* [mask][token]: whether it is allowed */
-    const float *score;   /* log-probability of each row so far */
+    float *score;         /* log-probability of each row so far */
     float *candidate_score; /* [slot][candidate], best first; minus infinity in unused places */
     int32_t *candidate_beam, *candidate_token;
     float *log_probs; /* [row][token]: log-probabilities, minus infinity for tokens not allowed; or NULL */
@@ -223,3 +223,42 @@ static int64_t lay_out(
 #undef ROOM
     return at - start;
 }
+
+/* A finished hypothesis. */
+typedef struct {
+    double rank_score;
+    float log_prob;
+    int32_t length, place; /* of its tokens, and their row in `finished_tokens` */
+    int32_t was_ended;     /* whether the length limit or the repetition rule ended it */
+} Finished;
+
+/* The hypotheses of a sentence in flight, best first. */
+typedef struct {
+    int64_t max_length;      /* tokens of a translation, the end token included */
+    int64_t prefix, given;   /* tokens of the forced prefix, and how many of them cost nothing */
+    int64_t guided_until;    /* up to this length Python sets `masks` */
+    int64_t times_in_source; /* repetitions in a row in the source; 0: not counted, -1: Python must count them now */
+    double longest_penalty;  /* at `max_length` */
+    int64_t length;          /* tokens of every open hypothesis */
+    int64_t num_open, num_finished;
+    float *scores;                     /* [beam]: log-probability */
+    int32_t *newest, *parents, *masks; /* [beam]: last token, beam of the step before, and mask of the next token */
+    int32_t *written;         /* tokens [even or odd length][beam][max_length] */
+    Finished *finished;       /* [num_best] */
+    int32_t *finished_tokens; /* [num_best][max_length] */
+} Hypotheses;
+
+enum Mask { ANYTHING, END_ALONE }; /* the first masks of a search; others are Python's */
+
+/* A greedy or beam search of all sentences in flight; see search.h. */
+typedef struct {
+    Step *step; /* its rows are filled in at every step */
+    Hypotheses **sentences; /* [slot] */
+    int64_t eos_id, num_best;
+    int64_t ends_loops, loop_tokens, loop_times; /* decoding/repetition.py */
+    const double *penalties; /* [length]: divisor of the log-probability of finished hypotheses */
+    int64_t most_steps;      /* steps for which there is room */
+    double seconds;          /* no further step is begun after so many */
+    const _Atomic int64_t *changes; /* counts what Python must look at; no step is begun after it differs from `seen` */
+    int64_t seen;
+} Search;
