@@ -327,7 +327,7 @@ def test_an_id_outside_the_source_vocabulary_is_refused(make_model, token):
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_positions_have_the_bits_of_the_modules(make_model, settings, side):
     model = make_model(**WIDTHS, **settings)
-    kept = NativeEngine(model).weights.tokens(f"{side}_embedding", 700)._kept
+    kept = NativeEngine(model).weights._make_tokens(f"{side}_embedding", 700)._kept
     embedding, stack = getattr(model, f"{side}_embedding"), model.encoder if side == "source" else model.decoder
     expected = {}
     if embedding.positions is not None:
@@ -339,6 +339,20 @@ def test_positions_have_the_bits_of_the_modules(make_model, settings, side):
     assert kept.keys() & {"positions", "cos", "sin", "relative"} == expected.keys()
     for name, table in expected.items():
         assert np.array_equal(kept[name], table.detach().numpy()), name
+
+
+def test_tokens_are_prepared_once_for_all_searches_and_again_only_for_twice_as_many_positions(make_model, monkeypatch):
+    packed, made = NativeEngine(make_model(**WIDTHS, output_bias=True)), []
+    packed.model.output_proj.bias[END] = -60.0
+    make = NativeWeights._make_tokens
+    monkeypatch.setattr(NativeWeights, "_make_tokens", lambda *given: made.append(given[-1]) or make(*given))
+    config = DecodeConfig(beam_size=1, end_loops=False)
+    for limit in (5, 9, 3, 120):
+        find(packed, [[5, 7, END]], [limit], config)
+    assert made == [128, 128]  # of the source and of the target
+    for limit in (200, 257, 500):
+        find(packed, [[5, 7, END]], [limit], config)
+    assert made == [128, 128, 258, 518]
 
 
 def test_a_stored_model_and_its_module_give_the_same_bits(make_model):

@@ -228,4 +228,5 @@ class NativeEngine(Engine):
             **found,
             scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
-        core.score(stack, self.weights.tokens("target_embedding", longest), struct)
+        _, tokens = self.weights.tokens("target_embedding", longest)
+        core.score(stack, tokens, struct)

@@ -38,6 +38,13 @@ class ListedProducts:
         self.decoder.keep("layers", weights)
         self.decoder.output = make_product(self._weight, self._bias, weights.precision, rows=self.common)
 
+    def tokens(self, tokens: Struct) -> Struct:
+        """Return a structure for embedding tokens that allows the common tokens alone."""
+        listed = STRUCTS["Tokens"].from_buffer_copy(tokens)
+        listed.num_ids = len(self.common)
+        listed.keep("embedding", tokens)
+        return listed.point(ids=self.common)
+
     def enter(self, slot: Struct, sentence: Sentence) -> None:
         """Create the product with the sentence's own tokens, in its slot."""
         own = np.setdiff1d(self.shortlist.tokens_for(sentence), self.common, assume_unique=True)

@@ -20,9 +20,10 @@ from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
-from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.runtime.lazy import cached_property
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int64
@@ -58,10 +59,13 @@ class NativeSlots:
         self._step = STRUCTS["Step"](
             beam_size=beam_size, count=candidates_of_row(beam_size), num_candidates=candidates_of_sentence(beam_size)
         )
-        self._anything = AllowedTokens(weights.model.config).anything
-        self._step.vocab_size = len(self._anything)
+        self._step.vocab_size = weights.model.config.vocab_size
         self._scratch_size = 0
         self._scores = np.empty(0, dtype=np.float32)
+
+    @cached_property
+    def _anything(self) -> Mask:
+        return AllowedTokens(self._weights.model.config).anything
 
     def encode(self, sentences: Sequence[Sentence]) -> list[_Slot]:
         """Encode sentences and allocate their slots."""
@@ -172,11 +176,9 @@ class NativeSlots:
         """Extend the position embeddings to at least `longest` positions."""
         if longest <= self._positions:
             return
-        self._positions = self._weights.num_positions(longest)
-        self._tokens = self._weights.tokens("target_embedding", self._positions)
+        self._positions, self._tokens = self._weights.tokens("target_embedding", longest)
         if self._listed is not None:
-            self._tokens.point(ids=self._listed.common)
-            self._tokens.num_ids = len(self._listed.common)
+            self._tokens = self._listed.tokens(self._tokens)
 
 
 class _Slot:

@@ -50,8 +50,7 @@ class NativeWeights:
         self.encoder = self._stack("encoder", config.num_encoder_layers, memory)
         self.decoder = self._stack("decoder", config.num_decoder_layers, self._product(["output_proj"]))
         self.memory_width = self.encoder.output.outputs
-        self._table: np.ndarray | None = None
-        self._source_tokens: tuple[int, Struct | None] = 0, None  # the number of positions it covers
+        self._tokens: dict[str, tuple[int, Struct]] = {}
 
     def encode(
         self,
@@ -100,28 +99,28 @@ class NativeWeights:
         )
         if team is not None:
             struct.team = pointer(team)
-        room, tokens = self._source_tokens  # read together: other workers may replace both meanwhile
-        if longest > room:
-            room = self.num_positions(longest)
-            self._source_tokens = room, tokens = room, self.tokens("source_embedding", room)
+        _, tokens = self.tokens("source_embedding", longest)
         self.core.encode(stack, tokens, struct)
         return np.split(memory[:rows], np.cumsum(lengths)[:-1])
 
-    def num_positions(self, longest: int) -> int:
-        """Return how many positions to allocate, at least `longest`, with room to grow."""
-        room = max(2 * longest, FEWEST_POSITIONS)
-        return max(longest, min(room, self.model.config.max_length or room))
-
-    def tokens(self, embedding: str, longest: int) -> Struct:
-        """Return the core's structure for embedding tokens at the first `longest` positions, and its output size.
+    def tokens(self, embedding: str, longest: int) -> tuple[int, Struct]:
+        """Return a number of positions, at least `longest`, and the core's structure for embedding tokens there.
 
         Args:
             embedding: `source_embedding` or `target_embedding`.
-            longest: Number of positions.
+            longest: Smallest number of positions.
 
         Raises:
             ConfigError: If the model has learned positions, and fewer.
         """
+        room, tokens = self._tokens.get(embedding, (0, None))  # read together: other workers may replace both meanwhile
+        if tokens is None or longest > room:
+            room = max(2 * longest, FEWEST_POSITIONS)
+            room = max(longest, min(room, self.model.config.max_length or room))
+            self._tokens[embedding] = room, tokens = room, self._make_tokens(embedding, room)
+        return room, tokens
+
+    def _make_tokens(self, embedding: str, longest: int) -> Struct:
         config, model = self.model.config, self.model
         tokens = STRUCTS["Tokens"](
             num_ids=config.vocab_size,
@@ -130,13 +129,13 @@ class NativeWeights:
         )
         positions = cos = sin = relative = None
         match config.positions:
-            case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
-                positions = self._waves(longest)
+            case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t" as layout:
+                positions = sinusoid_table(longest, config.d_model, layout, first=config.first_position)
             case "learned":
                 require_positions(longest, config.max_positions)
                 positions = model[f"{embedding}.positions.weight"][:longest]
             case "rotary":
-                cos, sin = self._waves(longest)
+                cos, sin = rotary_table(longest, config.key_dim)
             case "relative":
                 tokens.reach = longest
                 stack = "encoder" if embedding == "source_embedding" else "decoder"
@@ -154,19 +153,6 @@ class NativeWeights:
             sin=sin,
             relative=relative,
         )
-
-    def _waves(self, longest: int) -> Float[np.ndarray, "*rotary T _"]:
-        """Return the table of sinusoids, or of rotary positions, for the first `longest` positions."""
-        config, table = self.model.config, self._table  # read once: another thread may replace it by a shorter one
-        if table is None or table.shape[-2] < longest:
-            room = self.num_positions(longest)
-            match config.positions:
-                case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t" as layout:
-                    table = sinusoid_table(room, config.d_model, layout, first=config.first_position)
-                case _:
-                    table = rotary_table(room, config.key_dim)
-            self._table = table
-        return table[..., :longest, :]
 
     def _stack(self, name: str, num_layers: int, output: Struct) -> Struct:
         config = self.model.config
