@@ -201,9 +201,10 @@ def test_a_slot_has_a_place_for_each_beam_at_each_position_and_keeps_what_it_hol
     slot = _Slot(uninitialized([3, 7]), beam_size=5)
     assert len(slot._past) == len(slot._parents) == (2 * 3 + 16) * 5
     slot._past[:], slot._parents[:] = 0.5, 3
-    slot.make_room(21)
+    assert slot.make_room(20) == 2  # positions 20 and 21
+    assert slot.make_room(21) == 1
     assert len(slot._past) == 22 * 5
-    slot.make_room(22)
+    assert slot.make_room(22) == 24  # 46 positions
     assert len(slot._past) == len(slot._parents) >= 23 * 5
     assert (slot._past[: 22 * 5] == 0.5).all()
     assert (slot._parents[: 22 * 5] == 3).all()

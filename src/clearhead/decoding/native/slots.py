@@ -57,9 +57,11 @@ class NativeSlots:
         self._tokens = STRUCTS["Tokens"]()
         self._positions = 0  # number of positions that `_tokens` can embed
         self._step = STRUCTS["Step"](
-            beam_size=beam_size, count=candidates_of_row(beam_size), num_candidates=candidates_of_sentence(beam_size)
+            beam_size=beam_size,
+            count=candidates_of_row(beam_size),
+            num_candidates=candidates_of_sentence(beam_size),
+            vocab_size=weights.model.config.vocab_size,
         )
-        self._step.vocab_size = weights.model.config.vocab_size
         self._scratch_size = 0
         self._scores = np.empty(0, dtype=np.float32)
 
@@ -121,7 +123,6 @@ class NativeSlots:
         step.num_rows = num_rows
         self._columns[:, :num_rows] = np.array(rows, dtype=np.int32).T
         self._scores[:num_rows] = [score for beams in active for score in beams.scores]
-        step.log_probs = None
         step.point(log_probs=log_probs)
         self._core.take_step(self._decoder, self._tokens, step)
 
@@ -139,11 +140,9 @@ class NativeSlots:
             num_rows: Maximum number of rows.
             masks: Masks of allowed tokens.
         """
-        for slot, length in zip(self._slots, lengths, strict=True):
-            slot.make_room(length)
+        rooms = [slot.make_room(length) for slot, length in zip(self._slots, lengths, strict=True)]
         longest, num_slots, step = max(lengths), len(lengths), self._step
         self._give_positions(longest + 1)
-        rooms = (slot.num_positions - length for slot, length in zip(self._slots, lengths, strict=True))
         num_steps = min(self._positions - longest, *rooms)
         self._make_room(num_rows)
         step.num_slots, step.longest = num_slots, max(longest + num_steps, *self.source_lengths)
@@ -157,6 +156,7 @@ class NativeSlots:
             step.point(spent=self.spent)
         team = None if self._team is None else self._team.wake()
         step.team = None if team is None else pointer(team)
+        step.log_probs = None
         return num_steps
 
     def _make_room(self, num_rows: int) -> None:
@@ -193,16 +193,16 @@ class _Slot:
         )
         self._allocate((2 * len(memory) + 16) * beam_size)  # enough for an output of ordinary length
 
-    def make_room(self, position: int) -> None:
-        """Grow the slot to hold a position, even if its beams share no history."""
+    def make_room(self, position: int) -> int:
+        """Grow the slot to hold a position, even if its beams share no history; return how many it holds from there."""
         places = (position + 1) * self._beam_size
         if places > self._places:
             past, parents = self._past, self._parents
             self._allocate(2 * places)
             self._past[: len(past)], self._parents[: len(parents)] = past, parents
+        return self._places // self._beam_size - position
 
     def _allocate(self, places: int) -> None:
         self._places = places
-        self.num_positions = places // self._beam_size
         self._past, self._parents = uninitialized([places, self.memory.shape[1]]), uninitialized([places], np.int32)
         self.struct.past, self.struct.parents = self._past.ctypes.data, self._parents.ctypes.data
