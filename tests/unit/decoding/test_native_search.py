@@ -13,6 +13,7 @@ from searches import find
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import NO_PREFIX, Prefix, SearchOptions, Shortlist
+from clearhead.decoding.constraints import Required, WordEdges
 from clearhead.decoding.engine import SearchingSlots
 from clearhead.decoding.native import search as search_module
 from clearhead.decoding.native.engine import NativeEngine
@@ -319,6 +320,16 @@ def test_new_cancelled_and_stopped_sentences_are_such_changes():
 def test_a_text_prefix_is_followed_step_by_step_and_what_comes_after_it_in_one_call(without_clock, calls):
     written([3, END], prefix=Prefix((5, 7, 9), ((5,), (7,), (9,))), limit=18)
     assert calls == [[(0, 1)], [(1, 2)], [(2, 18)]]
+
+
+def test_a_prefix_guides_to_its_end_and_placeholders_and_terms_guide_all_of_a_translation():
+    plain, edges = AllowedTokens(ModelConfig(vocab_size=37)), WordEdges(np.zeros(37, bool), np.zeros(37, bool))
+    assert plain.guided_until(Sentence(0, [3, END], 9)) == 0
+    assert plain.guided_until(Sentence(0, [3, END], 9, given_prefix((20, 21), Prefix((5,), ((5,),))))) == 3
+    assert plain.guided_until(Sentence(0, [3, END], 9, required=Required([], edges))) == 9
+    with_placeholders = AllowedTokens(ModelConfig(vocab_size=37 + 32, num_placeholders=32))
+    assert with_placeholders.guided_until(Sentence(0, [36, END], 9)) == 0
+    assert with_placeholders.guided_until(Sentence(0, [37, END], 9)) == 9
 
 
 def test_a_sentence_needs_few_calls_however_long_it_gets(without_clock, calls):

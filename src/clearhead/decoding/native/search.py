@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS = 0.01
 """Time after which a call begins no further step, so that Ctrl-C and other calls, for which helper threads stop, wait
-no longer. Python takes less than a hundredth of that per call."""
+no longer. Python takes about a hundredth of that per call."""
 
 
 class NativeSentence:
@@ -53,6 +53,7 @@ class NativeSentence:
         num_best: int,
         longest_penalty: float,
     ) -> None:
+        assert sentence.max_length > 0  # the core does not check
         self.sentence = sentence
         self._guided_until = guided_until
         columns = np.zeros((3, beam_size), dtype=np.int32)

@@ -94,6 +94,7 @@ class NativeSlots:
         self, config: DecodeConfig, num_best: int, allowed: AllowedTokens, changes: Int64[np.ndarray, "1"]
     ) -> NativeSearch:
         """Return a search in these slots; see `engine.SearchingSlots`."""
+        assert config.beam_size == self._beam_size
         return NativeSearch(self._advance, self._weights.model.config.eos_id, config, num_best, allowed, changes)
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
