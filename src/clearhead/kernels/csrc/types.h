@@ -18,7 +18,7 @@
 #define LOGITS (CHUNK + WIDE) /* stride of their rows; not a power of two, to avoid cache conflicts */
 
 #define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
-#define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two calls */
+#define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two steps */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix above which several threads read it faster than one */
 
 #define ROUNDED __attribute__((target("avx512bf16,avx512vnni")))
