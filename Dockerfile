@@ -10,11 +10,11 @@ ARG PIP_EXTRA_INDEX_URL=""
 COPY constraints.txt /source/
 RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt torch
 COPY . /source
-RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt --find-links /wheels "/source[serve]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt --find-links /wheels "/source[serve,train]"
 
 FROM python:3.13-slim
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels "clearhead[serve]" \
+    pip install --no-cache-dir --no-index --find-links /wheels "clearhead[serve,train]" \
     && useradd --system --no-create-home --uid 10001 clearhead
 # By its number, so that Kubernetes sees that it is not root.
 USER 10001

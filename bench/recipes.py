@@ -26,6 +26,8 @@ from clearhead.runtime.cpus import prepare_openmp
 
 prepare_openmp()  # before PyTorch is loaded, as the command does
 
+import torch  # noqa: E402
+
 from clearhead.bundle import load_bundle  # noqa: E402
 from clearhead.config.nested import merge  # noqa: E402
 from clearhead.data.prepare import prepare  # noqa: E402
@@ -107,7 +109,7 @@ def _count(name: str, options: argparse.Namespace) -> None:
     counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for recipe, minutes in product(options.recipes, options.minutes):
         asked = merge(values, RECIPES[recipe], {"out": ".", "train": {"max_minutes": minutes}})
-        plan = make_plan(asked, data, resolve_device("auto"), spent=spent)
+        plan = make_plan(asked, data, torch.device(resolve_device("auto")), spent=spent)
         counts[f"{recipe} {minutes:g}"] = plan.steps
         print(f"{name}, {recipe}, {minutes:g} minutes: {plan.steps:,} steps of {plan.config.preset}", flush=True)
     path.write_text(json.dumps(counts), encoding="utf-8")

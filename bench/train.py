@@ -42,7 +42,7 @@ def main() -> None:
     options = _parse_options()
     torch.set_num_threads(options.threads)
     try:
-        device = resolve_device(options.device)
+        device = torch.device(resolve_device(options.device))
     except ClearheadError as error:
         sys.exit(str(error))
     options.precision = options.precision or ("fp32" if device.type == "cpu" else "bf16")

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 import clearhead
 from clearhead.cli.main import app
 from clearhead.config import Config, ServeConfig
+from clearhead.config.settings import Settings
 from clearhead.inspection.plots import draw
 from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.import_model import LIBRARIES
@@ -55,14 +56,14 @@ def settings_page() -> str:
         *PRECEDENCE.splitlines(),
     ]
     top = {name: field for name, field in Config.model_fields.items() if not _is_section(field.annotation)}
-    lines += ["", "## Top level", "", *_table(top)]
+    lines += ["", "## Top level", "", *_table(Config, top)]
     for name, field in Config.model_fields.items():
         if _is_section(field.annotation):
             section = field.annotation
             assert isinstance(section, type)
-            lines += ["", f"## [{name}]", "", *_table(section.model_fields)]
+            lines += ["", f"## [{name}]", "", *_table(section, section.model_fields)]
     said = "Limits of the server, given as `--set name=value` ([serving.md](serving.md))."
-    lines += ["", "## clearhead serve", "", said, "", *_table(ServeConfig.model_fields)]
+    lines += ["", "## clearhead serve", "", said, "", *_table(ServeConfig, ServeConfig.model_fields)]
     return "\n".join(lines) + "\n"
 
 
@@ -461,11 +462,12 @@ def _is_section(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _table(fields: dict[str, object]) -> list[str]:
+def _table(section: type[Settings], fields: dict[str, object]) -> list[str]:
     rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
+    descriptions = section.descriptions()
     for name, field in fields.items():
         default = "*none*" if field.default is None else f"`{field.default!r}`"
-        rows.append(f"| `{name}` | {default} | {_cell(field.description or '')} |")
+        rows.append(f"| `{name}` | {default} | {_cell(descriptions[name])} |")
     return rows
 
 

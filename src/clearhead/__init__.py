@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.runtime.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def __getattr__(name: str) -> Any:
     if name == "presets":
         return import_module("clearhead.config.presets")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        with needing_pytorch(f"clearhead.{name}"):
+            return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
 
 

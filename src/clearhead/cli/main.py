@@ -9,33 +9,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from types import FrameType
 from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
-from clearhead.cli.average import average
+from clearhead.cli.commands import NAMES, function_of
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
-from clearhead.cli.corpus import check, convert, stats
-from clearhead.cli.demo import demo
-from clearhead.cli.evaluate import evaluate
-from clearhead.cli.explain import explain
-from clearhead.cli.export import export
 from clearhead.cli.help import Command
-from clearhead.cli.import_model import import_model
-from clearhead.cli.info import info
-from clearhead.cli.optimize import optimize
-from clearhead.cli.paper import paper
-from clearhead.cli.score import score
-from clearhead.cli.serve import api_key, serve
-from clearhead.cli.synthesize import backtranslate, distill
-from clearhead.cli.train import train
-from clearhead.cli.translate import translate
-from clearhead.cli.verify import verify
 from clearhead.errors import ClearheadError
 from clearhead.runtime.cpus import prepare_openmp
+from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.runtime.version import __version__
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
@@ -52,16 +38,6 @@ class Commands(TyperGroup):
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
             raise
-
-
-app = typer.Typer(
-    name="clearhead",
-    cls=Commands,
-    help='The Transformer of "Attention Is All You Need": train translation models and use them.',
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
 
 
 def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,25 +62,44 @@ def add(group: typer.Typer, command: Callable[..., None], name: str | None = Non
     group.command(name, cls=Command)(ending_quietly(command))
 
 
-for command in (
-    *(demo, train, translate, score, evaluate, explain, backtranslate, distill),
-    *(optimize, average, info, verify, export, serve, paper),
-):
-    add(app, command)
-add(app, import_model, "import")
-add(app, api_key)
-corpus = typer.Typer(help="Print statistics of a corpus, check its quality, or convert it.", no_args_is_help=True)
-for of_corpus in (stats, check, convert):
-    add(corpus, of_corpus)
-app.add_typer(corpus, name="corpus")
+@cache
+def make_app(only: str | None = None) -> typer.Typer:
+    """Return the command line with all commands, or with one: reading the options of all takes a tenth of a second."""
+    app = typer.Typer(
+        name="clearhead",
+        cls=Commands,
+        help='The Transformer of "Attention Is All You Need": train translation models and use them.',
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(options)
+    for name in NAMES:
+        if only in (None, name):
+            add(app, function_of(name), name)
+    if only in (None, "corpus"):
+        from clearhead.cli.corpus import check, convert, stats
+
+        corpus = typer.Typer(
+            help="Print statistics of a corpus, check its quality, or convert it.", no_args_is_help=True
+        )
+        for of_corpus in (stats, check, convert):
+            add(corpus, of_corpus)
+        app.add_typer(corpus, name="corpus")
+    return app
 
 
-@app.callback(invoke_without_command=True)
 def options(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Handle the options given before the command."""
     if version:
         typer.echo(f"clearhead {__version__}")
         raise typer.Exit
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":  # all commands
+        return make_app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -116,7 +111,10 @@ def run(arguments: list[str] | None = None) -> None:
         try:
             try:
                 given = sys.argv[1:] if arguments is None else arguments
-                app(args=spread_values(given), obj=given)
+                name = next(iter(given), None)
+                app = make_app(name if name in (*NAMES, "corpus") else None)
+                with needing_pytorch(f"clearhead {name}"):
+                    app(args=spread_values(given), obj=given)
             finally:
                 sys.stdout.flush()
         except ClearheadError as error:

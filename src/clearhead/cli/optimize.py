@@ -69,7 +69,7 @@ def optimize(
 
     directory = model_directory(model)
     translator = Translator.load(directory, device=device)
-    if not translator.bundle.model.config.is_encoder_decoder:
+    if not translator.bundle.config.is_encoder_decoder:
         raise ConfigError("a shortlist is learned from cross-attention, which an encoder or a decoder alone has not")
     refuse_untold_language(translator, source_lang)
     pairs = list(read_parallel([source], [target]))

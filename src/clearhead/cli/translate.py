@@ -132,7 +132,6 @@ def translate(
 
     from clearhead.files import display_name, open_output, some_names
     from clearhead.text.word_links import pharaoh
-    from clearhead.translation.review_page import reporting
     from clearhead.translation.worker_pool import TranslatorTeam
 
     settings: dict[str, Any] = {
@@ -168,8 +167,12 @@ def translate(
     count = 0
     with load() as translator, ExitStack() as opened:
         translator.translate([], **settings)  # an impossible setting is refused before anything is read
-        # Begun first, the report is written last: what comes of it does no harm to the translations.
-        pages = opened.enter_context(reporting(report, some_names(paths)))
+        pages = None
+        if report is not None:
+            from clearhead.translation.review_page import reporting
+
+            # Begun first, the report is written last: what comes of it does no harm to the translations.
+            pages = opened.enter_context(reporting(report, some_names(paths)))
         out = opened.enter_context(open_output(output))
         advance = opened.enter_context(_bar(output))
         links = None

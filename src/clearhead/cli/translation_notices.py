@@ -94,7 +94,7 @@ class TranslationNotices:
 
     def _tell_truncated(self, numbered: Sequence[tuple[int, Translation]]) -> None:
         """Report which lines were truncated before translation, and which translations were truncated."""
-        positions = self._translator.model.config.max_length
+        positions = self._translator.config.max_length
         if cut := list(dict.fromkeys(number for number, translation in numbered if translation.source_truncated)):
             limit = self._translator.decode_config({}).max_input_tokens
             source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"

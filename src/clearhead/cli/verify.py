@@ -20,7 +20,9 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
     tokenizer, golden = translator.bundle.tokenizer, translator.bundle.golden
     _passed("format", f"version {translator.bundle.format_version}")
     _passed("checksums", "every file is as it was written")
-    _passed("weights", f"{translator.bundle.model.num_parameters():,} parameters, in the shapes that config.json names")
+    _passed(
+        "weights", f"{translator.bundle.weights.num_parameters():,} parameters, in the shapes that config.json names"
+    )
     _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
     if not golden:
         typer.echo("none    golden sentences   the model was written without any")

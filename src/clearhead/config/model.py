@@ -156,11 +156,6 @@ class ModelConfig(Settings):
         return self.source_vocab_size or self.vocab_size
 
     @property
-    def learns_positions(self) -> bool:
-        """Whether the positions have learned weights."""
-        return self.positions in ("learned", "relative")
-
-    @property
     def max_length(self) -> int | None:
         """Maximum number of tokens of a sequence; None if positions are unlimited."""
         return self.max_positions if self.positions == "learned" else None

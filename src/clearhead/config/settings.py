@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import (
@@ -43,7 +47,7 @@ class Settings(BaseModel):
         ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def __init__(self, **values: Any) -> None:
         if _is_within.get():
@@ -67,6 +71,21 @@ class Settings(BaseModel):
             if {getattr(one, "__origin__", one) for one in (kind, *get_args(kind))} & {int, float}:
                 raise PydanticCustomError("truth", "Input should be a number")
         return value
+
+    @classmethod
+    def descriptions(cls) -> dict[str, str]:
+        """Return the docstring of each setting; pydantic would parse the source files whenever they are imported."""
+        (section,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        assert isinstance(section, ast.ClassDef)
+        return {
+            setting.target.id: inspect.cleandoc(text.value.value)
+            for setting, text in pairwise(section.body)
+            if isinstance(setting, ast.AnnAssign)
+            and isinstance(setting.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:

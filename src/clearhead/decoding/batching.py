@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
 
 from clearhead.errors import DeviceError
 
@@ -19,11 +18,17 @@ def advice_on_memory(batch_tokens: int) -> Iterator[None]:
     """
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError):
+    except _out_of_memory():
         raise DeviceError(
             f"the device ran out of memory; lower decode.batch_tokens ({batch_tokens}), for example "
             f"--batch-tokens {max(1, batch_tokens // 4)}"
         ) from None
+
+
+def _out_of_memory() -> tuple[type[BaseException], ...]:
+    """Return the errors of full memories: PyTorch's too, if it is in use."""
+    torch = sys.modules.get("torch")
+    return (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
 
 
 def length_batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -7,14 +7,17 @@ can no longer win is dropped. Hypotheses ranked below it cannot win either, so i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clearhead.config import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeConfig, Sampling
 from clearhead.decoding.batched_sampling import TOGETHER
 from clearhead.decoding.engine import Candidates
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
-from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from clearhead.decoding.shortlist import Shortlist
 
 BEAMS_OF_TERMS = 3
 """Shared beam size, in multiples of `beam_size`, of the hypotheses that still lack required tokens.

@@ -12,9 +12,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool
 
 TokenSequence = tuple[int, ...]
 """The tokens of one way to write a term."""

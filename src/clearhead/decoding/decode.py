@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import torch
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.batching import advice_on_memory, length_batches
@@ -20,16 +19,19 @@ from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
-from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
-from clearhead.model.transformer import Transformer
+from clearhead.model.stored import StoredModel
+from clearhead.runtime.pytorch import needing_pytorch
+
+if TYPE_CHECKING:
+    from clearhead.model.transformer import Transformer
 
 _Result = TypeVar("_Result")
 
 
-def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
+def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
     """Return the fastest engine for a model: the compiled core if it supports the model, else PyTorch.
 
     Args:
@@ -38,18 +40,24 @@ def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp3
         precision: Precision of the matrix products; `fp32` gives the model's own numbers.
 
     Raises:
+        ClearheadError: If the core does not support the model, and PyTorch is not installed.
         ValueError: If the model has no decoder.
     """
     if isinstance(model, Ensemble):
         return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
-    if NativeEngine.supports(model, precision):
+    if isinstance(model, StoredModel) and model.is_changed:
+        model = model.module
+    obstacle = NativeEngine.obstacle(model, precision)
+    if obstacle is None:
         return NativeEngine(model, precision)
-    return PyTorchEngine(model, precision)
+    with needing_pytorch(f"this model ({obstacle})"):
+        from clearhead.decoding.pytorch.engine import PyTorchEngine
+
+    return PyTorchEngine(model.module if isinstance(model, StoredModel) else model, precision)
 
 
-@torch.inference_mode()
 def decode(
-    model: Transformer | Ensemble | Engine,
+    model: Transformer | StoredModel | Ensemble | Engine,
     sources: list[list[int]],
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
@@ -79,7 +87,7 @@ def decode(
     max_lengths = length_limits(engine.model.config, config, sources, prefixes)
     options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    with advice_on_memory(config.batch_tokens):
+    with engine.computing(), advice_on_memory(config.batch_tokens):
         for index, hypotheses in search(engine, sources, max_lengths, options, prefixes, required):
             results[index] += hypotheses
             is_done = options.sampling is None or len(results[index]) == options.num_found
@@ -91,7 +99,7 @@ def decode(
 
 
 def score(
-    model: Transformer | Ensemble | Engine,
+    model: Transformer | StoredModel | Ensemble | Engine,
     sources: list[list[int]],
     targets: list[list[int]],
     *,
@@ -125,13 +133,14 @@ def score(
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
 
-    @torch.inference_mode()  # inference mode is per thread
     def totals(indices: list[int]) -> list[float]:
         pairs = [sources[i] for i in indices], [targets[i] for i in indices]
-        if not any(given):
-            return engine.score(*pairs)
+        with engine.computing():
+            if not any(given):
+                return engine.score(*pairs)
+            log_probs = engine.token_log_probs(*pairs)
         # Add in the same order and precision as the search.
-        rest = (one[given[i] :] for i, one in zip(indices, engine.token_log_probs(*pairs), strict=True))
+        rest = (one[given[i] :] for i, one in zip(indices, log_probs, strict=True))
         return [float(np.cumsum(one)[-1]) for one in rest]
 
     threads = engine.num_workers(len(batches))

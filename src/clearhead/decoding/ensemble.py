@@ -7,20 +7,19 @@ sampling and in scoring.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clearhead.config import ModelConfig
+from clearhead.model.stored import StoredModel
 from clearhead.runtime.lazy import cached_property
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor
 
     from clearhead.model.transformer import Transformer
 
@@ -29,16 +28,12 @@ if TYPE_CHECKING:
 class Ensemble:
     """Models with the same vocabulary whose probabilities are averaged."""
 
-    members: tuple[Transformer, ...]
+    members: tuple[Transformer | StoredModel, ...]
 
     @cached_property
     def config(self) -> ModelConfig:
         """The configuration of the member with the fewest positions; the shared settings are equal in all members."""
         return min((member.config for member in self.members), key=lambda config: config.max_length or math.inf)
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Return an iterator over the weights of all members."""
-        return chain.from_iterable(member.parameters() for member in self.members)
 
 
 def mean_log_probs(log_probs: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:

@@ -9,6 +9,7 @@ Shapes: R rows (the open hypotheses of all slots), V vocabulary, K beams, C cand
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,17 @@ class EnsembleEngine(Engine):
         super().__init__(model, members[0].precision)
         self.members = members
         self.most_scored = min(member.most_scored for member in members)
+
+    def is_current(self) -> bool:
+        """Return whether all members still have the weights that their engines were made from."""
+        return all(member.is_current() for member in self.members)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Return the contexts of all members."""
+        contexts = ExitStack()
+        for member in self.members:
+            contexts.enter_context(member.computing())
+        return contexts
 
     def num_workers(self, most: int) -> int:
         """Return how many threads should work in parallel: the minimum over the members."""

@@ -15,7 +15,6 @@ from threading import Condition, Thread
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.batched_sampling import advance_samples, begin_samples, in_groups
@@ -221,7 +220,7 @@ def find(
         teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
         slots = [engine.slots(options.most_beams, max_slots, options.shortlist, team) for team in teams]
         workers = [_Worker(s, waiting, engine.model.config, options, num_workers, max_slots) for s in slots]
-        yield from workers[0].work() if num_workers == 1 else _work_together(workers, waiting)
+        yield from workers[0].work() if num_workers == 1 else _work_together(engine, workers, waiting)
 
 
 @dataclass
@@ -337,13 +336,13 @@ class _Worker:
         return room if room >= max(1, capacity // 8) else 0
 
 
-def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:
+def _work_together(engine: Engine, workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:
     """Yield the results of several workers, each in its own thread."""
     found: queue.SimpleQueue[Found | BaseException | None] = queue.SimpleQueue()
 
     def work(worker: _Worker) -> None:
         try:
-            with torch.inference_mode():
+            with engine.computing():
                 for result in worker.work():
                     found.put(result)
             found.put(None)

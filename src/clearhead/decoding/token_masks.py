@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Required
@@ -34,7 +34,12 @@ from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
 from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
 
-Mask = Bool[np.ndarray, " V"]
+if TYPE_CHECKING:
+    from jaxtyping import Bool
+
+    Mask = Bool[np.ndarray, " V"]
+else:
+    Mask = np.ndarray
 """True for the allowed tokens."""
 
 _MOST_MASKS = 1_000

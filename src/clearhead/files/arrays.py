@@ -1,4 +1,4 @@
-"""Safetensors files without PyTorch: read and write NumPy arrays.
+"""Safetensors files without PyTorch: read and write arrays and headers, check that they fit a model.
 
 The files contain only numbers and text, so that reading never executes code.
 """
@@ -6,8 +6,9 @@ The files contain only numbers and text, so that reading never executes code.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,30 +20,88 @@ from safetensors.numpy import save_file
 from clearhead.errors import ModelError
 from clearhead.files.reading import require_regular
 from clearhead.files.writing import new_file
+from clearhead.text.shortening import first_few
 
+_FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
+"""Name of the shared embedding in models and checkpoints of format 1, and its present name."""
 _MOST_TENSORS = 100_000
 """Maximum number of tensors in a file; a checkpoint of NLLB's mixture of 128 experts has about 12,000."""
 MOST_AXES = 8
 """Maximum number of axes of a stored tensor; weights of Transformers have at most 3, and PyTorch itself allows 64."""
 
 
-def read_arrays(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read arrays and metadata from a safetensors file.
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """Header of a tensor in a safetensors file."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    """The name of the type in safetensors, such as `F32`, `BF16` or `I64`."""
+
+
+def read_headers(path: str | Path) -> dict[str, TensorHeader]:
+    """Read the names, shapes and types of a safetensors file's tensors, without their values.
+
+    Tensors of an older format are returned under their present names.
+
+    Raises:
+        ModelError: If the file is missing, is not a regular file or is not a safetensors file.
+    """
+    with opened(path, framework="numpy") as file:
+        return headers_of(file)
+
+
+def read_arrays(
+    path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Read arrays and metadata from a safetensors file; tensors of an older format get their present names.
 
     Args:
         path: The file.
+        shapes: The shapes of a model's weights, which the file must hold in float32; None reads any file.
 
     Raises:
-        ModelError: If the file is missing, is not a regular file or not a safetensors file, or has a type that NumPy
-            lacks.
+        ModelError: If the file is missing, is not a regular file or not a safetensors file, has a type that NumPy
+            lacks, or does not fit the model.
     """
     with opened(path, framework="numpy") as file:
-        names = file.keys()
+        if shapes is not None:
+            require_fit(shapes, headers_of(file), origin=str(path))
         try:
-            arrays = {name: file.get_tensor(name) for name in names}
+            arrays = {name: file.get_tensor(there) for name, there in present_names(file).items()}
         except (AttributeError, TypeError) as error:  # such as bfloat16
             raise ModelError(f"cannot read the weights {path}: {error}") from None
         return arrays, file.metadata() or {}
+
+
+def require_fit(own: Mapping[str, Sequence[int]], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
+    """Check that the tensors of a file fit a model.
+
+    Args:
+        own: The shapes of the model's weights.
+        headers: The headers of the file's tensors.
+        origin: The file, for error messages.
+
+    Raises:
+        ModelError: With a list of tensors that are missing, unknown, of another shape, or not in float32.
+    """
+    problems = [
+        *(f"missing   {name}  {tuple(own[name])}" for name in own.keys() - headers.keys()),
+        *(f"unknown   {name}  {headers[name].shape}" for name in headers.keys() - own.keys()),
+        *(
+            f"shape     {name}  file {headers[name].shape}, model {tuple(own[name])}"
+            for name in own.keys() & headers.keys()
+            if tuple(own[name]) != headers[name].shape
+        ),
+        *(f"type      {name}  file {part.dtype}, model F32" for name, part in headers.items() if part.dtype != "F32"),
+    ]
+    raise_problems(problems, f"{origin} does not fit this model")
+
+
+def raise_problems(problems: Sequence[str], headline: str) -> None:
+    """Raise a ModelError that lists the first problems, if there are any."""
+    if problems:
+        raise ModelError(f"{headline}:\n  " + first_few(sorted(problems), 8, "\n  "))
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
@@ -99,6 +158,23 @@ def _require_bounded(file: Any, path: str | Path) -> None:
     for name in names:
         if (axes := len(file.get_slice(name).get_shape())) > MOST_AXES:
             raise ModelError(f"{path}: the tensor {name:.100} has {axes:,} axes, but must have at most {MOST_AXES}")
+
+
+def headers_of(file: Any) -> dict[str, TensorHeader]:
+    """Return the headers of an open file, by the present names of the tensors."""
+    slices = {name: file.get_slice(there) for name, there in present_names(file).items()}
+    return {name: TensorHeader(tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
+
+
+def present_names(file: Any) -> dict[str, str]:
+    """Return a mapping from the present name of each tensor to its name in an open file."""
+    there = set(file.keys())
+    names = {}
+    for name in there:
+        is_former = f"{name}.".startswith(f"{_FORMER_NAME}.")  # also the optimizer's, such as embedding.weight.exp_avg
+        present = _NAME + name.removeprefix(_FORMER_NAME) if is_former else name
+        names[name if present in there else present] = name
+    return names
 
 
 def _sort_metadata(file: BinaryIO) -> None:

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
-from clearhead.formats.alignment_links import GivenLinks
-from clearhead.formats.languages import language_in_name
-from clearhead.formats.pair import SKIPS, PairFile, SentencePair, Wanted
-from clearhead.formats.pair_files import READERS, WRITERS, described, expand_paths, holds_pairs, read_pairs, write_pairs
-from clearhead.formats.parallel_lines import read_parallel
-from clearhead.formats.tables.tsv import write_tsv
+from typing import TYPE_CHECKING
+
+from clearhead.runtime.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from clearhead.formats.alignment_links import GivenLinks
+    from clearhead.formats.languages import language_in_name
+    from clearhead.formats.pair import SKIPS, PairFile, SentencePair, Wanted
+    from clearhead.formats.pair_files import (
+        READERS,
+        WRITERS,
+        described,
+        expand_paths,
+        holds_pairs,
+        read_pairs,
+        write_pairs,
+    )
+    from clearhead.formats.parallel_lines import read_parallel
+    from clearhead.formats.tables.tsv import write_tsv
+
+# Imported on first use, because a document needs no reader of pairs.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "GivenLinks": "alignment_links",
+        "language_in_name": "languages",
+        **dict.fromkeys(("SKIPS", "PairFile", "SentencePair", "Wanted"), "pair"),
+        **dict.fromkeys(("READERS", "WRITERS", "described", "expand_paths", "holds_pairs"), "pair_files"),
+        **dict.fromkeys(("read_pairs", "write_pairs"), "pair_files"),
+        "read_parallel": "parallel_lines",
+        "write_tsv": "tables.tsv",
+    },
+)
 
 __all__ = [
     "READERS",

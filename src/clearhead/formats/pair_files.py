@@ -10,7 +10,7 @@ from itertools import islice
 from clearhead.errors import DataError
 from clearhead.files import is_utf8
 from clearhead.files.streams import COMPRESSIONS, display_name, format_extension, read_lines, some_names
-from clearhead.formats.gettext import catalogue
+from clearhead.formats.extensions import GETTEXT, XLIFF
 from clearhead.formats.gettext.mo import open_mo
 from clearhead.formats.gettext.po import open_po, write_po
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
@@ -19,7 +19,6 @@ from clearhead.formats.tables.csv_files import open_csv, write_csv
 from clearhead.formats.tables.json_lines import open_json_lines, write_json_lines
 from clearhead.formats.tables.tsv import open_tsv, write_tsv
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
-from clearhead.formats.xliff import units
 from clearhead.formats.xliff.pairs import open_xliff, write_xliff
 
 # Importing pyarrow takes a tenth of a second, so it is imported only for its own formats.
@@ -45,11 +44,11 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
     ".mo": open_mo,
     ".ndjson": open_json_lines,
     ".parquet": _open_columns,
-    **dict.fromkeys(catalogue.EXTENSIONS, open_po),
+    **dict.fromkeys(GETTEXT, open_po),
     ".tmx": open_tmx,
     ".tsv": open_tsv,
     ".txt": open_tsv,
-    **dict.fromkeys(units.EXTENSIONS, open_xliff),
+    **dict.fromkeys(XLIFF, open_xliff),
 }
 """Extension to reader, for formats that hold both sides in one file."""
 

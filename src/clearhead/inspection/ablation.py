@@ -188,7 +188,7 @@ def ablate(
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
     if len(sources) != len(references):
         raise DataError(f"{len(sources)} source lines but {len(references)} references; they must pair up")
-    own = Translator(replace(translator.bundle, model=copy.deepcopy(translator.bundle.model)), translator.path)
+    own = Translator(replace(translator.bundle, weights=copy.deepcopy(translator.bundle.model)), translator.path)
     model = own.bundle.model
     alone: Any = {**settings, **AS_IT_IS}
     greedy: Any = {**settings, "beam_size": 1}

@@ -6,9 +6,13 @@ Shapes: L layers, H heads, T queries, S keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 STATISTICS = {
     "entropy": "Mean over the rows of -sum w ln w, in nats: 0 if one token has all the weight, ln S "

@@ -11,15 +11,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import file_sha256
-from clearhead.files.tensors import TensorHeader, load_tensors, model_tensors, require_fit
+from clearhead.files.arrays import TensorHeader, require_fit
+from clearhead.files.tensors import load_tensors
 from clearhead.model.transformer import Transformer
+from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.version import __version__
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 
@@ -58,11 +59,8 @@ def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -
     Raises:
         ModelError: Listing every tensor that is missing, unknown or of another shape.
     """
-    # Computed positions have no weights, and on the meta device PyTorch would load its compiler for them.
-    shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
-    with torch.device("meta"):  # shapes only, without memory
-        headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
-        require_fit(model_tensors(Transformer(shape)), headers, origin=str(origin))
+    headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
+    require_fit(weight_shapes(config), headers, origin=str(origin))
     model = Transformer(config)
     load_tensors(model, tensors, origin=str(origin))
     return model.eval()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.config.choices import Tying
-from clearhead.files.tensors import raise_problems
+from clearhead.files.arrays import raise_problems
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
-from numpy.typing import DTypeLike
-from torch import Tensor
-from torch.nn import functional
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import has_amx, library
-from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct, as_array
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 PANEL = CONSTANTS["PANEL"]
 """Block size of the outputs of a matrix and of the rows of a result."""
@@ -25,28 +24,29 @@ _CACHE_LINE = 64
 
 
 def make_product(
-    weight: Float[Tensor, "V I"],
-    bias: Float[Tensor, " V"] | None,
+    weight: Any,
+    bias: Any,
     precision: DecodePrecision,
     *,
-    rows: Int[np.ndarray, " O"] | None = None,
+    rows: Any = None,
     on_amx: bool | None = None,
 ) -> Struct:
     """Return the structure of a packed matrix product, with the outputs padded to whole panels.
 
     Args:
-        weight: The matrix, in float32.
-        bias: The bias to add; None adds nothing.
+        weight: The matrix [V, I], in float32; an array or a tensor, as the others.
+        bias: The bias [V] to add; None adds nothing.
         precision: Precision of the factors. In int8 every output has its own scale.
-        rows: Rows of the matrix to pack, in int32; None packs all.
+        rows: Rows of the matrix to pack [O], in int32; None packs all.
         on_amx: Whether rounded precisions use AMX instead of AVX-512 instructions; None uses AMX if available.
     """
     core = library()
     assert core is not None
-    assert weight.dtype == torch.float32, weight.dtype
-    assert weight.is_contiguous()
+    weight, bias, rows = (None if given is None else as_array(given) for given in (weight, bias, rows))
+    assert weight.dtype == np.float32, weight.dtype
+    assert weight.flags.c_contiguous
     assert rows is None or rows.dtype == np.int32
-    count, inputs = len(weight) if rows is None else len(rows), weight.size(1)
+    count, inputs = len(weight) if rows is None else len(rows), weight.shape[1]
     outputs = -(-count // PANEL) * PANEL
     product = STRUCTS["Product"](
         inputs=inputs,
@@ -56,17 +56,18 @@ def make_product(
     )
     panels = uninitialized([core.packed_size(count, inputs, product.precision)], np.uint8)
     scales = uninitialized([outputs]) if precision == "int8" else None
-    rows_at, panels_at, scales_at = (None if array is None else array.ctypes.data for array in (rows, panels, scales))
-    core.pack(product, weight.data_ptr(), rows_at, count, panels_at, scales_at)
+    taken, made = (
+        [None if array is None else array.ctypes.data for array in arrays]
+        for arrays in ((weight, rows), (panels, scales))
+    )
+    core.pack(product, *taken, count, *made)
     if bias is not None:
-        bias = functional.pad(bias.detach() if rows is None else bias.detach()[rows], (0, outputs - count))
+        bias = np.pad(bias if rows is None else bias[rows], (0, outputs - count))
     return product.point(panels=panels, scales=scales, bias=bias)
 
 
 def uninitialized(shape: Sequence[int], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Return an uninitialized array; its pages are allocated when first used.
-
-    PyTorch's allocation would release the GIL to other threads each time.
 
     Raises:
         MemoryError: If there is not enough memory.

@@ -6,9 +6,9 @@ import ctypes
 import re
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_uint8, c_void_p
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 NUMBERS: dict[str, type] = {
     "int64_t": c_int64,
@@ -20,6 +20,11 @@ NUMBERS: dict[str, type] = {
 ADDRESSES = {kind: type(f"{kind}_address", (c_void_p,), {}) for kind in NUMBERS}
 """A distinct type for the address of each number type, so that `Struct.point` can check dtypes."""
 DTYPES = {ADDRESSES[kind]: np.dtype(number) for kind, number in NUMBERS.items()}
+
+
+def as_array(given: Any) -> np.ndarray:
+    """Return an array itself, or the array of a tensor on the CPU, not copied."""
+    return given if isinstance(given, np.ndarray) else given.detach().numpy()
 
 
 class Struct(ctypes.Structure):
@@ -34,8 +39,8 @@ class Struct(ctypes.Structure):
             self._kept = {}
         self._kept[name] = value
 
-    def point(self, **arrays: Tensor | np.ndarray | None) -> Struct:
-        """Point fields to arrays and keep these alive; None is skipped, which leaves NULL in a new structure.
+    def point(self, **arrays: Any) -> Struct:
+        """Point fields to arrays or tensors and keep these alive; None is skipped: a new structure has NULL there.
 
         Raises:
             TypeError: If an array has another dtype than the field, or is not contiguous.
@@ -43,7 +48,7 @@ class Struct(ctypes.Structure):
         for name, given in arrays.items():
             if given is None:
                 continue
-            array = given.detach().numpy() if isinstance(given, Tensor) else given
+            array = as_array(given)
             if array.dtype != DTYPES.get(self._kinds[name], array.dtype) or not array.flags.c_contiguous:
                 kind = f"{array.dtype} of strides {array.strides}"
                 raise TypeError(f"{type(self).__name__}.{name} cannot point to {kind}")

@@ -5,14 +5,12 @@ Shapes: B batch, H heads, T length, S keys, D d_model, K head width, half K / 2.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.errors import ConfigError
+from clearhead.model.position_tables import relative_rows, require_positions, rotary_table
 
 
 class LearnedPositions(nn.Module):
@@ -34,11 +32,7 @@ class LearnedPositions(nn.Module):
             ConfigError: If the model has fewer positions.
         """
         end = start + length
-        if end > self.weight.size(0):
-            raise ConfigError(
-                f"a sequence of {end} tokens does not fit this model, whose learned positions end after "
-                f"model.max_positions = {self.weight.size(0)}; cut the text into shorter segments"
-            )
+        require_positions(end, self.weight.size(0))
         return self.weight[start:end]
 
 
@@ -69,7 +63,7 @@ class RotaryPositions(nn.Module):
     def __init__(self, *, head_dim: int) -> None:
         super().__init__()
         self.head_dim = head_dim
-        self.register_buffer("table", self._cos_and_sin(512), persistent=False)
+        self.register_buffer("table", torch.as_tensor(rotary_table(512, head_dim)), persistent=False)
 
     def forward(self, x: Float[Tensor, "B H T K"], start: int) -> Float[Tensor, "B H T K"]:
         """Rotate queries or keys at positions start, start + 1, ..."""
@@ -81,14 +75,9 @@ class RotaryPositions(nn.Module):
         table = self.table  # read once: another thread may replace it by a shorter one
         if length > table.size(1):
             with torch.inference_mode(False):  # a table made in inference mode could not be used in training
-                self.table = table = self._cos_and_sin(max(length, 2 * table.size(1))).to(table)
+                rows = max(length, 2 * table.size(1))
+                self.table = table = torch.as_tensor(rotary_table(rows, self.head_dim)).to(table)
         return table[:, :length]
-
-    def _cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
-        frequency = 10_000.0 ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
-        # float64, and cosines in the table instead of angles: rounded to bfloat16, an angle of 300 would be off by 1.
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-        return torch.stack([angle.cos(), angle.sin()]).float()
 
 
 def relative_bucket(
@@ -105,16 +94,9 @@ def relative_bucket(
         max_distance: Distance from which on all share the last row.
         is_causal: Keys never follow their query. Otherwise keys after the query use the second half of the table.
     """
-    if is_causal:
-        first, distance = torch.zeros_like(distance), (-distance).clamp(min=0)
-    else:
-        num_buckets //= 2
-        first, distance = (distance > 0) * num_buckets, distance.abs()
-    single = num_buckets // 2
-    # In float32 and in this order, as in T5's training: otherwise a distance could cross a boundary between rows.
-    log = torch.log(distance.float() / single) / math.log(max_distance / single)  # 0 at `single`, 1 at `max_distance`
-    shared = single + (log * (num_buckets - single)).long()
-    return first + torch.where(distance < single, distance, shared.clamp(max=num_buckets - 1))
+    found = relative_rows(num_buckets, max_distance, is_causal=is_causal)
+    edges, rows = (torch.as_tensor(part, device=distance.device) for part in found)
+    return rows[torch.bucketize(distance, edges, right=True)]
 
 
 class RelativePositions(nn.Module):
@@ -129,11 +111,16 @@ class RelativePositions(nn.Module):
         is_causal: Keys never follow their query.
     """
 
+    edges: Tensor
+    rows_between: Tensor
+
     def __init__(self, *, num_heads: int, num_buckets: int, max_distance: int, is_causal: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_buckets, num_heads))
         self.max_distance = max_distance
-        self.is_causal = is_causal
+        edges, rows = relative_rows(num_buckets, max_distance, is_causal=is_causal)
+        self.register_buffer("edges", torch.as_tensor(edges), persistent=False)
+        self.register_buffer("rows_between", torch.as_tensor(rows), persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "1 H T S"]:
         """Return the biases of queries at positions start, start + 1, ... with all keys up to the last query."""
@@ -147,6 +134,4 @@ class RelativePositions(nn.Module):
 
     def rows(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the row of the table for each distance."""
-        return relative_bucket(
-            distance, num_buckets=len(self.weight), max_distance=self.max_distance, is_causal=self.is_causal
-        )
+        return self.rows_between[torch.bucketize(distance, self.edges, right=True)]

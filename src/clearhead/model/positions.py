@@ -5,16 +5,14 @@ Shapes: T length, D d_model.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.config.choices import SinusoidLayout
-from clearhead.errors import ConfigError
 from clearhead.model.other_positions import LearnedPositions
+from clearhead.model.position_tables import sinusoid_table
 
 
 def sinusoidal_positions(
@@ -36,30 +34,7 @@ def sinusoidal_positions(
     Raises:
         ConfigError: If the width is odd.
     """
-    if d_model % 2:
-        raise ConfigError(
-            f"d_model ({d_model}) must be even: sinusoidal positions come in pairs of sine and cosine (section 3.5)"
-        )
-    # float64: the angle at position 5000 would lose three digits in float32.
-    position = torch.arange(first, first + length, dtype=torch.float64)[:, None]  # (T, 1)
-    angle = position * wave_frequencies(d_model, layout)  # (T, D/2)
-    if layout == "sinusoidal":
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
-    return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
-
-
-def wave_frequencies(d_model: int, layout: SinusoidLayout = "sinusoidal") -> Float[Tensor, " half"]:
-    """Return the angle in radians by which each wave advances from one position to the next, in float64.
-
-    Args:
-        d_model: Model width; a wave is a sine and a cosine.
-        layout: Layout as for `sinusoidal_positions`.
-    """
-    num_waves = d_model // 2
-    longest = num_waves - 1 if layout == "sinusoidal_t2t" else num_waves
-    # A width of 2 has a single wave, of frequency 1.
-    step = -math.log(10_000.0) / max(longest, 1)
-    return torch.exp(torch.arange(num_waves, dtype=torch.float64) * step)
+    return torch.as_tensor(sinusoid_table(length, d_model, layout, first=first))
 
 
 class SinusoidalPositions(nn.Module):

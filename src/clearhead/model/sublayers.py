@@ -9,6 +9,7 @@ from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import RelativePositions
 from clearhead.model.residual import Residual
+from clearhead.model.weight_shapes import has_final_norm
 
 
 def self_attention(config: ModelConfig) -> MultiHeadAttention:
@@ -62,8 +63,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 def final_norm(config: ModelConfig) -> nn.Module:
     """Return the norm after the last layer, or the identity if there is none, as in the paper."""
-    has_norm = config.norm == "pre" if config.final_norm is None else config.final_norm
-    return make_norm(config) if has_norm else nn.Identity()
+    return make_norm(config) if has_final_norm(config) else nn.Identity()
 
 
 def relative_positions(config: ModelConfig, *, is_causal: bool) -> RelativePositions | None:

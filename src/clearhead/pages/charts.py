@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 from unicodedata import east_asian_width
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import figure
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 Curve = Sequence[tuple[float, float]]
 

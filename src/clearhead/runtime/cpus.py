@@ -21,17 +21,35 @@ def usable_cpus() -> int:
 
 
 def prepare_openmp() -> None:
-    """Set OpenMP's environment variables to respect quotas and other programs, unless the user has set them.
+    """Set variables of OpenMP and BLAS to respect quotas and other programs, unless the user has set them.
 
-    PyTorch computes with OpenMP; this must run before it is loaded. By default, OpenMP starts a thread for each CPU of
-    the process's affinity, whatever its quota. Its threads spin while they wait for each other, GNU's for milliseconds.
-    If another program needs one of the CPUs, the spinning threads take time from the very thread that they wait for
-    (docs/performance.md).
+    This must run before NumPy and PyTorch, which computes with OpenMP, are loaded. By default, OpenMP starts a thread
+    for each CPU of the process's affinity, whatever its quota. Its threads spin while they wait for each other, GNU's
+    for milliseconds. If another program needs one of the CPUs, the spinning threads take time from the very thread that
+    they wait for (docs/performance.md).
     """
     if usable_cpus() < _bound():
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
+    # NumPy's BLAS starts its threads when it is imported, which takes 20 ms; nothing here needs them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
+
+
+def openmp_threads() -> int:
+    """Return how many threads PyTorch uses by default: OpenMP's variable, else one for each core of the usable CPUs."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(given) if given.isdecimal() and int(given) else num_cores()
+
+
+def num_cores(root: Path = Path("/")) -> int:
+    """Return the number of cores of the CPUs that this process is bound to; several CPUs may be threads of one core.
+
+    Args:
+        root: Directory that contains `sys`; a different one in tests.
+    """
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return len({_text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or cpu for cpu in cpus})
 
 
 def _bound() -> int:
@@ -73,9 +91,17 @@ def _and_parents(mount: Path, group: str) -> list[Path]:
 def _numbers(path: Path) -> list[int]:
     """Return the integers in a file; empty if it cannot be read or contains other text, such as `max`."""
     try:
-        return [int(word) for word in path.read_text(encoding="ascii").split()]
-    except (OSError, ValueError):
+        return [int(word) for word in _text(path).split()]
+    except ValueError:
         return []
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file of the system; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
 
 
 def _quota(*times: int) -> list[float]:

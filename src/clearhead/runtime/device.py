@@ -5,49 +5,66 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import sys
 from functools import cache
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from clearhead.errors import DeviceError
-from clearhead.runtime.cpus import usable_cpus
+from clearhead.runtime.cpus import openmp_threads, usable_cpus
+
+if TYPE_CHECKING:
+    import torch
 
 # Options of glibc's mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
-def resolve_device(name: str = "auto") -> torch.device:
-    """Return the device named `auto`, `cpu`, `cuda` or `cuda:1`; require that it is available.
+def resolve_device(name: str = "auto") -> str:
+    """Return the device named `auto`, `cpu`, `cuda` or `cuda:1`, as PyTorch names it; require that it is available.
 
-    `auto` is the first CUDA GPU, else the CPU.
+    `auto` is the first CUDA GPU if PyTorch is installed, else the CPU.
 
     Raises:
         DeviceError: If the name is unknown or this machine has no such device.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError):
-        raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N") from None
-    match device.type:
-        case "cpu":
-            available = ["cpu"]
-        case "cuda":
-            available = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-        case _:
-            raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
-    if not available or (device.index is not None and f"{device.type}:{device.index}" not in available):
-        found = ", ".join(available) or f"no {device.type} device"
+        return "cuda" if num_gpus() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(name)):
+        raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N")
+    available = ["cpu"] if name == "cpu" else [f"cuda:{index}" for index in range(num_gpus())]
+    if not available or (":" in name and name not in available):
+        found = ", ".join(available) or "no cuda device"
         raise DeviceError(f"device {name!r} is not available: this machine has {found}; use --device cpu or auto")
-    return device
+    return name
 
 
-def device_name(device: torch.device) -> str:
+def num_gpus() -> int:
+    """Return the number of GPUs that PyTorch can use; it is imported only where there is a driver for them."""
+    if sys.modules.get("torch") is None and not _has_driver():
+        return 0
+    try:
+        import torch
+    except ImportError:
+        return 0
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _has_driver() -> bool:
+    """Return whether there is NVIDIA's driver, or AMD's."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return Path("/dev/kfd").exists()
+    return True
+
+
+def device_name(device: torch.device | str) -> str:
     """Return the model name of a GPU or processor; the architecture if the name is unknown."""
-    if device.type == "cuda":
+    if str(device).startswith("cuda"):
+        import torch
+
         return torch.cuda.get_device_name(device)
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -59,6 +76,8 @@ def device_name(device: torch.device) -> str:
 
 def has_fast_bf16(device: torch.device) -> bool:
     """Return whether matrix products are faster in bfloat16 on the device: GPUs since 2020, some CPUs."""
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return can_multiply_bf16()
@@ -66,6 +85,8 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 def can_multiply_bf16() -> bool:
     """Return whether the CPU has bfloat16 product instructions: AMX, or AVX-512 BF16."""
+    import torch
+
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
@@ -102,9 +123,15 @@ def _set_malloc_options(*options: tuple[int, int]) -> None:
 def num_threads() -> int:
     """Return the number of threads for a translation: PyTorch's, but at most one for each usable CPU.
 
-    In a process forked from one that used clearhead, it is the parent's number, although PyTorch itself uses one there.
+    Without PyTorch it is the number that PyTorch would use. In a process forked from one that used clearhead, it is the
+    parent's number, although PyTorch itself uses one there.
     """
-    return max(1, min(_inherited_threads or torch.get_num_threads(), usable_cpus()))
+    return max(1, min(_inherited_threads or _pytorch_threads(), usable_cpus()))
+
+
+def _pytorch_threads() -> int:
+    torch = sys.modules.get("torch")
+    return openmp_threads() if torch is None else torch.get_num_threads()
 
 
 def set_num_threads(count: int) -> None:
@@ -112,8 +139,10 @@ def set_num_threads(count: int) -> None:
     global _inherited_threads
     if _inherited_threads:
         _inherited_threads = count
-    else:
+    elif (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(count)
+    else:
+        os.environ["OMP_NUM_THREADS"] = str(count)  # PyTorch reads it if it is imported later
 
 
 _inherited_threads = 0
@@ -127,8 +156,9 @@ def _begin_in_child() -> None:
     threads of the tokenizers library are gone too; this variable makes it use none.
     """
     global _inherited_threads
-    _inherited_threads = _inherited_threads or torch.get_num_threads()
-    torch.set_num_threads(1)
+    if (torch := sys.modules.get("torch")) is not None:
+        _inherited_threads = _inherited_threads or torch.get_num_threads()
+        torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 

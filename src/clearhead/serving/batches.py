@@ -18,8 +18,6 @@ from functools import partial
 from threading import Lock, Thread, get_native_id
 from typing import Protocol
 
-import torch
-
 from clearhead.decoding import Engine, Hypothesis, SearchOptions
 from clearhead.decoding.batching import advice_on_memory
 from clearhead.decoding.scheduler import SentenceQueue, find
@@ -147,7 +145,7 @@ class _Batch:
         _give_way()
         error: BaseException | None = None
         try:
-            with torch.inference_mode(), advice_on_memory(options.config.batch_tokens):
+            with engine.computing(), advice_on_memory(options.config.batch_tokens):
                 workers = engine.num_workers(max_slots)
                 for number, hypotheses in find(engine, self._queue, options, workers, max_slots):
                     entry = self._forget(number)

@@ -25,11 +25,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
-
-from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
+from clearhead.decoding import Engine, Hypothesis, SearchOptions, make_engine
 from clearhead.decoding.sentence import Sentence
 from clearhead.errors import ClearheadError
 from clearhead.serving.batches import (
@@ -42,16 +40,19 @@ from clearhead.serving.batches import (
 )
 from clearhead.serving.http_errors import HTTPError, place_of, unavailable, with_place
 
+if TYPE_CHECKING:
+    from clearhead.decoding import Shortlist
+
 SECONDS_TO_ANSWER = 3.0
 """Seconds after which a process that does nothing is stuck if it has not answered."""
 
 
-def can_search_apart(device: torch.device) -> bool:
+def can_search_apart(device: str) -> bool:
     """Return whether searches may run in a process of their own: on a CPU under Linux, where forking is safe.
 
     Two processes would share a GPU badly, and each would hold the model in its memory.
     """
-    return device.type == "cpu" and sys.platform == "linux"
+    return device == "cpu" and sys.platform == "linux"
 
 
 class SearchProcesses:
@@ -413,7 +414,7 @@ class _Messages:
             error = None
             try:
                 what = pickle.loads(packed)
-                self._things[number] = what if isinstance(what, Shortlist) else make_engine(*what)
+                self._things[number] = make_engine(*what) if isinstance(what, tuple) else what
                 spare_what_is_loaded()
             except BaseException as found:
                 error = _sendable(found)

@@ -22,9 +22,9 @@ from clearhead.text.placeholders import (
     NUM_PAIRS,
     NUM_SIGNS,
     PLACEHOLDER,
-    PLACEHOLDER_OR_NUMBER,
     SIGNS,
     pair_role,
+    placeholder_or_number,
 )
 
 _ALONE = SIGNS[:NUM_ALONE]
@@ -146,7 +146,7 @@ def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
         text: Any text.
         with_numbers: Whether numbers count as placeholders.
     """
-    matches = [*(PLACEHOLDER_OR_NUMBER if with_numbers else PLACEHOLDER).finditer(text)]
+    matches = [*(placeholder_or_number() if with_numbers else PLACEHOLDER).finditer(text)]
     roles = [_role(text, match) for match in matches]
     to_close = Counter(name for name, is_closing in filter(None, roles) if is_closing)
     found: list[Unit] = []

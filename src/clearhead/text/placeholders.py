@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 
 from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS, CHINESE_AND_JAPANESE_MARKS
 
@@ -95,11 +96,6 @@ _STATEMENT = re.compile(
 _ERB_BLOCK = re.compile(r"<% (?:(?:if|unless|case|while|until|for|begin)\b|.*\bdo\b)")
 _ANGULAR = re.compile(r"(?:\{\$)?(START|CLOSE)_(\w+?)(?:_\d+)?\}?")
 
-PLACEHOLDER_OR_NUMBER = re.compile(
-    rf"{PLACEHOLDER.pattern} | (?<![\w.,])[0-9]+(?:[.,:/-][0-9]+){{0,9}}(?!\w)  # 7, 1,250.5, 20:15, 2016-05-03",
-    re.VERBOSE,
-)
-
 _KEPT = re.compile(
     rf"""(
       {PLACEHOLDER.pattern}
@@ -113,6 +109,13 @@ _KEPT = re.compile(
 _INVISIBLE_KINDS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set(map(chr, range(0xFE00, 0xFE10)))
 """Letters, marks and symbols that are invisible: fillers, the blank of Braille, selectors of a variant."""
+
+
+@cache
+def placeholder_or_number() -> re.Pattern[str]:
+    """Return the pattern of placeholders and numbers, compiled when it is first needed."""
+    number = r"(?<![\w.,])[0-9]+(?:[.,:/-][0-9]+){0,9}(?!\w)  # 7, 1,250.5, 20:15, 2016-05-03"
+    return re.compile(f"{PLACEHOLDER.pattern} | {number}", re.VERBOSE)
 
 
 def pair_role(code: str) -> tuple[str, bool] | None:

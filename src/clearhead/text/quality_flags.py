@@ -314,7 +314,7 @@ def _character_flags(source: str, text: str, read: str, seen: SeenInTraining) ->
 
 
 def _scripts(characters: Iterable[str]) -> frozenset[str]:
-    return frozenset(script for character in characters if (script := script_of(character)))
+    return frozenset(script for character in set(characters) if (script := script_of(character)))
 
 
 def _shown(characters: Sequence[str]) -> str:

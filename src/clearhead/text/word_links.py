@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.text.scripts import CHINESE_AND_JAPANESE_MARKS, LETTERS_WITHOUT_SPACES
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 Span = tuple[int, int]
 """Start and end of a stretch of text, in characters."""

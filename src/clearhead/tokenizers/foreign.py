@@ -186,11 +186,6 @@ class ForeignVocabulary(Vocabulary):
         return found
 
 
-def is_foreign(values: object) -> bool:
-    """Return whether the JSON of a `tokenizer.json` is an imported vocabulary."""
-    return isinstance(values, dict) and "clearhead_vocabulary" in values
-
-
 def _subword_encoder(side: VocabularySide, control: Collection[int]) -> SubwordEncoder:
     """Return the encoder of a side, which never tokenizes a text as one of the control tokens."""
     encoder: SubwordEncoder

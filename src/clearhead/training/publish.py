@@ -233,7 +233,7 @@ def average_run(
         raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
     weights = average_weights(path / "model.safetensors" for path in paths)
     data = open_prepared(run / "data")
-    validation = validate_weights(weights, data, config, resolve_device(device))
+    validation = validate_weights(weights, data, config, torch.device(resolve_device(device)))
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A running training publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():

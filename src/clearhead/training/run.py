@@ -97,7 +97,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
     request = requested(values, fresh=fresh)
     early = request.early
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
-    device = workers.device(resolve_device(early.device))
+    device = workers.device(torch.device(resolve_device(early.device)))
     if fresh or not (run / "config.toml").exists():
         uses_bf16(early.train, device)  # reject incompatible settings before any data is read
         golden_lines(early.golden)  # reject an unusable file before an earlier run is renamed
@@ -151,7 +151,7 @@ def _follow(workers: Workers, start: float) -> TrainResult:
         if newest and told.ended_by is not None:
             return TrainResult(run, newest[1].step, told.ended_by, _published_bleu(run), True)
         config, data = Config.load(run / "config.toml"), open_prepared(run / "data")
-        device = workers.device(resolve_device(config.device))
+        device = workers.device(torch.device(resolve_device(config.device)))
         workers.connect(device)
         loop = Loop(config, data, data.order(config.train), run, device, checkpoints, display, stop, start, workers)
         loop.begin(newest, None)

@@ -109,7 +109,7 @@ class Aligner:
         Raises:
             ConfigError: If one is encoder-only or decoder-only.
         """
-        if not all(bundle.model.config.is_encoder_decoder for bundle in self._bundles):
+        if not all(bundle.config.is_encoder_decoder for bundle in self._bundles):
             raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
 
     @cached_property
@@ -254,6 +254,8 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
     Raises:
         ModelError: If its alignment.json is damaged, or was chosen for another model.
     """
+    from clearhead.decoding.cross_attention import AlignmentHead
+
     path = bundle.directory and bundle.directory / ALIGNMENT_FILE
     if path is None or not path.is_file():
         return guided_head_of(bundle) or AlignmentHead()
@@ -264,7 +266,9 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
 
 
 def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:
-    config = bundle.model.config
+    from clearhead.decoding.cross_attention import AlignmentHead
+
+    config = bundle.config
     layer, head, is_reading = (values.get(name) if isinstance(values, dict) else None for name in AlignmentHead._fields)
     fits_layer = layer is None or _is_number(layer, config.num_decoder_layers)
     fits_head = head is None or (layer is not None and _is_number(head, config.num_heads))

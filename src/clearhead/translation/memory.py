@@ -18,10 +18,8 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.formats import Wanted, expand_paths, read_pairs
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
@@ -86,6 +84,8 @@ class TranslationMemory:
             ConfigError: If a file has several languages and the arguments do not say which to take.
             DataError: If a file cannot be read, more than 1 % of its rows are not pairs, or no translation is found.
         """
+        from clearhead.formats import Wanted, expand_paths, read_pairs
+
         pairs = read_pairs(expand_paths(paths), Wanted(from_lang=from_lang, to_lang=to_lang), tolerated=_TOLERATED)
         memory = cls((pair.source, pair.target) for pair in pairs if pair.defect is None and pair.skipped is None)
         if not len(memory):
@@ -129,6 +129,8 @@ class TranslationMemory:
         return MemoryMatch(text, target, 1.0, is_reused=agrees)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
+        from rapidfuzz.distance import Levenshtein
+
         unknown = len(self._ids)
         words = [self._ids.get(word.text, unknown) for word in term_words(text)]
         if not 0 < len(words) <= MOST_WORDS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding import (
@@ -20,9 +21,14 @@ from clearhead.decoding import (
     score,
 )
 from clearhead.errors import ConfigError
-from clearhead.model.transformer import Transformer
+from clearhead.model.stored import StoredModel
 from clearhead.text.line_ends import on_one_line
 from clearhead.tokenizers import Vocabulary
+
+if TYPE_CHECKING:
+    from clearhead.model.transformer import Transformer
+
+    Model = StoredModel | Transformer | Ensemble
 
 Decode = Callable[
     [
@@ -42,12 +48,12 @@ class Engines:
     """The engines of a model by precision; each is built when first needed, and again when the weights have changed.
 
     Args:
-        model: The model, or an ensemble.
+        model: Returns the model, or an ensemble.
     """
 
-    def __init__(self, model: Transformer | Ensemble) -> None:
+    def __init__(self, model: Callable[[], Model]) -> None:
         self._model = model
-        self._built: dict[DecodePrecision, Engine] = {}
+        self._built: dict[DecodePrecision, tuple[Model, Engine]] = {}
 
     def of(self, precision: DecodePrecision) -> Engine:
         """Return the engine of a precision.
@@ -55,14 +61,16 @@ class Engines:
         Raises:
             ConfigError: If the model is encoder-only.
         """
-        if not self._model.config.num_decoder_layers:
+        model = self._model()
+        if not model.config.num_decoder_layers:
             raise ConfigError(
                 "this model is an encoder alone, which writes nothing; in Python, bundle.model.hidden_states of the "
                 "translator gives what it makes of a text"
             )
-        engine = self._built.get(precision)
-        if engine is None or not engine.is_current():
-            self._built[precision] = engine = make_engine(self._model, precision)
+        built_from, engine = self._built.get(precision, (None, None))
+        if engine is None or built_from != model or not engine.is_current():
+            engine = make_engine(model, precision)
+            self._built[precision] = model, engine
         return engine
 
 

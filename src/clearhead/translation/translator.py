@@ -7,13 +7,13 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
-from clearhead.config import DecodeChanges, DecodeConfig
-from clearhead.decoding import Ensemble, Sampling, SearchOptions, Shortlist, decode
+from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
+from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
-from clearhead.model.transformer import Transformer
+from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
@@ -29,6 +29,10 @@ from clearhead.translation.scoring import score_pairs
 from clearhead.translation.search import Decode, Engines, TextSearch
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
+
+if TYPE_CHECKING:
+    from clearhead.decoding.shortlist import Shortlist
+    from clearhead.model.transformer import Transformer
 
 
 @dataclass
@@ -53,12 +57,12 @@ class Translator:
     def __post_init__(self) -> None:
         """Make what copies of this translator share, with all that is cached there."""
         tokenizer, trained = self.bundle.tokenizer, self.bundle.line_statistics
-        self._engines = Engines(self.model)
+        self._engines = Engines(self._weights)
         self.aligner = Aligner((self.bundle, *self.ensemble), partial(self._engines.of, "fp32"))
         """Aligns words of translations."""
         self._term_encoder = TermEncoder(tokenizer)
-        self._preprocessor = Preprocessor(tokenizer, self.model.config, trained)
-        self._postprocessor = Postprocessor(tokenizer, self.model.config, trained)
+        self._preprocessor = Preprocessor(tokenizer, self.config, trained)
+        self._postprocessor = Postprocessor(tokenizer, self.config, trained)
         self.pair_encoder = PairEncoder(tokenizer)
         """Tokenizes sources and given translations."""
 
@@ -93,9 +97,19 @@ class Translator:
 
     @property
     def model(self) -> Transformer | Ensemble:
-        """The model, or the ensemble."""
+        """The model as a module of PyTorch, or the ensemble."""
         others = (bundle.model for bundle in self.ensemble)
         return Ensemble((self.bundle.model, *others)) if self.ensemble else self.bundle.model
+
+    @property
+    def config(self) -> ModelConfig:
+        """The settings of the model; of an ensemble, see `Ensemble.config`."""
+        return self._weights().config
+
+    def _weights(self) -> StoredModel | Transformer | Ensemble:
+        """Return the model or the ensemble, as stored where it was read."""
+        others = (bundle.weights for bundle in self.ensemble)
+        return Ensemble((self.bundle.weights, *others)) if self.ensemble else self.bundle.weights
 
     def translate(
         self,
@@ -169,16 +183,16 @@ class Translator:
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
         read = self.preprocessed(to_translate, options.config, prefix, **told)
         search = self._text_search(options, one_line)
-        wanted = self._term_encoder.wanted_in(read, terms, options, self.model.config)
+        wanted = self._term_encoder.wanted_in(read, terms, options, self.config)
         done = read.cut_up.lines_done(on_progress, read.filled)
         find = search if terms is None else partial(search_with_terms, search, wanted)
         groups = find(read.ids, read.prefixes, options, scores=scores, on_progress=done)
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
         elif self.places_markup(options.config):
-            with_markup = MarkupRestorer(self.model.config, search, self.aligner)
+            with_markup = MarkupRestorer(self.config, search, self.aligner)
             groups = with_markup(read.filled_pieces, read.ids, read.prefixes, wanted, groups, options, scores=scores)
-        raw = raw or self.model.config.is_decoder_alone  # an empty continuation is one
+        raw = raw or self.config.is_decoder_alone  # an empty continuation is one
         if not raw and (blank := blank_rows(read.filled_pieces, groups)):
             wider = replace(options, num_best=max(options.num_best, options.mbr or options.config.beam_size))
             if not options.are_samples and wider != options:
@@ -320,7 +334,7 @@ class Translator:
         # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
         engine = self._engines.of("fp32" if options.sampling else options.config.precision)
         scorer = partial(self._engines.of, "fp32")
-        return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line, self.decode)
+        return TextSearch(self.bundle.tokenizer, engine, scorer, self.config.max_length, one_line, self.decode)
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return this model's decode settings with some changed; a setting that is None is not changed.
@@ -329,13 +343,13 @@ class Translator:
             ConfigError: If a setting is unknown or impossible.
         """
         config = self.bundle.decode.with_changes({name: value for name, value in settings.items() if value is not None})
-        longest = self.model.config.max_length or config.max_input_tokens
+        longest = self.config.max_length or config.max_input_tokens
         return config if longest >= config.max_input_tokens else config.with_changes({"max_input_tokens": longest})
 
     def places_markup(self, config: DecodeConfig) -> bool:
         """Return whether markup must be restored: if configured, for a model without tokens for placeholders."""
         is_kept = self.bundle.tokenizer.num_placeholders > 0
-        return config.place_markup and not is_kept and self.model.config.is_encoder_decoder
+        return config.place_markup and not is_kept and self.config.is_encoder_decoder
 
     def learned_shortlist(self) -> Shortlist:
         """Return the shortlist learned for the model.
@@ -344,6 +358,8 @@ class Translator:
             ConfigError: If it is an ensemble.
             ModelError: If the shortlist is missing, damaged or another model's.
         """
+        from clearhead.decoding.shortlist import Shortlist
+
         if self.ensemble:
             raise ConfigError("a shortlist is learned from one model; an ensemble translates without --shortlist")
         if self.shortlist is None:

@@ -13,10 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from clearhead.errors import ClearheadError, DeviceError
-from clearhead.runtime.device import num_threads, resolve_device, set_num_threads
+from clearhead.runtime.device import num_gpus, num_threads, resolve_device, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
@@ -139,14 +137,14 @@ class TranslatorTeam(Translator):
         return [answer for answer in found if isinstance(answer, list)]
 
 
-def _devices(device: torch.device, count: int) -> list[str]:
-    if device.type == "cpu":
+def _devices(device: str, count: int) -> list[str]:
+    if device == "cpu":
         return ["cpu"] * count
-    if device.index is not None:
-        raise DeviceError(f"device {str(device)!r} is one GPU; several workers need --device cuda")
-    if count > (gpus := torch.cuda.device_count()):
+    if device != "cuda":
+        raise DeviceError(f"device {device!r} is one GPU; several workers need --device cuda")
+    if count > (gpus := num_gpus()):
         raise DeviceError(f"this machine has {gpus} GPUs, too few for {count} workers; --device cpu shares its CPUs")
-    return [f"{device.type}:{number}" for number in range(count)]
+    return [f"cuda:{number}" for number in range(count)]
 
 
 def _starts(lines: Sequence[str], count: int) -> list[int]:

@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tomllib
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 import torch
@@ -73,8 +71,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
 
 def test_without_a_model_the_installation_is_told(run_command):
     found = json.loads(run_command(info, "--json").stdout)["installation"]
-    project = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert found.pop("clearhead_version") == project["version"]
+    assert found.pop("clearhead_version") == __version__
     assert found.pop("python") == ".".join(map(str, sys.version_info[:3]))
     assert found.pop("torch") == metadata.version("torch")
     assert found.pop("device") == ("cuda" if torch.cuda.is_available() else "cpu")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -156,7 +157,8 @@ def test_sigterm_is_handled_while_a_command_runs_and_left_as_it_was(monkeypatch,
     during = []
     before = signal.signal(signal.SIGTERM, previous)
     try:
-        monkeypatch.setattr("clearhead.cli.main.app", lambda args, obj: during.append(signal.getsignal(signal.SIGTERM)))
+        handler = partial(signal.getsignal, signal.SIGTERM)
+        monkeypatch.setattr("clearhead.cli.main.make_app", lambda only: lambda args, obj: during.append(handler()))
         run(["--version"])
         assert signal.getsignal(signal.SIGTERM) is previous
     finally:
@@ -175,7 +177,7 @@ def test_a_sigterm_ends_the_blocks_of_the_command(monkeypatch):
             signal.raise_signal(signal.SIGTERM)  # a second one does not interrupt the tidying up
             ended.append(True)
 
-    monkeypatch.setattr("clearhead.cli.main.app", command)
+    monkeypatch.setattr("clearhead.cli.main.make_app", lambda only: command)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with pytest.raises(SystemExit) as caught:

@@ -51,8 +51,8 @@ def test_defaults_are_the_paper():
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_setting_is_described(section):
     plain = {"data", "tokenizer", "model", "train", "decode"} if section is Config else set()
-    undescribed = [name for name, field in section.model_fields.items() if not field.description]
-    assert set(undescribed) == plain
+    assert set(section.model_fields) - section.descriptions().keys() == plain
+    assert all(section.descriptions().values())
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -25,6 +25,7 @@ from clearhead.kernels import library as library_module
 from clearhead.kernels.library import form, library
 from clearhead.kernels.panels import LANES, uninitialized
 from clearhead.model import Transformer
+from clearhead.model.stored import StoredModel
 from every_run import one_in, slow
 
 pytestmark = [
@@ -321,6 +322,33 @@ def test_an_id_outside_the_source_vocabulary_is_refused(make_model, token):
         packed.weights.encode([[5, 7, 2], [5, token, 2]])
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"positions": kind} for kind in ("sinusoidal", "sinusoidal_halves", "rotary", "relative", "none")),
+        {"positions": "sinusoidal_t2t", "first_position": 2},
+        {"positions": "learned", "max_positions": 700},
+        {"positions": "relative", "relative_attention_num_buckets": 6, "relative_attention_max_distance": 5},
+    ],
+    ids=described,
+)
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_positions_have_the_bits_of_the_modules(make_model, settings, side):
+    model = make_model(**WIDTHS, **settings)
+    kept = NativeEngine(model).weights._make_tokens(f"{side}_embedding", 700)._kept
+    embedding, stack = getattr(model, f"{side}_embedding"), model.encoder if side == "source" else model.decoder
+    expected = {}
+    if embedding.positions is not None:
+        expected["positions"] = embedding.positions(0, 700)
+    if (rotary := stack.layers[0].self_attn.rotary) is not None:
+        expected["cos"], expected["sin"] = rotary.cos_and_sin(700)
+    if stack.relative_positions is not None:
+        expected["relative"] = stack.relative_positions.at(torch.arange(-699, 700)).T
+    assert kept.keys() & {"positions", "cos", "sin", "relative"} == expected.keys()
+    for name, table in expected.items():
+        assert np.array_equal(kept[name], table.detach().numpy()), name
+
+
 def test_tokens_are_prepared_once_for_all_searches_and_again_only_for_twice_as_many_positions(make_model, monkeypatch):
     packed, made = NativeEngine(make_model(**WIDTHS, output_bias=True)), []
     packed.model.output_proj.bias[END] = -60.0
@@ -335,45 +363,14 @@ def test_tokens_are_prepared_once_for_all_searches_and_again_only_for_twice_as_m
     assert made == [128, 128, 258, 518]
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_threads_do_not_shorten_each_others_table_of_positions(make_model, monkeypatch, positions):
-    # Two threads find the table of 512 positions too short. One stores a longer table, and before it reads that, the
-    # other stores its own, which is shorter.
-    model = make_model(**WIDTHS, positions=positions)
-    packed, found = NativeEngine(model), {}
-    kind = type(model.source_embedding.positions or model.decoder.layers[0].self_attn.rotary)
-    both_are_here, shorter_is_stored = threading.Barrier(2), threading.Event()
-    store = kind.__setattr__
-
-    def store_in_the_worst_order(module, name, value):
-        longer = value.size(-2) >= 1_300
-        try:
-            both_are_here.wait(0.5)  # in vain where only one thread may be here
-        except threading.BrokenBarrierError:
-            return store(module, name, value)
-        if longer:
-            store(module, name, value)
-            both_are_here.wait(5.0)
-            shorter_is_stored.wait(5.0)
-        else:
-            both_are_here.wait(5.0)
-            store(module, name, value)
-            shorter_is_stored.set()
-        return None
-
-    monkeypatch.setattr(kind, "__setattr__", store_in_the_worst_order)
-
-    def ask(longest):
-        kept = packed.weights._make_tokens(model.source_embedding, longest)._kept
-        tables = {len(array) for array in kept.values() if isinstance(array, np.ndarray)}
-        found[longest] = tables - {len(model.source_embedding.weight)}
-
-    threads = [threading.Thread(target=ask, args=(longest,)) for longest in (1_300, 600)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60.0)
-    assert found == {1_300: {1_300}, 600: {600}}
+def test_a_stored_model_and_its_module_give_the_same_bits(make_model):
+    model = make_model(**WIDTHS)
+    stored = StoredModel(model.config, {name: w.detach().numpy().copy() for name, w in model.named_parameters()})
+    sources, options = draw(model.config, LENGTHS), SearchOptions(DecodeConfig(beam_size=3, extra_length=5))
+    assert isinstance(make_engine(stored), NativeEngine)
+    assert decode(stored, sources, options) == decode(model, sources, options)
+    targets = [[5, 7, 2]] * len(sources)
+    assert score(stored, sources, targets, batch_tokens=64) == score(model, sources, targets, batch_tokens=64)
 
 
 # To the last bit

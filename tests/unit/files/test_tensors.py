@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError
-from clearhead.files import tensors
-from clearhead.files.tensors import read_headers, read_weights
+from clearhead.files import arrays
+from clearhead.files.arrays import present_names, read_arrays, read_headers
+from clearhead.files.tensors import read_weights
 from clearhead.interop.readers.foreign_weights import require_tensors
 
 
@@ -53,12 +54,12 @@ def test_names_are_compared_a_constant_number_of_times_each():
     counted = []
     for number in (500, 1_000, 2_000):
         Name.comparisons = 0
-        assert len(tensors._present_names(File(number))) == number
+        assert len(present_names(File(number))) == number
         counted.append(Name.comparisons)
     assert counted[2] < 10 * 2_000
 
 
-@pytest.mark.parametrize("read", [read_headers, read_weights])
+@pytest.mark.parametrize("read", [read_headers, read_weights, read_arrays])
 def test_the_number_of_tensors_and_axes_is_bounded(tmp_path, monkeypatch, read):
     path = write(tmp_path / "x.safetensors", {"a": [1] * 8, "b": [0]})
     assert len(read(path)[0] if read is read_weights else read(path)) == 2
@@ -68,7 +69,7 @@ def test_the_number_of_tensors_and_axes_is_bounded(tmp_path, monkeypatch, read):
     write(path, {"a": [1] * 100_000})
     with pytest.raises(ModelError, match="has 100,000 axes"):
         read(path)
-    monkeypatch.setattr(tensors, "_MOST_TENSORS", 2)
+    monkeypatch.setattr(arrays, "_MOST_TENSORS", 2)
     write(path, {"a": [0], "b": [0], "c": [0]})
     with pytest.raises(ModelError, match=r"x\.safetensors holds 3 tensors, but must hold at most 2"):
         read(path)

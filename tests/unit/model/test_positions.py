@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from clearhead.errors import ConfigError
+from clearhead.model.other_positions import RotaryPositions
 from clearhead.model.positions import SinusoidalPositions, sinusoidal_positions
 
 
@@ -86,3 +88,42 @@ def test_the_table_is_neither_learned_nor_saved():
 def test_a_grown_table_keeps_its_precision():
     positions = SinusoidalPositions(d_model=26).double()
     assert positions(0, 601).dtype == torch.float64
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_threads_do_not_shorten_each_others_table_of_positions(monkeypatch, positions):
+    # Two threads find the table of 512 positions too short. One stores a longer table, and before it reads that, the
+    # other stores its own, which is shorter.
+    is_rotary = positions == "rotary"
+    table = RotaryPositions(head_dim=16) if is_rotary else SinusoidalPositions(d_model=16)
+    kind, found = type(table), {}
+    both_are_here, shorter_is_stored = threading.Barrier(2), threading.Event()
+    store = kind.__setattr__
+
+    def store_in_the_worst_order(module, name, value):
+        longer = value.size(-2) >= 1_300
+        try:
+            both_are_here.wait(0.5)  # in vain where only one thread may be here
+        except threading.BrokenBarrierError:
+            return store(module, name, value)
+        if longer:
+            store(module, name, value)
+            both_are_here.wait(5.0)
+            shorter_is_stored.wait(5.0)
+        else:
+            both_are_here.wait(5.0)
+            store(module, name, value)
+            shorter_is_stored.set()
+        return None
+
+    monkeypatch.setattr(kind, "__setattr__", store_in_the_worst_order)
+
+    def ask(longest):
+        found[longest] = table.cos_and_sin(longest).size(1) if is_rotary else len(table(0, longest))
+
+    threads = [threading.Thread(target=ask, args=(longest,)) for longest in (1_300, 600)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    assert found == {1_300: 1_300, 600: 600}

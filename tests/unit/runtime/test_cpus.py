@@ -88,7 +88,7 @@ def openmp(monkeypatch):
     """Return a function that prepares OpenMP where a user set these variables alone, and returns what is set then."""
 
     def prepared(**chosen):
-        names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+        names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS")
         for name in names:
             monkeypatch.setenv(name, chosen.get(name, ""))  # whatever it is afterwards, it is as before when this ends
             if name not in chosen:
@@ -114,3 +114,34 @@ def test_waiting_threads_soon_leave_the_cpu_to_others_unless_somebody_chose(open
     assert 100 <= int(openmp()["GOMP_SPINCOUNT"]) <= 3_000
     assert openmp(GOMP_SPINCOUNT="7")["GOMP_SPINCOUNT"] == "7"
     assert "GOMP_SPINCOUNT" not in openmp(OMP_WAIT_POLICY="active")
+
+
+def test_blas_has_one_thread_unless_somebody_chose(openmp):
+    assert openmp()["OPENBLAS_NUM_THREADS"] == "1"
+    assert openmp(OPENBLAS_NUM_THREADS="3")["OPENBLAS_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("siblings", "expected"),
+    [
+        ({0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}, 2),  # two threads a core
+        ({0: "0", 1: "1"}, 2),
+        ({0: "0,4", 2: "2,6"}, 2),  # bound to one thread of each core
+        ({0: None, 1: None, 2: None}, 3),  # the system does not say
+    ],
+)
+def test_threads_by_default_are_the_cores_of_the_usable_cpus(tmp_path, monkeypatch, siblings, expected):
+    for cpu, text in siblings.items():
+        if text is not None:
+            path = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+            path.parent.mkdir(parents=True)
+            path.write_text(f"{text}\n")
+    monkeypatch.setattr(cpus.os, "sched_getaffinity", lambda _: set(siblings), raising=False)
+    assert cpus.num_cores(tmp_path) == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [("3", 3), (" 4,2 ", 4), ("0", 7), ("many", 7), ("", 7)])
+def test_the_variable_of_openmp_sets_the_threads(monkeypatch, given, expected):
+    monkeypatch.setattr(cpus, "num_cores", lambda: 7)
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert cpus.openmp_threads() == expected

@@ -1,15 +1,20 @@
-"""What a device is called, and what becomes of freed memory."""
+"""What a device is called, which one and how many threads are used, and what becomes of freed memory."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
-from clearhead.runtime.device import device_name
+from clearhead.errors import DeviceError
+from clearhead.runtime import device
+from clearhead.runtime.device import device_name, resolve_device
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,71 @@ print((resident() - before) >> 20)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (int(ran.stdout) < 16) == returns
+
+
+def run(program, **environment):
+    """Return what a Python process prints."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "", **environment}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.strip()
+
+
+def test_threads_without_pytorch_are_those_that_pytorch_would_use():
+    program = "from clearhead.runtime import device; print(device.num_threads(), 'torch' in sys.modules)"
+    with_pytorch = run(f"import sys, torch; {program}")
+    assert run(f"import sys; {program}") == with_pytorch.replace("True", "False")
+
+
+def test_threads_that_were_set_before_pytorch_was_imported_are_its_own_too():
+    program = (
+        "from clearhead.runtime import device; device.usable_cpus = lambda: 8; device.set_num_threads(1);"
+        "first = device.num_threads(); import torch; print(first, device.num_threads(), torch.get_num_threads())"
+    )
+    assert run(program) == "1 1 1"
+
+
+def test_a_process_without_pytorch_forks_and_keeps_its_threads():
+    program = (
+        "import os, sys; from clearhead.runtime import device; device.usable_cpus = lambda: 8;"
+        "device.set_num_threads(3); child = os.fork();"
+        "(os._exit(0 if (device.num_threads(), 'torch' in sys.modules) == (3, False) else 1) if child == 0 else None);"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    assert run(program) == "0"
+
+
+@pytest.mark.parametrize("has_driver", [False, True])
+def test_pytorch_is_imported_to_find_a_gpu_only_where_its_driver_is(monkeypatch, has_driver):
+    def load(name):
+        if not has_driver:
+            raise OSError(name)
+
+    class Missing:
+        asked: ClassVar[list[str]] = []
+
+        @classmethod
+        def find_spec(cls, name, *_):
+            if name == "torch":
+                cls.asked.append(name)
+                raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(device.ctypes, "CDLL", load)
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])
+    assert resolve_device() == "cpu"
+    assert bool(Missing.asked) == has_driver
+
+
+def test_a_gpu_is_chosen_where_pytorch_finds_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [resolve_device(name) for name in ("auto", "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]
+    with pytest.raises(DeviceError, match=r"^device 'cuda:2' is not available: this machine has cuda:0, cuda:1; use"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cpu:0", "mps", "", None, 0])
+def test_an_unknown_device_is_refused(name):
+    with pytest.raises(DeviceError, match=re.escape(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N")):
+        resolve_device(name)

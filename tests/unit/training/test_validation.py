@@ -50,7 +50,7 @@ def test_bleu_is_that_of_greedy_translations_of_the_first_pairs(parts, count, mo
     model = Transformer(bundle.model.config).eval()  # untrained: it writes all sorts of tokens, each a word here
     monkeypatch.setattr(Tokenizer, "decode_batch", lambda _, batch: [" ".join(map(str, ids)) for ids in batch])
     sources = [data.valid.source(row) for row in range(len(data.valid))]
-    translator = Translator(replace(bundle, model=model))
+    translator = Translator(replace(bundle, weights=model))
     greedy, wide = ([t.text for t in translator.translate(sources, beam_size=size)] for size in (1, 4))
     references = [" ".join(["other"] * row + text.split()[row:]) for row, text in enumerate(greedy)]
     monkeypatch.setattr(PairStore, "target", lambda _, row: references[row])

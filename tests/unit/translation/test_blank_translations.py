@@ -139,7 +139,7 @@ def test_golden_sentences_are_what_the_model_wrote(finding):
 def test_the_continuation_of_a_text_may_be_empty(finding):
     translator = finding("")
     config = translator.model.config.model_copy(update={"num_encoder_layers": 0})
-    alone = replace(translator, bundle=replace(translator.bundle, model=Transformer(config).eval()))
+    alone = replace(translator, bundle=replace(translator.bundle, weights=Transformer(config).eval()))
     [made] = alone.translate(["Ein Hund"], beam_size=1)
     assert (made.text, made.warnings) == ("", ())
 

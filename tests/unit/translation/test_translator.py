@@ -393,6 +393,22 @@ def test_scores_are_those_of_the_weights_there_are_now(make_bundle, sentences, s
     assert [t.score for t in found] != scores
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_model_that_was_read_is_translated_by_its_module_once_that_has_changed(make_model_dir, sentences, shape):
+    translator = Translator.load(make_model_dir(**SHAPES[shape]), device="cpu")
+    before = translator.translate(sentences)
+    engine = translator._engines.of("fp32")
+    assert translator.model is translator.bundle.model
+    assert translator.translate(sentences) == before
+    assert translator._engines.of("fp32") is engine  # the module has the same weights
+    with torch.no_grad():
+        translator.model.output_proj.weight.mul_(0.5)
+    found = translator.translate(sentences)
+    assert [t.score for t in found] == translator.score(sentences, [t.text for t in found])
+    assert [t.score for t in found] != [t.score for t in before]
+    assert translator._engines.of("fp32") is translator._engines.of("fp32")
+
+
 @pytest.mark.parametrize("num_best", [2, 5])
 def test_no_two_alternatives_have_the_same_text(make_bundle, sentences, num_best, monkeypatch):
     translator = Translator(make_bundle(**SHAPES["compiled"]))

@@ -7,51 +7,55 @@ target; E encoder layers, L decoder layers, H heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from jaxtyping import Float
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
-from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.library import describe, library
 from clearhead.kernels.panels import PANEL, uninitialized
 from clearhead.kernels.structs import STRUCTS
-from clearhead.model.transformer import Transformer
+from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import keep_freed_memory, num_threads
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from clearhead.decoding.native.shortlist import ListedProducts
+    from clearhead.decoding.shortlist import Shortlist
+    from clearhead.model.transformer import Transformer
 
 
 class NativeEngine(Engine):
-    """An encoder-decoder `Transformer` prepared for the compiled core; see `supports`.
+    """An encoder-decoder prepared for the compiled core; see `supports`.
 
     Results are reproducible bit for bit: each row is computed by itself in one order, whatever the other rows, the
     batch or the number of threads.
     """
 
-    model: Transformer
+    model: Transformer | StoredModel
     most_scored = 512
     """More tokens than these would not fit into the processor's cache."""
 
-    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+    def __init__(self, model: Transformer | StoredModel, precision: DecodePrecision = "fp32") -> None:
         assert self.supports(model, precision)  # the core does not check, and would write out of bounds
         super().__init__(model, precision)
         keep_freed_memory()
         self.finds_scores = precision == "fp32"
-        self.weights = NativeWeights(model, precision)
+        self.weights = NativeWeights(StoredModel.of(model), precision)
         self._listed: ListedProducts | None = None
 
     @staticmethod
-    def supports(model: Transformer, precision: DecodePrecision) -> bool:
+    def supports(model: Transformer | StoredModel, precision: DecodePrecision) -> bool:
         """Return whether the core is available, supports the precision, and supports the model's sizes."""
         return NativeEngine.obstacle(model, precision) is None
 
     @staticmethod
-    def obstacle(model: Transformer, precision: DecodePrecision) -> str | None:
+    def obstacle(model: Transformer | StoredModel, precision: DecodePrecision) -> str | None:
         """Return the reason why the core cannot run a model, or None if it can."""
         config = model.config
         if not config.is_encoder_decoder:
@@ -60,10 +64,13 @@ class NativeEngine(Engine):
             return "the compiled core has no model.num_target_segments and no model.output_transform"
         if library() is None:
             return describe()
-        if model.device.type != "cpu":
-            return f"the compiled core computes on the CPU, and the model is on {model.device}"
-        if not all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in model.parameters()):
-            return "the compiled core takes contiguous float32 weights"
+        if not isinstance(model, StoredModel):  # a stored model has such weights
+            if model.device.type != "cpu":
+                return f"the compiled core computes on the CPU, and the model is on {model.device}"
+            if not all(
+                str(weight.dtype) == "torch.float32" and weight.is_contiguous() for weight in model.parameters()
+            ):
+                return "the compiled core takes contiguous float32 weights"
         d_k, d_v = config.key_dim, config.value_dim
         step = 64 if precision == "int8" else 32
         if any(width % step for width in (config.d_model, config.d_ff, config.num_heads * d_v)):
@@ -89,6 +96,8 @@ class NativeEngine(Engine):
 
     def _listed_products(self, shortlist: Shortlist) -> ListedProducts:
         """Return the packed products of a shortlist; those of the last shortlist are cached."""
+        from clearhead.decoding.native.shortlist import ListedProducts
+
         listed = self._listed  # another thread may replace it at any time
         if listed is None or listed.shortlist is not shortlist:
             self._listed = listed = ListedProducts(self.weights, shortlist)
@@ -217,5 +226,5 @@ class NativeEngine(Engine):
             **found,
             scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
-        _, tokens = self.weights.tokens(self.model.target_embedding, longest)
+        _, tokens = self.weights.tokens("target_embedding", longest)
         core.score(stack, tokens, struct)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, pointer
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Int64
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.hypothesis import Hypothesis
@@ -22,6 +22,9 @@ from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int64
 
 SECONDS = 0.01
 """Time after which a call begins no further step, so that Ctrl-C and other calls, for which helper threads stop, wait

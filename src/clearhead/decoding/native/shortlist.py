@@ -27,10 +27,10 @@ class ListedProducts:
     """
 
     def __init__(self, weights: NativeWeights, shortlist: Shortlist) -> None:
-        config, output = weights.model.config, weights.model.output_proj
+        config, model = weights.model.config, weights.model
         shortlist.check(config)
         self.shortlist = shortlist
-        self._weight, self._bias = output.weight.detach(), output.bias
+        self._weight, self._bias = model["output_proj.weight"], model.get("output_proj.bias")
         # Tokens that are never written keep their share of the probability.
         always = np.array([config.eos_id, *never_written(config)], dtype=np.int32)
         self.common = np.union1d(shortlist.common, always)

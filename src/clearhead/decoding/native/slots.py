@@ -177,7 +177,7 @@ class NativeSlots:
         """Extend the position embeddings to at least `longest` positions."""
         if longest <= self._positions:
             return
-        self._positions, self._tokens = self._weights.tokens(self._weights.model.target_embedding, longest)
+        self._positions, self._tokens = self._weights.tokens("target_embedding", longest)
         if self._listed is not None:
             self._tokens = self._listed.tokens(self._tokens)
 

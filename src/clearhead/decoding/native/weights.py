@@ -5,23 +5,23 @@ Shapes: S source length, E encoder layers, L decoder layers, H heads, W width of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from ctypes import pointer
 from itertools import accumulate, groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import nn
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import LANES, make_product, uninitialized
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
-from clearhead.model.decoder import DecoderLayer
-from clearhead.model.embeddings import Embedding
-from clearhead.model.encoder import EncoderLayer
-from clearhead.model.transformer import Transformer
+from clearhead.model.position_tables import relative_rows, require_positions, rotary_table, sinusoid_table
+from clearhead.model.stored import StoredModel
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 ENCODED_ROWS = 512
 """Minimum source tokens per encoder batch, exceeded by less than a sentence; their activations fit into the cache."""
@@ -38,27 +38,19 @@ class NativeWeights:
         precision: Precision of the matrix products.
     """
 
-    def __init__(self, model: Transformer, precision: DecodePrecision) -> None:
+    def __init__(self, model: StoredModel, precision: DecodePrecision) -> None:
         core = library()
         assert core is not None
         self.core = core
-        self.model = model
+        self.model = StoredModel(model.config, dict(model.arrays))  # kept alive, even if the model gets other weights
         self.precision = precision
-        # Keeps alive what the structures point to, even if the model gets other weights.
-        self._kept = [parameter.detach() for parameter in model.parameters()]
-        decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
-        cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
-        self.encoder = self._stack(
-            [layer for layer in model.encoder.layers if isinstance(layer, EncoderLayer)],
-            model.encoder.final_norm,
-            self._product([part for a in cross for part in (a.k_proj, a.v_proj)]),
-        )
-        proj = model.output_proj
-        output = make_product(proj.weight.detach(), proj.bias, precision)
-        self.decoder = self._stack(decoder_layers, model.decoder.final_norm, output)
+        config = model.config
+        cross = [f"decoder.layers.{number}.cross_attn" for number in range(config.num_decoder_layers)]
+        memory = self._product([f"{name}.{part}" for name in cross for part in ("k_proj", "v_proj")])
+        self.encoder = self._stack("encoder", config.num_encoder_layers, memory)
+        self.decoder = self._stack("decoder", config.num_decoder_layers, self._product(["output_proj"]))
         self.memory_width = self.encoder.output.outputs
-        self._tokens: dict[Embedding, tuple[int, Struct]] = {}
-        self._rotary = decoder_layers[0].self_attn.rotary
+        self._tokens: dict[str, tuple[int, Struct]] = {}
 
     def encode(
         self,
@@ -94,9 +86,9 @@ class NativeWeights:
         rows, longest = sum(lengths), max(lengths)
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
         ids = np.concatenate(sources)
-        embedding, stack = self.model.source_embedding, self.encoder
-        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):  # the core uses them as addresses
-            raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
+        vocabulary, stack = self.model.config.source_vocabulary, self.encoder
+        if not 0 <= ids.min() <= ids.max() < vocabulary:  # the core uses them as addresses
+            raise IndexError(f"a source id is not in the vocabulary of {vocabulary}")
         block = list(accumulate((-(-length // LANES) for length in lengths), initial=0))
         memory = uninitialized([block[-1], LANES * self.memory_width])
         struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
@@ -111,12 +103,20 @@ class NativeWeights:
         )
         if team is not None:
             struct.team = pointer(team)
-        _, tokens = self.tokens(embedding, longest)
+        _, tokens = self.tokens("source_embedding", longest)
         self.core.encode(stack, tokens, struct)
         return np.split(memory, block[1:-1])
 
-    def tokens(self, embedding: Embedding, longest: int) -> tuple[int, Struct]:
-        """Return a number of positions, at least `longest`, and the core's structure for embedding tokens there."""
+    def tokens(self, embedding: str, longest: int) -> tuple[int, Struct]:
+        """Return a number of positions, at least `longest`, and the core's structure for embedding tokens there.
+
+        Args:
+            embedding: `source_embedding` or `target_embedding`.
+            longest: Smallest number of positions.
+
+        Raises:
+            ConfigError: If the model has learned positions, and fewer.
+        """
         room, tokens = self._tokens.get(embedding, (0, None))  # read together: other workers may replace both meanwhile
         if tokens is None or longest > room:
             room = max(2 * longest, FEWEST_POSITIONS)
@@ -124,83 +124,92 @@ class NativeWeights:
             self._tokens[embedding] = room, tokens = room, self._make_tokens(embedding, room)
         return room, tokens
 
-    def _make_tokens(self, embedding: Embedding, longest: int) -> Struct:
+    def _make_tokens(self, embedding: str, longest: int) -> Struct:
+        config, model = self.model.config, self.model
         tokens = STRUCTS["Tokens"](
-            num_ids=self.model.config.vocab_size,
-            embedding_scale=embedding.scale,
-            embedding_norm=norm_struct(embedding.norm),
+            num_ids=config.vocab_size,
+            embedding_scale=math.sqrt(config.d_model) if config.embedding_scale else 1.0,
+            embedding_norm=self._norm(f"{embedding}.norm"),
         )
-        cos, sin = (None, None) if self._rotary is None else self._rotary.cos_and_sin(longest)
-        stack = self.model.encoder if embedding is self.model.source_embedding else self.model.decoder
-        relative = None
-        if stack.relative_positions is not None:
-            relative = stack.relative_positions.at(torch.arange(1 - longest, longest)).T.contiguous()
-            tokens.reach = longest
+        positions = cos = sin = relative = None
+        match config.positions:
+            case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t" as layout:
+                positions = sinusoid_table(longest, config.d_model, layout, first=config.first_position)
+            case "learned":
+                require_positions(longest, config.max_positions)
+                positions = model[f"{embedding}.positions.weight"][:longest]
+            case "rotary":
+                cos, sin = rotary_table(longest, config.key_dim)
+            case "relative":
+                tokens.reach = longest
+                stack = "encoder" if embedding == "source_embedding" else "decoder"
+                buckets, farthest = config.relative_attention_num_buckets, config.relative_attention_max_distance
+                edges, rows = relative_rows(buckets, farthest, is_causal=stack == "decoder")
+                row = rows[np.searchsorted(edges, np.arange(1 - longest, longest), "right")]
+                relative = np.ascontiguousarray(model[f"{stack}.relative_positions.weight"][row].T)
+            case "none":
+                pass
         return tokens.point(
-            embedding=embedding.weight.detach(),
-            positions=None if embedding.positions is None else embedding.positions(0, longest),
-            segment=None if embedding.segments is None else embedding.segments.weight.detach(),
+            embedding=model[f"{embedding}.weight"],
+            positions=positions,
+            segment=model.get(f"{embedding}.segments.weight"),
             cos=cos,
             sin=sin,
             relative=relative,
         )
 
-    def _stack(
-        self, layers: Sequence[EncoderLayer | DecoderLayer], final_norm: nn.Module | None, output: Struct
-    ) -> Struct:
+    def _stack(self, name: str, num_layers: int, output: Struct) -> Struct:
         config = self.model.config
-        structs = [self._layer(layer) for layer in layers]
+        structs = [self._layer(f"{name}.layers.{number}") for number in range(num_layers)]
         stack = STRUCTS["Stack"](
             d_model=config.d_model,
             num_heads=config.num_heads,
             d_k=config.key_dim,
             d_v=config.value_dim,
             d_ff=config.d_ff,
-            num_layers=len(layers),
+            num_layers=len(structs),
             is_pre=config.norm == "pre",
             divides_scores=config.attention_scale,
-            divides_output=config.output_scale and isinstance(layers[0], DecoderLayer),
+            divides_output=config.output_scale and name == "decoder",
             activation=CONSTANTS[config.activation.upper()],
             layers=(STRUCTS["Layer"] * len(structs))(*structs),
-            final_norm=norm_struct(final_norm),
+            final_norm=self._norm(f"{name}.final_norm"),
             output=output,
         )
         stack.keep("layers", structs)
         return stack
 
-    def _layer(self, layer: EncoderLayer | DecoderLayer) -> Struct:
-        attention, feed_forward = layer.self_attn, layer.feed_forward
+    def _layer(self, name: str) -> Struct:
         struct = STRUCTS["Layer"](
-            self_norm=norm_struct(layer.self_attn_residual.norm),
-            qkv=self._product([attention.q_proj, attention.k_proj, attention.v_proj]),
-            self_out=self._product([attention.out_proj]),
-            ff_norm=norm_struct(layer.feed_forward_residual.norm),
-            up=self._product([feed_forward.up_proj]),
-            down=self._product([feed_forward.down_proj]),
+            self_norm=self._norm(f"{name}.self_attn_residual.norm"),
+            qkv=self._product([f"{name}.self_attn.{part}" for part in ("q_proj", "k_proj", "v_proj")]),
+            self_out=self._product([f"{name}.self_attn.out_proj"]),
+            ff_norm=self._norm(f"{name}.feed_forward_residual.norm"),
+            up=self._product([f"{name}.feed_forward.up_proj"]),
+            down=self._product([f"{name}.feed_forward.down_proj"]),
         )
-        if feed_forward.gate_proj is not None:
-            struct.gate = self._product([feed_forward.gate_proj])
-        if isinstance(layer, DecoderLayer) and layer.cross_attn is not None and layer.cross_attn_residual is not None:
-            struct.cross_norm = norm_struct(layer.cross_attn_residual.norm)
-            struct.query = self._product([layer.cross_attn.q_proj])
-            struct.cross_out = self._product([layer.cross_attn.out_proj])
+        if self.model.config.gated:
+            struct.gate = self._product([f"{name}.feed_forward.gate_proj"])
+        if name.startswith("decoder"):
+            struct.cross_norm = self._norm(f"{name}.cross_attn_residual.norm")
+            struct.query = self._product([f"{name}.cross_attn.q_proj"])
+            struct.cross_out = self._product([f"{name}.cross_attn.out_proj"])
         return struct
 
-    def _product(self, projections: Sequence[nn.Linear]) -> Struct:
+    def _product(self, projections: Sequence[str]) -> Struct:
         """Return one product that applies several projections to the same rows."""
-        biases = [p.bias.detach() for p in projections if p.bias is not None]
-        weight = torch.cat([p.weight.detach() for p in projections])
-        return make_product(weight, torch.cat(biases) if biases else None, self.precision)
+        weights = [self.model[f"{name}.weight"] for name in projections]
+        biases = [bias for name in projections if (bias := self.model.get(f"{name}.bias")) is not None]
+        return make_product(_joined(weights), _joined(biases) if biases else None, self.precision)
 
-
-def norm_struct(norm: nn.Module | None) -> Struct:
-    """Return the structure of a norm, which references the module's weights; an empty one if it is no norm."""
-    match norm:
-        case nn.LayerNorm():
-            return STRUCTS["Norm"](eps=norm.eps).point(weight=norm.weight.detach(), bias=norm.bias.detach())
-        case nn.RMSNorm():
-            return STRUCTS["Norm"](eps=norm.eps or torch.finfo(torch.float32).eps, is_rms=True).point(
-                weight=norm.weight.detach()
-            )
-        case _:
+    def _norm(self, name: str) -> Struct:
+        """Return the structure of a norm, which references the model's weights; an empty one if there is none."""
+        weight, config = self.model.get(f"{name}.weight"), self.model.config
+        if weight is None:
             return STRUCTS["Norm"]()
+        struct = STRUCTS["Norm"](eps=config.norm_eps, is_rms=config.norm_kind == "rms")
+        return struct.point(weight=weight, bias=self.model.get(f"{name}.bias"))
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

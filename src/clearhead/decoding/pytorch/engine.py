@@ -7,7 +7,9 @@ of a target; L layers, H heads, S source length.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +34,7 @@ from clearhead.runtime.lazy import cached_property
 
 
 class PyTorchEngine(Engine):
-    """A `Transformer` in PyTorch; it computes no gradients: use it inside `torch.inference_mode`.
+    """A `Transformer` in PyTorch; it computes no gradients: use it inside `computing`.
 
     Raises:
         ValueError: If the model has no decoder.
@@ -59,6 +61,10 @@ class PyTorchEngine(Engine):
         """A copy of the model, for scoring."""
         # Sums in float32 depend on the batch from the fourth decimal on, those in float64 from the twelfth.
         return deepcopy(self.model).double()
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Return PyTorch's inference mode."""
+        return torch.inference_mode()
 
     def num_workers(self, most: int) -> int:
         """Return 1, because PyTorch's own threads share every product."""

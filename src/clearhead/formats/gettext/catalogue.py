@@ -18,8 +18,6 @@ from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.text.line_ends import segment_on_one_line
 
-EXTENSIONS = (".po", ".pot")
-"""Extensions of catalogues as text; a `.pot` is a template, without translations."""
 PLACEHOLDER = "CHARSET"
 """Placeholder for the encoding in a template."""
 # ASCII text as in a catalogue. gettext supports only encodings that contain ASCII; others, such as UTF-7, would decode

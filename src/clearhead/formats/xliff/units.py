@@ -11,8 +11,6 @@ from clearhead.formats.xml.elements import SPACE, XmlElement, inherited, own_tra
 from clearhead.formats.xml.events import StartTag
 from clearhead.formats.xml.inline_text import open_annotations, translated_parts
 
-EXTENSIONS = (".mqxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
-"""Extensions of XLIFF files, also those of memoQ, Trados and Wordfast."""
 NAMESPACE = "urn:oasis:names:tc:xliff:document:"
 """Start of the namespaces of XLIFF; the version follows."""
 UNITS = {"trans-unit", "unit"}

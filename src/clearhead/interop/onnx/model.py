@@ -19,7 +19,7 @@ from onnx import TensorProto
 from clearhead.config import ModelConfig
 from clearhead.interop.onnx.graph import Graph
 from clearhead.model import Transformer
-from clearhead.model.positions import wave_frequencies
+from clearhead.model.position_tables import wave_frequencies
 
 BATCH, SOURCE, TARGET = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
 PAST = f"past_{TARGET}"
@@ -231,7 +231,7 @@ class _Stack:
     def _sinusoids(self, positions: Any) -> str:
         """Return the sinusoids of `sinusoidal_positions` [T, D]; a cosine is a sine a quarter turn ahead."""
         frequency, ahead = (
-            wave_frequencies(self.config.d_model, positions.layout).numpy(),
+            wave_frequencies(self.config.d_model, positions.layout),
             np.array([0.0, QUARTER_TURN]),
         )
         if positions.layout == "sinusoidal":
@@ -243,7 +243,7 @@ class _Stack:
     def _turned(self, x: str) -> str:
         """Return queries or keys [B, H, T, K] rotated by their positions, as in `rotary_positions`."""
         graph, width = self.graph, self.config.key_dim
-        frequency = np.repeat(wave_frequencies(width).numpy(), 2)
+        frequency = np.repeat(wave_frequencies(width), 2)
         # left cos - right sin, right cos + left sin: each component, and the other one of its pair.
         cosines = self._sines(frequency, np.full(width, QUARTER_TURN))
         sines = self._sines(frequency, np.tile([2 * QUARTER_TURN, 0.0], width // 2))  # -sin is sin half a turn ahead

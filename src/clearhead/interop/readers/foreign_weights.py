@@ -10,7 +10,8 @@ from torch import Tensor
 
 from clearhead.errors import ModelError
 from clearhead.files import read_json
-from clearhead.files.tensors import MOST_AXES, read_weights
+from clearhead.files.arrays import MOST_AXES
+from clearhead.files.tensors import read_weights
 from clearhead.interop.readers.pickles import read_pickle
 
 WEIGHT_FILES = (

@@ -1,0 +1,149 @@
+"""What needs no PyTorch runs in a process that cannot import it, with the same outputs, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from clearhead.kernels.library import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="without the compiled core PyTorch does the work")
+
+SHAPE = {"d_model": 64, "num_heads": 2, "d_ff": 64}
+
+MISSING = "import sys; sys.modules['torch'] = None"
+"""Makes importing PyTorch fail, as if it were not installed."""
+
+BEGIN = """
+import contextlib, io, json, sys
+import clearhead
+directory, source, target = sys.argv[1:]
+lines = open(source, encoding="utf-8").read().splitlines()
+def run(*arguments):
+    from clearhead.cli.main import run
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        run([*arguments])
+    return out.buffer.getvalue().decode()
+"""
+
+TRANSLATOR = """
+translator = clearhead.Translator.load(directory, device="auto")
+if "torch" in sys.modules and sys.modules["torch"] is not None:
+    translator.bundle.model  # its module, from which the engine is made
+ways = [{}, {"beam_size": 1}, {"num_best": 3}, {"precision": "int8"}, {"sampling": clearhead.Sampling(), "num_best": 2},
+        {"diversity": 0.5, "num_best": 2}, {"prefix": "A"}, {"mbr": 4}, {"alignments": True}]
+found = [
+    [repr((one.text, one.tokens, one.score, one.alignment)) for one in translator.translate(lines, **way)]
+    for way in ways
+]
+found.append(translator.score(lines, lines[::-1]))
+both = clearhead.Translator.load(directory, ensemble=[directory])
+found.append([repr((one.text, one.score)) for one in both.translate(lines)])
+"""
+
+COMMANDS = """
+found = [
+    run("translate", directory, source), run("translate", directory, source, "--beam", "1", "--format", "jsonl"),
+    run("score", directory, "--source", source, "--target", target), run("verify", directory), run("info", directory),
+    run("evaluate", directory, "--source", source, "--reference", target, "--json").partition("sentences_per")[0],
+]
+"""
+
+SERVER = """
+import asyncio, httpx
+from clearhead.config import ServeConfig
+from clearhead.serving.app import make_app
+from clearhead.serving.keys import Keys
+from clearhead.serving.models import ModelSource
+from clearhead.serving.search_process import SearchProcesses
+from clearhead.serving.service import Service
+config = ServeConfig()
+processes = SearchProcesses(config.max_batch, config.max_searches)
+service = Service([ModelSource("de-en", directory)], config, Keys({}), device="auto", search_processes=processes)
+service.load()
+async def ask():
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(make_app(service)), base_url="http://a") as client:
+        answers = [await client.post("/translate", json={"q": lines, "source": "de", "target": "en"})]
+        answers.append(await client.post("/v1/score", json={"texts": lines[:1], "translations": ["A b"]}))
+        answers.append(await client.get("/v1/models"))
+        return [[answer.status_code, answer.json()] for answer in answers]
+found = asyncio.run(ask())
+service.close()
+"""
+
+
+@pytest.fixture
+def files(make_model_dir, sentences, tmp_path):
+    source, target = tmp_path / "source.txt", tmp_path / "target.txt"
+    source.write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
+    target.write_text("".join(f"{line}\n" for line in reversed(sentences)), encoding="utf-8")
+    return str(make_model_dir(**SHAPE)), str(source), str(target)
+
+
+def outputs(program, files):
+    program += "\nprint(json.dumps(found))"
+    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("work", [TRANSLATOR, COMMANDS, SERVER], ids=["translator", "commands", "server"])
+def test_outputs_are_the_same_without_pytorch(files, work):
+    found = outputs(MISSING + BEGIN + work, files)
+    assert found == outputs("import torch" + BEGIN + work, files)
+    assert all(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["train", "config.toml"], "clearhead train"),
+        (["explain", "MODEL", "Ein Hund."], "clearhead explain"),
+        (["optimize", "MODEL", "--source", "SOURCE", "--target", "TARGET"], "clearhead optimize"),
+        (["translate", "OTHER", "SOURCE"], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
+    ],
+)
+def test_what_needs_pytorch_says_so_in_one_line(files, make_model_dir, tmp_path, arguments, what):
+    places = dict(zip(("MODEL", "SOURCE", "TARGET"), files, strict=True)) | {"OTHER": str(make_model_dir("other"))}
+    program = f"{MISSING}; from clearhead.cli.main import run; run()"
+    given = [places.get(one, one) for one in arguments]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *given], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    expected = rf"clearhead: {what} needs PyTorch, which is not installed: pip install 'clearhead\[train\]'\n"
+    assert re.fullmatch(expected, ran.stderr), ran.stderr
+
+
+def test_a_name_of_the_package_that_needs_pytorch_says_so(files):
+    program = f"{MISSING}; import clearhead; clearhead.train"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.stderr.endswith(
+        "ClearheadError: clearhead.train needs PyTorch, which is not installed: pip install 'clearhead[train]'\n"
+    )
+
+
+def test_the_package_itself_imports_next_to_nothing():
+    program = "import sys; before = set(sys.modules); import clearhead; print(len(set(sys.modules) - before))"
+    slow = "print({'numpy', 'pydantic', 'importlib.metadata', 'typer'} & sys.modules.keys())"
+    ran = subprocess.run([sys.executable, "-c", f"{program}; {slow}"], capture_output=True, text=True, check=True)
+    count, found = ran.stdout.splitlines()
+    assert found == "set()"
+    assert int(count) < 40
+
+
+def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
+    program = f"{MISSING}; sys.argv[1:] = ['translate', *sys.argv[1:3]]; from clearhead.cli.main import run\ntry: run()"
+    unused = (
+        *("babel", "fastapi", "jaxtyping", "markdown_it", "matplotlib", "pyarrow", "rapidfuzz", "sacrebleu", "tomli_w"),
+        *("clearhead.cli.train", "clearhead.config.train", "clearhead.formats.pair_files", "clearhead.formats.xml"),
+        *("clearhead.inspection", "clearhead.serving", "clearhead.tokenizers.foreign", "clearhead.training"),
+    )
+    program += f"\nfinally: print({{*{unused}}} & sys.modules.keys(), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1] == "set()"
