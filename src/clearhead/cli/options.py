@@ -174,7 +174,8 @@ class DecodeOptions:
         typer.Option(
             help="Precision of matrix products. fp32 is the model's own precision. bf16x3 is faster on CPUs with AMX, "
             "and only near ties can be decided differently. bf16 is faster on GPUs and on CPUs with AMX or AVX-512 "
-            "BF16; int8 is faster on CPUs with AMX or VNNI. bf16 and int8 round, so a few translations differ.",
+            "BF16; int8 is faster on CPUs, with the compiled core. bf16 and int8 round, so a few "
+            "translations differ.",
             show_default="the model's",
         ),
     ] = None

@@ -63,8 +63,8 @@ def make_product(
             return _Int8Product(weight, bias)
         case "bf16x3":
             raise DeviceError(
-                "bf16x3 translation needs a CPU with AMX or AVX-512 BF16, the compiled core (a C compiler where "
-                "clearhead was installed) and a model whose widths are multiples of 32; use --precision fp32"
+                "bf16x3 translation needs the compiled core (a C compiler where clearhead was installed) and a model "
+                "whose widths are multiples of 32; use --precision fp32"
             )
 
 
@@ -120,7 +120,7 @@ class _Int8Product:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         if weight.device.type != "cpu" or not torch.cpu._is_vnni_supported():
-            raise DeviceError("int8 translation needs a CPU with VNNI; use --precision fp32 or bf16")
+            raise DeviceError("int8 translation without the compiled core needs a CPU with VNNI; use --precision fp32")
         onednn: Any = torch.ops.onednn
         scales = (weight.abs().amax(dim=1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
         self.weight = onednn.qlinear_prepack((weight / scales[:, None]).round().to(torch.int8), None)

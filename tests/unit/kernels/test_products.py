@@ -151,7 +151,7 @@ def test_it_leaves_its_rows_alone(precision):
 
 def test_int8_is_refused_where_it_would_overflow(make_model, monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
-    message = "int8 translation needs a CPU with VNNI; use --precision fp32 or bf16"
+    message = "int8 translation without the compiled core needs a CPU with VNNI; use --precision fp32"
     with pytest.raises(DeviceError, match=message):
         make_product([torch.randn(5, 7)], [None], "int8")
     with pytest.raises(DeviceError, match=message):

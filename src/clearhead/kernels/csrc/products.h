@@ -15,7 +15,7 @@ typedef struct {
     int64_t apart;
     const char *ahead;
     int64_t step;
-} Place;
+} Stream;
 
 /* Add the bias to the results of a row, apply ReLU, and store them; `column` is the first output. */
 INLINE void finish(const Work *work, const int registers, const Floats *values, int64_t row, int64_t column) {
@@ -30,7 +30,7 @@ INLINE void finish(const Work *work, const int registers, const Floats *values, 
 }
 
 /* Multiply n rows by a block of outputs, or by two, in float32; the sums stay in registers. */
-INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Place at) {
+INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Stream at) {
     int64_t inputs = work->product->inputs;
     const float *x = work->x + row * inputs;
     Floats sum[ROW_BLOCK][2 * REGISTERS];
@@ -58,7 +58,7 @@ INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t 
 #define OF_ROW(x, i) all_ints(*(const int32_t *)((x) + (i) * stride + k))
 
 /* The same in 8 bits. */
-INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Place at) {
+INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Stream at) {
     const Scratch *s = work->scratch;
     int64_t stride = work->product->inputs;
     const char *x = s->tiles + row * stride;
@@ -88,7 +88,7 @@ INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t 
 
 /* The same in bfloat16; with `has_rest` every number is the sum of two. */
 INLINE void bf16_block(
-    const int has_rest, const int n, const int blocks, const Work *work, int64_t row, int64_t column, Place at
+    const int has_rest, const int n, const int blocks, const Work *work, int64_t row, int64_t column, Stream at
 ) {
     int64_t stride = work->product->inputs * 2, term = BLOCK_TILES * TILE_BYTES;
     const char *x = work->scratch->tiles + row * stride, *rest = x + rounded(work->rows, 2 * TILE_ROWS) * stride;
@@ -112,48 +112,21 @@ INLINE void bf16_block(
 #undef WEIGHTS
 #undef OF_ROW
 
-/* Largest blocks first, then one for the rest: the compiler assigns registers separately for each size. */
+/* Call a macro for all rows, in blocks whose size the compiler knows, because it assigns registers for each size: the
+ * largest blocks first, then one for the rest. */
+#define CASE(n, CALL, ...) case n: { CALL(n, __VA_ARGS__); } break;
+#define TO_3(CALL, ...) CASE(3, CALL, __VA_ARGS__) CASE(2, CALL, __VA_ARGS__) CASE(1, CALL, __VA_ARGS__)
+#define TO_5(CALL, ...) CASE(5, CALL, __VA_ARGS__) CASE(4, CALL, __VA_ARGS__) TO_3(CALL, __VA_ARGS__)
+#define IN_BLOCKS_OF(n, CALL, ...) for (; row + n <= rows; row += n) { CALL(n, __VA_ARGS__); }
 #if ROW_BLOCK == 12
-#define EACH_SIZE(CALL, ...) \
-    for (; row + 12 <= rows; row += 12) { CALL(12, __VA_ARGS__); } \
-    for (; row + 6 <= rows; row += 6) { CALL(6, __VA_ARGS__); } \
-    switch (rows - row) { \
-        case 5: { CALL(5, __VA_ARGS__); } break; \
-        case 4: { CALL(4, __VA_ARGS__); } break; \
-        case 3: { CALL(3, __VA_ARGS__); } break; \
-        case 2: { CALL(2, __VA_ARGS__); } break; \
-        case 1: { CALL(1, __VA_ARGS__); } break; \
-    }
-#define FEW(CALL, ...) \
-    switch (rows) { \
-        case 6: { CALL(6, __VA_ARGS__); } break; \
-        case 5: { CALL(5, __VA_ARGS__); } break; \
-        case 4: { CALL(4, __VA_ARGS__); } break; \
-        case 3: { CALL(3, __VA_ARGS__); } break; \
-        case 2: { CALL(2, __VA_ARGS__); } break; \
-        case 1: { CALL(1, __VA_ARGS__); } break; \
-    }
+#define FEW(CALL, ...) IN_BLOCKS_OF(6, CALL, __VA_ARGS__) switch (rows - row) { TO_5(CALL, __VA_ARGS__) }
+#define EACH_SIZE(CALL, ...) IN_BLOCKS_OF(12, CALL, __VA_ARGS__) FEW(CALL, __VA_ARGS__)
 #elif ROW_BLOCK == 6
-#define EACH_SIZE(CALL, ...) \
-    for (; row + 6 <= rows; row += 6) { CALL(6, __VA_ARGS__); } \
-    switch (rows - row) { \
-        case 5: { CALL(5, __VA_ARGS__); } break; \
-        case 4: { CALL(4, __VA_ARGS__); } break; \
-        case 3: { CALL(3, __VA_ARGS__); } break; \
-        case 2: { CALL(2, __VA_ARGS__); } break; \
-        case 1: { CALL(1, __VA_ARGS__); } break; \
-    }
-#define FEW(CALL, ...) \
-    switch (rows) { \
-        case 3: { CALL(3, __VA_ARGS__); } break; \
-        case 2: { CALL(2, __VA_ARGS__); } break; \
-        case 1: { CALL(1, __VA_ARGS__); } break; \
-    }
+#define FEW(CALL, ...) switch (rows) { TO_3(CALL, __VA_ARGS__) }
+#define EACH_SIZE(CALL, ...) IN_BLOCKS_OF(6, CALL, __VA_ARGS__) switch (rows - row) { TO_5(CALL, __VA_ARGS__) }
 #else
-#define EACH_SIZE(CALL, ...) \
-    for (; row + 2 <= rows; row += 2) { CALL(2, __VA_ARGS__); } \
-    if (row < rows) { CALL(1, __VA_ARGS__); }
 #define FEW(CALL, ...) { CALL(1, __VA_ARGS__); }
+#define EACH_SIZE(CALL, ...) IN_BLOCKS_OF(2, CALL, __VA_ARGS__) IN_BLOCKS_OF(1, CALL, __VA_ARGS__)
 #endif
 
 /* Multiply all rows by the block of outputs from `column` on, or a few rows by two blocks. */
@@ -162,7 +135,7 @@ INLINE void multiply_rows(const int precision, const int blocks, const Work *wor
     if (precision != FP32) lines /= group_of(precision);
     const char *weights = (const char *)work->product->panels + column / BLOCK * bytes;
 #define CALL(n, blocks) \
-    Place at = {weights, bytes, weights + bytes + bytes * row / rows, bytes / lines * n / rows}; \
+    Stream at = {weights, bytes, weights + bytes + bytes * row / rows, bytes / lines * n / rows}; \
     if (precision == FP32) fp32_block(n, blocks, work, row, column, at); \
     else if (precision == INT8) int8_block(n, blocks, work, row, column, at); \
     else bf16_block(precision == BF16X3, n, blocks, work, row, column, at)
@@ -172,18 +145,18 @@ INLINE void multiply_rows(const int precision, const int blocks, const Work *wor
 }
 
 static void multiply_columns(const Work *work, int64_t blocks, int64_t column) {
-#define CASE(precision) \
+#define IN(precision) \
     case precision: \
         if (blocks == 2) multiply_rows(precision, 2, work, column); \
         else multiply_rows(precision, 1, work, column); \
         break
     switch (work->product->precision) {
-        CASE(FP32);
-        CASE(BF16);
-        CASE(BF16X3);
-        CASE(INT8);
+        IN(FP32);
+        IN(BF16);
+        IN(BF16X3);
+        IN(INT8);
     }
-#undef CASE
+#undef IN
 }
 
 /* Compute some panels of a product. */
@@ -197,7 +170,8 @@ static void multiply_panels(const Work *work, int64_t first, int64_t last) {
     }
     for (int64_t panel = first; panel < last; panel++) {
         float *y = work->y + (panel - work->first) * PANEL;
-        amx_panel(p, work->scratch, work->rows, (const char *)p->panels + panel * packed_size(PANEL, p->inputs, p->precision), y, work->stride);
+        const char *weights = (const char *)p->panels + panel * packed_size(PANEL, p->inputs, p->precision);
+        amx_panel(p, work->scratch, work->rows, weights, y, work->stride);
         for (int64_t row = 0; row < work->rows; row++)
             for (int64_t i = 0; i < PANEL; i += WIDE) {
                 Floats value = load(y + row * work->stride + i);
