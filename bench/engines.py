@@ -13,12 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENGINES", "Engine", "EngineProcess", "Search", "Window", "why_missing"]
+__all__ = ["ENGINES", "ISAS", "Engine", "EngineProcess", "Search", "Window", "why_missing"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Clearhead:
         from clearhead.config import ModelConfig
         from clearhead.decoding import NativeEngine, Shortlist, make_engine
         from clearhead.files.tensors import load_weights
+        from clearhead.kernels.library import form
         from clearhead.model import Transformer
 
         torch.set_num_threads(threads)
@@ -56,7 +57,7 @@ class Clearhead:
         self.shortlist = Shortlist.load(path, {}) if self.has_shortlist else None
         # The compiled core's threads are workers, each with a batch of its own.
         self.workers = threads if isinstance(self.model, NativeEngine) else 1
-        self.computes_in = precision
+        self.computes_in = f"{precision}, {form() if isinstance(self.model, NativeEngine) else 'PyTorch'}"
 
     def read(self, sources: list[list[int]]) -> list[list[int]]:
         return sources
@@ -99,7 +100,7 @@ class HuggingFace:
         config = _read_json(directory / "config.json")
         self.model = getattr(transformers, config["architectures"][0]).from_pretrained(directory).eval()
         self.pad_id, self.bos_id, self.eos_id = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
-        self.computes_in = precision
+        self.computes_in = f"{precision}, {torch.backends.cpu.get_cpu_capability()}"
 
     def read(self, sources: list[list[int]]) -> list[list[int]]:
         return sources
@@ -141,19 +142,20 @@ class HuggingFace:
 class CTranslate2:
     """CTranslate2's `Translator`, which sorts and cuts the sentences into batches itself."""
 
-    inter_threads = 1
-    """Batches translated at once, which share the threads."""
+    has_workers = False
+    """Whether each thread translates batches of its own; if not, all share each product."""
 
     def __init__(self, directory: Path, threads: int, precision: str) -> None:
         import ctranslate2
 
         path = directory / f"ctranslate2-{precision}"
+        self.workers = threads if self.has_workers else 1
         self.translator = ctranslate2.Translator(
             str(path),
             device="cpu",
             compute_type=precision,
-            inter_threads=self.inter_threads,
-            intra_threads=max(1, threads // self.inter_threads),
+            inter_threads=self.workers,
+            intra_threads=threads // self.workers,
         )
         self.pieces: list[str] = _read_json(path / "shared_vocabulary.json")
         self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
@@ -165,7 +167,7 @@ class CTranslate2:
     def translate(self, sources: list[list[str]], search: Search) -> list[Any]:
         return self.translator.translate_batch(
             sources,
-            max_batch_size=search.batch_size,
+            max_batch_size=max(1, search.batch_size // self.workers),
             beam_size=search.beam_size,
             length_penalty=search.length_penalty,
             max_decoding_length=_most_tokens(max(map(len, sources)), search),
@@ -178,12 +180,9 @@ class CTranslate2:
 
 
 class CTranslate2Workers(CTranslate2):
-    """CTranslate2 with two batches at once, each of half as many sentences."""
+    """CTranslate2 with as many batches at once as threads, and as many sentences in all."""
 
-    inter_threads = 2
-
-    def translate(self, sources: list[list[str]], search: Search) -> list[Any]:
-        return super().translate(sources, replace(search, batch_size=max(1, search.batch_size // 2)))
+    has_workers = True
 
 
 @dataclass(frozen=True)
@@ -214,6 +213,18 @@ ENGINES: Mapping[str, Engine] = {
 }
 
 
+ISAS: Mapping[str, Mapping[str, str]] = {
+    "avx2": {
+        "CLEARHEAD_ISA": "avx2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "CT2_FORCE_CPU_ISA": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+}
+"""Instruction sets that engines can be held to, and the environment variables that do it, of all engines and theirs."""
+
+
 def why_missing(name: str) -> str | None:
     """Return what an engine lacks, and how to have it; None if it can start."""
     engine = ENGINES[name]
@@ -242,7 +253,9 @@ class Window:
 class EngineProcess:
     """An engine at work in another process; a context manager, so that none is left over."""
 
-    def __init__(self, name: str, directory: Path, threads: int, first: list[int], search: Search) -> None:
+    def __init__(
+        self, name: str, directory: Path, threads: int, first: list[int], search: Search, isa: str | None = None
+    ) -> None:
         """Start it and let it translate one sentence.
 
         Args:
@@ -251,6 +264,7 @@ class EngineProcess:
             threads: Of the engine.
             first: The ids of that sentence.
             search: How.
+            isa: The instructions that it is held to, of `ISAS`; None for all of the processor's.
         """
         environment = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
         self.name = name
@@ -261,7 +275,7 @@ class EngineProcess:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, **ISAS.get(isa or "", {})},
         )
         self.translate([first], search)
         self.start_up_seconds = time.perf_counter() - start

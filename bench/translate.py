@@ -16,6 +16,16 @@ What differs always: at the length limit (source + 50 tokens) clearhead's output
 so they are given one token less; random weights, which never end, show a few differing lines for this at beams above 1.
 The peers have one limit for a batch (CTranslate2: for all sentences), clearhead one for each sentence. And clearhead
 never writes the padding or the start token; the peers are left free to, as a trained model gives them next to nothing.
+
+"CTranslate2's best" is the fastest of its configurations in the same table: for int8, of those in int8 if there are
+any, else of those in float32. "of limit" is the share of what this machine can do at most, measured beside each table:
+of the peak of products for batches, of the bandwidth at which it reads the weights for one at a time (limits.py counts
+the work). A shortlist leaves out a part of that work, so it has no share.
+
+The case "student" is the work of SPEC CPU 2026's 772.marian_r (marian-decoder on one thread, in 8 bits, greedy, 32
+sentences at a time, sorted by length, 500 lines of news): --cases student --beams 1 --batch 32 --threads 1. SPEC's own
+model and lines are under its licence, so the weights are random, and the shape is that of Marian's small students with
+the decoder's recurrence (SSRU) replaced by self-attention, which costs more.
 """
 
 from __future__ import annotations
@@ -27,21 +37,27 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from clearhead.config import ModelConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.device import device_name, resolve_device
 from conversion import write_clearhead, write_ctranslate2, write_huggingface
-from engines import ENGINES, EngineProcess, Search, Window, why_missing
+from engines import ENGINES, ISAS, EngineProcess, Search, Window, why_missing
+from limits import PRECISIONS, Limits, Weights, operations, weights_read
 from translation_work import CASES, Work, random_work, trained_work
 
-REFERENCES = ("ctranslate2", "huggingface")
-"""Whose speed the ratios divide by."""
+REFERENCES = ("ctranslate2", "ctranslate2-best", "huggingface")
+"""Whose speed the ratios divide by; `ctranslate2-best` is the fastest of its configurations."""
+HEADING = (
+    ("", "sentences", "output", "of", "of", "of CTrans-", "of Hugging", "outputs", ""),
+    ("", "/s", "tokens/s", "limit", "CTranslate2", "late2's best", "Face", "differ", "windows"),
+)
 PAUSE = 0.3  # seconds; threads of the engine before spin on for up to 0.2
 
 
@@ -56,7 +72,13 @@ def main() -> None:
     except ClearheadError as error:
         sys.exit(str(error))
     works += [random_work(name) for name in options.cases]
-    cases = [_measure(work, names, options) for work in works]
+    with tempfile.TemporaryDirectory() as directory:
+        limits = None
+        try:
+            limits = Limits(Path(directory), options.isa, options.threads)
+        except RuntimeError as error:
+            missing["limits"] = str(error)
+        cases = [_measure(work, names, limits, options) for work in works]
     result = {"machine": _machine(options), "alpha": options.length_penalty, "missing": missing, "cases": cases}
     if options.json:
         print(json.dumps(result))
@@ -90,6 +112,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--sentences", type=_at_least(1), help="translate the first N only")
     parser.add_argument("--rounds", type=_at_least(1), default=3, help="measured windows of each engine, in turn")
     parser.add_argument("--threads", type=_at_least(1), default=2, help="threads of each engine (default: 2)")
+    parser.add_argument("--isa", choices=ISAS, help="hold every engine to these instructions (default: all there are)")
     parser.add_argument("--shown", type=_at_least(0), default=3, help="differing outputs to show (default: 3)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     options = parser.parse_args()
@@ -108,10 +131,11 @@ def _at_least(smallest: int) -> Callable[[str], int]:
 
 
 def _machine(options: argparse.Namespace) -> str:
-    libraries = [name for name in ("torch", "transformers", "ctranslate2") if find_spec(name)]
+    libraries = [f"{name} {version(name)}" for name in ("torch", "transformers", "ctranslate2") if find_spec(name)]
+    held = f", held to {options.isa}" if options.isa else ""
     return (
-        f"{device_name(resolve_device('cpu'))}, {options.threads} threads each; "
-        f"{', '.join(f'{name} {version(name)}' for name in libraries)}, Python {platform.python_version()}"
+        f"{device_name(resolve_device('cpu'))}, {options.threads} threads each{held}; {', '.join(libraries)}, "
+        f"Python {platform.python_version()}"
     )
 
 
@@ -119,7 +143,7 @@ def _notice(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _measure(work: Work, names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def _measure(work: Work, names: Sequence[str], limits: Limits | None, options: argparse.Namespace) -> dict[str, Any]:
     sources = work.sources[: options.sentences]
     if work.shortlist is None and "clearhead-shortlist" in names:
         _notice(
@@ -130,7 +154,7 @@ def _measure(work: Work, names: Sequence[str], options: argparse.Namespace) -> d
         directory = Path(temporary)
         _notice(f"{work.name}: writing the weights in every engine's form")
         _write_forms(directory, work, names)
-        beams = [_measure_beam(beam, directory, work, sources, names, options) for beam in options.beams]
+        beams = [_measure_beam(beam, directory, work, sources, names, limits, options) for beam in options.beams]
     return {"name": work.name, "about": work.about, "beams": beams}
 
 
@@ -145,20 +169,29 @@ def _write_forms(directory: Path, work: Work, names: Sequence[str]) -> None:
 
 
 def _measure_beam(
-    beam: int, directory: Path, work: Work, sources: list[list[int]], names: Sequence[str], options: argparse.Namespace
+    beam: int,
+    directory: Path,
+    work: Work,
+    sources: list[list[int]],
+    names: Sequence[str],
+    limits: Limits | None,
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
     typical = sorted(sources, key=len)[len(sources) // 2]
     single = Search(beam, options.length_penalty, work.extra_length, batch_size=1)
     batch = Search(beam, options.length_penalty, work.extra_length, batch_size=options.batch)
     with ExitStack() as stack:
         engines = [
-            stack.enter_context(EngineProcess(name, directory, options.threads, typical, single)) for name in names
+            stack.enter_context(EngineProcess(name, directory, options.threads, typical, single, options.isa))
+            for name in names
         ]
         start_up = {engine.name: engine.start_up_seconds for engine in engines}
         runs = []
         for search, texts in ((single, work.singles()), (batch, sources)):  # the larger memory last
             windows = _run_rounds(f"{work.name}, beam {beam}", engines, texts, search, options.rounds)
-            runs.append({"batch": search.batch_size, "sentences": len(texts), "engines": _rows(windows, work, options)})
+            most = _most(limits, search, work, names) if limits else {}
+            rows = _rows(windows, work, most, texts, search, options)
+            runs.append({"batch": search.batch_size, "sentences": len(texts), "limits": most, "engines": rows})
             peaks = {name: values[-1].peak_mib for name, values in windows.items()}
     processes = {
         name: {
@@ -190,11 +223,70 @@ def _run_rounds(
     return windows
 
 
-def _rows(windows: dict[str, list[Window]], work: Work, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return the figures of every engine; speeds are medians over the windows, ratios are taken round by round."""
+def _most(limits: Limits, search: Search, work: Work, names: Sequence[str]) -> dict[str, float]:
+    """Measure the machine's limit for each precision: weights read a second for one at a time, else operations."""
+    most = {}
+    for name in sorted({ENGINES[name].precision for name in names}):
+        precision = PRECISIONS[name]
+        if search.batch_size == 1:
+            most[name] = limits.bandwidth(Weights.of(work.config).step * precision.bytes) / precision.bytes
+        else:
+            most[name] = limits.peak(precision.peak) / precision.products
+    return most
+
+
+def _share(window: Window, sources: list[list[int]], search: Search, config: ModelConfig, most: float) -> float:
+    """Return the share of the machine's limit that an engine reached."""
+    pairs = [(len(source), len(output)) for source, output in zip(sources, window.outputs, strict=True)]
+    if search.batch_size == 1:
+        done = sum(weights_read(config, target) for _, target in pairs)
+    else:
+        done = sum(operations(config, source, target, search.beam_size) for source, target in pairs)
+    return done / window.seconds / most
+
+
+def _best_peer(speeds: Mapping[str, Sequence[float]], precision: str) -> str | None:
+    """Return the fastest configuration of CTranslate2 to compare with: in int8 for int8 if there is one."""
+    theirs = [name for name in speeds if name.startswith("ctranslate2")]
+    in_int8 = [name for name in theirs if ENGINES[name].precision == "int8"]
+    in_float32 = [name for name in theirs if name not in in_int8]
+    able = (precision == "int8" and in_int8) or in_float32
+    return max(able, key=lambda name: statistics.median(speeds[name]), default=None)
+
+
+def _rows(
+    windows: dict[str, list[Window]],
+    work: Work,
+    most: Mapping[str, float],
+    sources: list[list[int]],
+    search: Search,
+    options: argparse.Namespace,
+) -> dict[str, dict[str, Any]]:
+    """Return the figures of every engine; speeds are medians over the windows, ratios are taken round by round.
+
+    Args:
+        windows: By engine.
+        work: What was translated.
+        most: The machine's limits, by precision; see `_most`.
+        sources: Its sentences in this run.
+        search: How.
+        options: Of the command line.
+    """
     speeds = {
         name: [sum(map(len, window.outputs)) / window.seconds for window in values] for name, values in windows.items()
     }
+
+    def shares(name: str) -> list[float] | None:
+        limit = most.get(ENGINES[name].precision)
+        if not limit or name == "clearhead-shortlist":
+            return None
+        return [_share(window, sources, search, work.config, limit) for window in windows[name]]
+
+    def references(name: str) -> dict[str, list[float]]:
+        best = _best_peer(speeds, ENGINES[name].precision)
+        named = {**speeds, **({"ctranslate2-best": speeds[best]} if best else {})}
+        return {reference: named[reference] for reference in REFERENCES if reference in named}
+
     return {
         name: {
             "sentences_per_second": statistics.median(len(window.outputs) / window.seconds for window in values),
@@ -202,10 +294,10 @@ def _rows(windows: dict[str, list[Window]], work: Work, options: argparse.Namesp
             "windows": speeds[name],
             "output_tokens": sum(map(len, values[-1].outputs)),
             "ratios": {
-                reference: [own / other for own, other in zip(speeds[name], speeds[reference], strict=True)]
-                for reference in REFERENCES
-                if reference in speeds
+                reference: [own / other for own, other in zip(speeds[name], theirs, strict=True)]
+                for reference, theirs in references(name).items()
             },
+            "limit_shares": shares(name),
             "differing": _differences(windows, name, work, options.shown),
         }
         for name, values in windows.items()
@@ -237,8 +329,10 @@ def _print_case(case: dict[str, Any], alpha: float) -> None:
             penalty = f", length penalty {alpha:g}" if beam["beam"] > 1 else ""
             at_a_time = "one" if run["batch"] == 1 else run["batch"]
             print(f"\n  beam {beam['beam']}{penalty}, {run['sentences']:,} sentences, {at_a_time} at a time")
-            print(f"  {'':24} {'sentences':>9} {'output':>9} {'of':>11} {'of Hugging':>11} {'outputs':>8}")
-            print(f"  {'':24} {'/s':>9} {'tokens/s':>9} {'CTranslate2':>11} {'Face':>11} {'differ':>8}   windows")
+            if run["limits"]:
+                print(f"  limits: {_limits_text(run)}")
+            for line in HEADING:
+                print("  {:24} {:>9} {:>9} {:>6} {:>11} {:>12} {:>11} {:>8}   {}".format(*line))
             for name, row in run["engines"].items():
                 _print_row(name, row)
             for name, row in run["engines"].items():
@@ -251,16 +345,29 @@ def _print_case(case: dict[str, Any], alpha: float) -> None:
             )
 
 
+def _limits_text(run: dict[str, Any]) -> str:
+    if run["batch"] == 1:
+        return ", ".join(
+            f"{most * PRECISIONS[name].bytes / 1e9:,.1f} GB/s of weights in {name}"
+            for name, most in run["limits"].items()
+        )
+    return ", ".join(
+        f"{most / 1e9:,.0f} G operations/s in {name}" if most else f"no products in {name}"
+        for name, most in run["limits"].items()
+    )
+
+
 def _print_row(name: str, row: dict[str, Any]) -> None:
     ratios = [
         f"{statistics.median(row['ratios'][reference]):.2f}" if reference in row["ratios"] else "-"
         for reference in REFERENCES
     ]
     differing = "-" if row["differing"] is None else f"{row['differing']['number']:,}"
+    share = "-" if row["limit_shares"] is None else f"{statistics.median(row['limit_shares']):.0%}"
     windows = "  ".join(f"{speed:,.0f}" for speed in row["windows"])
     print(
-        f"  {name:24} {row['sentences_per_second']:9,.1f} {row['output_tokens_per_second']:9,.0f} {ratios[0]:>11} "
-        f"{ratios[1]:>11} {differing:>8}   {windows}"
+        f"  {name:24} {row['sentences_per_second']:9,.1f} {row['output_tokens_per_second']:9,.0f} {share:>6} "
+        f"{ratios[0]:>11} {ratios[1]:>12} {ratios[2]:>11} {differing:>8}   {windows}"
     )
 
 

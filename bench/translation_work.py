@@ -76,6 +76,15 @@ CASES: Mapping[str, RandomCase] = {
         num_single=8,
         about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
     ),
+    "student": RandomCase(
+        ModelConfig(
+            vocab_size=32_000, d_model=256, d_ff=1_536, num_heads=8, num_encoder_layers=6, num_decoder_layers=2
+        ),
+        length=30,
+        num_sentences=500,
+        num_single=25,
+        about="6+2 layers, d_model 256, 8 heads, d_ff 1,536, post-norm, 32,000 pieces",
+    ),
     "toy": RandomCase(
         ModelConfig(vocab_size=211, d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=2),
         length=7,
@@ -84,7 +93,7 @@ CASES: Mapping[str, RandomCase] = {
         about="1+2 layers, d_model 32, 2 heads, d_ff 64, 211 pieces; to see whether the benchmark runs",
     ),
 }
-"""Name to case. The lengths: Multi30k's in 8,000 pieces, and news."""
+"""Name to case. The lengths: Multi30k's in 8,000 pieces, and news. Bergamot's tiny models have the student's shape."""
 
 
 def random_work(name: str) -> Work:

@@ -1,0 +1,87 @@
+"""The work of a translation and the machine's limits, by which the translation benchmark divides."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from clearhead.config import ModelConfig
+from clearhead.paper.counts import forward_flops
+
+SMALL = ModelConfig(vocab_size=10, d_model=4, d_ff=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that imports a module of the benchmarks."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
+
+    def load(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    return load
+
+
+def test_the_work_of_a_small_model_is_what_a_hand_counts(bench):
+    limits = bench("limits")
+    # Three source and two target tokens. An attention has 4 matrices of 4 x 4, a feed-forward network 2 of 4 x 8.
+    encoder = 3 * (64 + 64) + 3 * 3 * (4 + 4)  # nine pairs, of scores and of a weighted sum over 4 numbers each
+    keys_and_values = 3 * 32
+    steps = 2 * (64 + 32 + 64 + 4 * 10)  # self-attention, queries and output of cross-attention, feed-forward, logits
+    pairs = (1 + 2) * (4 + 4) + 2 * 3 * (4 + 4)  # the second step sees two tokens of its own, each sees three sources
+    assert limits.operations(SMALL, 3, 2, 1) == 2 * (encoder + keys_and_values + steps + pairs)
+    assert limits.operations(SMALL, 3, 2, 5) == 2 * (encoder + keys_and_values + 5 * (steps + pairs))
+    assert limits.weights_read(SMALL, 2) == 64 + 64 + 32 + 2 * (64 + 32 + 64 + 40)
+
+
+@pytest.mark.parametrize("shape", [{}, {"gated": True, "d_k": 6, "d_v": 3}, {"num_encoder_layers": 3, "d_ff": 20}])
+def test_the_work_is_that_of_training_but_for_the_scores_that_a_causal_mask_hides(bench, shape):
+    config = SMALL.model_copy(update=shape)
+    width = config.num_heads * (config.key_dim + config.value_dim)
+    for source, target in [(1, 1), (5, 3), (4, 9)]:
+        hidden = target * (target - 1) // 2 * width * config.num_decoder_layers
+        expected = forward_flops(config, source, target) - 2 * hidden
+        assert bench("limits").operations(config, source, target, 1) == expected
+
+
+def test_limits_are_measured_with_the_instructions_that_engines_may_use(bench, tmp_path):
+    limits = bench("limits")
+    try:
+        machine = limits.Limits(tmp_path, None, 2)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    assert machine.peak("float32") > 0.0
+    assert machine.bandwidth(3_000_001) > 0.0
+
+
+def test_a_machine_without_a_compiler_is_told_what_is_left_out(bench, tmp_path, monkeypatch):
+    limits = bench("limits")
+    monkeypatch.setattr(limits.shutil, "which", lambda _: None)
+    with pytest.raises(RuntimeError, match=r"^shares of the machine's limit are left out: there is no C compiler"):
+        limits.Limits(tmp_path, None, 1)
+
+
+def test_every_engine_and_instruction_set_has_a_limit(bench):
+    limits, engines = bench("limits"), bench("engines")
+    assert {engine.precision for engine in engines.ENGINES.values()} <= limits.PRECISIONS.keys()
+    assert limits.FLAGS.keys() == {None, *engines.ISAS}
+
+
+def test_ctranslate2_at_its_best_is_the_fastest_configuration_of_the_same_precision(bench):
+    best_peer = bench("translate")._best_peer
+    speeds = {
+        "clearhead": [900.0, 900.0, 900.0],
+        "ctranslate2": [100.0, 300.0, 100.0],
+        "ctranslate2-workers": [200.0, 90.0, 200.0],  # the higher median
+        "ctranslate2-int8": [500.0, 500.0, 500.0],
+        "ctranslate2-int8-workers": [400.0, 400.0, 400.0],
+    }
+    assert best_peer(speeds, "float32") == best_peer(speeds, "bfloat16 x3") == "ctranslate2-workers"
+    assert best_peer(speeds, "int8") == "ctranslate2-int8"
+    only_float32 = {name: speeds[name] for name in ("clearhead", "ctranslate2")}
+    assert best_peer(only_float32, "int8") == "ctranslate2"
+    assert best_peer({"clearhead": [1.0]}, "int8") is None
