@@ -120,6 +120,20 @@ def test_what_needs_pytorch_says_so_in_one_line(files, make_model_dir, tmp_path,
     assert re.fullmatch(expected, ran.stderr), ran.stderr
 
 
+@pytest.mark.parametrize("output", ["pairs.parquet", "pairs.arrow", "pairs.feather"])
+def test_files_that_need_pyarrow_say_so_in_one_line(tmp_path, output):
+    program = "import sys; sys.modules['pyarrow'] = None; from clearhead.cli.main import run; run()"
+    tmp_path.joinpath("pairs.tsv").write_text("a\tb\n", encoding="utf-8")
+    tmp_path.joinpath(output).write_bytes(b"PAR1")
+    for given in (["stats", output], ["convert", "pairs.tsv", output]):
+        ran = subprocess.run(
+            [sys.executable, "-c", program, "corpus", *given], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        expected = f"clearhead: {output}: Parquet and Arrow files need pyarrow, which is not installed: "
+        assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, f"{expected}pip install 'clearhead[arrow]'")
+        assert "Traceback" not in ran.stderr
+
+
 def test_a_name_of_the_package_that_needs_pytorch_says_so(files):
     program = f"{MISSING}; import clearhead; clearhead.train"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -14,11 +14,14 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-import zstandard
-
 from clearhead.errors import DataError
 from clearhead.files.writing import is_leftover, is_standard_output, new_file
 from clearhead.text.shortening import first_few
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions of files that are decompressed when read and compressed when written."""
@@ -104,7 +107,7 @@ def open_binary(path: str) -> Iterator[IO[bytes]]:
         raise DataError(f"{name} is a directory; give a file") from None
     except EOFError:
         raise DataError(f"{name} is cut off: its compressed data ends too early; make or fetch it again") from None
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
         raise DataError(f"{name} cannot be decompressed, it is damaged or has the wrong extension: {error}") from None
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from None
@@ -179,7 +182,7 @@ def _decompressed(file: io.BufferedReader, suffix: str) -> IO[bytes]:
         case ".xz":
             return io.BufferedReader(_StreamReader(file, lzma.LZMADecompressor, padding=b"\0"))
         case ".zst":
-            return io.BufferedReader(_StreamReader(file, lambda: zstandard.ZstdDecompressor().decompressobj()))
+            return io.BufferedReader(_StreamReader(file, zstd.ZstdDecompressor))
         case _:
             return file
 
@@ -321,6 +324,6 @@ def _compressed(file: IO[bytes], suffix: str) -> Any:
         case ".xz":
             return lzma.LZMAFile(file, "wb")
         case ".zst":
-            return zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False)
+            return zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1})
         case _:
             return file

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import glob
 from itertools import islice
+from typing import Any
 
 from clearhead.errors import DataError
 from clearhead.files import is_utf8
@@ -21,19 +22,27 @@ from clearhead.formats.tables.tsv import open_tsv, write_tsv
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
 from clearhead.formats.xliff.pairs import open_xliff, write_xliff
 
-# Importing pyarrow takes a tenth of a second, so it is imported only for its own formats.
+# Importing pyarrow takes a tenth of a second, and it is in an extra, so it is imported only for its own formats.
 
 
 def _open_columns(path: str, wanted: Wanted) -> PairFile:
-    from clearhead.formats.tables.arrow_files import open_columns
-
-    return open_columns(path, wanted)
+    return _arrow_files(path).open_columns(path, wanted)
 
 
 def _write_columns(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    from clearhead.formats.tables.arrow_files import write_columns
+    return _arrow_files(path).write_columns(path, pairs, languages)
 
-    return write_columns(path, pairs, languages)
+
+def _arrow_files(path: str | None) -> Any:
+    try:
+        from clearhead.formats.tables import arrow_files
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyarrow":
+            raise
+        raise DataError(
+            f"{path}: Parquet and Arrow files need pyarrow, which is not installed: pip install 'clearhead[arrow]'"
+        ) from None
+    return arrow_files
 
 
 READERS: dict[str, Callable[[str, Wanted], PairFile]] = {

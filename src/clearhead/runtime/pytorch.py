@@ -1,4 +1,4 @@
-"""The error where PyTorch is needed and not installed; it comes with the extra `train`."""
+"""The error where a package of the extra `train`, such as PyTorch, is needed and not installed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from clearhead.errors import ClearheadError
 
-_OF_THE_EXTRA = ("jaxtyping", "tensorboardX", "torch")
-"""Packages of the extra."""
+_OF_THE_EXTRA = {"jaxtyping": "jaxtyping", "pyarrow": "pyarrow", "tensorboardX": "tensorboardX", "torch": "PyTorch"}
+"""Packages of the extra, and their names in messages."""
 
 
 @contextmanager
 def needing_pytorch(what: str) -> Iterator[None]:
-    """Say what needs PyTorch if it is not installed and the block imports it.
+    """Say what needs a package of the extra if it is not installed and the block imports it.
 
     Args:
         what: What the block does, as the subject of a sentence.
@@ -24,6 +24,9 @@ def needing_pytorch(what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
+        package = _OF_THE_EXTRA.get((error.name or "").partition(".")[0])
+        if package is None:
             raise
-        raise ClearheadError(f"{what} needs PyTorch, which is not installed: pip install 'clearhead[train]'") from None
+        raise ClearheadError(
+            f"{what} needs {package}, which is not installed: pip install 'clearhead[train]'"
+        ) from None
