@@ -6,12 +6,15 @@ A test fails when they are stale.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import typer
+from babel import Locale, localedata
+from babel.core import get_global
 from pydantic import BaseModel
 
 import clearhead
@@ -25,6 +28,10 @@ from clearhead.paper.concepts import CONCEPTS, Concept, concept_part
 from clearhead.paper.errata import ERRATA, errata_page
 from clearhead.paper.errata.page import heading
 from clearhead.paper.parts import ModelPart
+from clearhead.text import language_names
+from clearhead.text.language_names import LOCALES
+
+LANGUAGE_TABLE = Path(language_names.__file__).with_suffix(".json")
 
 PRECEDENCE = """
 ## Which value is used
@@ -440,6 +447,19 @@ prints the program, [{concept.program.name}](../examples/{concept.program.name})
 """
 
 
+def language_table() -> str:
+    """Return the table of `clearhead.text.language_names`, from Unicode CLDR as Babel has it."""
+    codes = {name.casefold(): code for locale in LOCALES for code, name in Locale.parse(locale).languages.items()}
+    names: dict[str, list[str]] = {code: [] for code in sorted(Locale.parse("en").languages)}
+    for name, code in sorted(codes.items()):
+        names.setdefault(code, []).append(name)
+    aliases = {alias: code for alias, code in sorted(get_global("language_aliases").items()) if alias.isalpha()}
+    two_letter_codes = sorted(name for name in localedata.locale_identifiers() if len(name) == 2)
+    lines = {code: "; ".join(all_names) for code, all_names in names.items()}
+    table = {"aliases": aliases, "names": lines, "two_letter_codes": two_letter_codes}
+    return json.dumps(table, ensure_ascii=False, indent=0) + "\n"
+
+
 def _in_markdown(text: str) -> str:
     """Return a text that names tokens such as `<pad>`, which Markdown would take for a tag of HTML."""
     return text.replace("<", r"\<")
@@ -478,6 +498,7 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
+    LANGUAGE_TABLE.write_text(language_table(), encoding="utf-8")
     parts = {concept: concept_part(concept) for concept in CONCEPTS}
     (Path(__file__).parent / "concepts.md").write_text(concepts_page(parts), encoding="utf-8")
     for concept, part in parts.items():

@@ -16,6 +16,12 @@ def test_generated_page_is_fresh(name, generate):
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"
 
 
+def test_the_table_of_languages_is_fresh(generate):
+    assert generate.LANGUAGE_TABLE.read_text(encoding="utf-8") == generate.language_table(), (
+        "run: python docs/generate.py"
+    )
+
+
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
 def test_relative_links_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))

@@ -134,6 +134,16 @@ def test_files_that_need_pyarrow_say_so_in_one_line(tmp_path, output):
         assert "Traceback" not in ran.stderr
 
 
+def test_without_babel_languages_are_known_by_their_names(tmp_path):
+    tmp_path.joinpath("pairs.csv").write_text("German,English\nja,yes\n", encoding="utf-8")
+    program = "import sys; sys.modules['babel'] = None; from clearhead.cli.main import run; run()"
+    given = ["corpus", "stats", "pairs.csv", "--from-lang", "de", "--to-lang", "en", "--json"]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *given], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "German" in json.loads(ran.stdout)["files"][0]
+
+
 def test_a_name_of_the_package_that_needs_pytorch_says_so(files):
     program = f"{MISSING}; import clearhead; clearhead.train"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -31,7 +31,7 @@ def demo(
     """Generate a corpus of dates, amounts and lists in twelve languages, train a model on it, and translate."""
     from clearhead.data.demo_corpus import generate
     from clearhead.evaluation.metrics import exact_match
-    from clearhead.formats.languages import LOCALES
+    from clearhead.text.language_names import LOCALES
     from clearhead.training.run import train_from_values
     from clearhead.training.run_directory import claim
     from clearhead.translation.translator import Translator

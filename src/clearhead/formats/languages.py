@@ -1,14 +1,11 @@
-"""Languages by name: the language code in a file name (`train.de.gz`), variants, and English names."""
+"""Languages by code: the code in a file name (`train.de.gz`), and variants."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from babel import Locale, UnknownLocaleError, localedata
-
 from clearhead.files.streams import COMPRESSIONS
-
-LOCALES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ja")
+from clearhead.text.language_names import is_two_letter_code
 
 
 def language_in_name(path: str) -> str | None:
@@ -21,7 +18,7 @@ def language_in_name(path: str) -> str | None:
     if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
     language = suffixes[-1][1:] if suffixes else ""
-    return language if len(language) == 2 and language.isalpha() and localedata.exists(language) else None
+    return language if is_two_letter_code(language) else None
 
 
 def is_variant(language: str, asked: str) -> bool:
@@ -32,15 +29,3 @@ def is_variant(language: str, asked: str) -> bool:
     """
     found, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
     return found == wanted or found.startswith(f"{wanted}-")
-
-
-def english_name(code: str) -> str | None:
-    """Return the English name of a language, or None if its code is unknown.
-
-    >>> english_name("de"), english_name("pt-BR"), english_name("x1")
-    ('German', 'Portuguese (Brazil)', None)
-    """
-    try:
-        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
-    except (UnknownLocaleError, ValueError):
-        return None

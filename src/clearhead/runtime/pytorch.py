@@ -7,7 +7,11 @@ from contextlib import contextmanager
 
 from clearhead.errors import ClearheadError
 
-_OF_THE_EXTRA = {"jaxtyping": "jaxtyping", "pyarrow": "pyarrow", "tensorboardX": "tensorboardX", "torch": "PyTorch"}
+_OF_THE_EXTRA = {
+    "babel": "Babel",
+    **{name: name for name in ("jaxtyping", "pyarrow", "tensorboardX")},
+    "torch": "PyTorch",
+}
 """Packages of the extra, and their names in messages."""
 
 

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from babel import Locale, UnknownLocaleError
+
 from clearhead.bundle import Bundle
-from clearhead.formats.languages import english_name, is_variant, language_in_name
+from clearhead.formats.languages import is_variant, language_in_name
 
 AUTO = "auto"
 """Code of the source language that requests detection."""
@@ -46,6 +48,18 @@ def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
     if not sources and bundle.tokenizer.language_tags:
         sources = targets
     return sources, targets
+
+
+def english_name(code: str) -> str | None:
+    """Return the English name of a language, or None if its code is unknown.
+
+    >>> english_name("de"), english_name("pt-BR"), english_name("x1")
+    ('German', 'Portuguese (Brazil)', None)
+    """
+    try:
+        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
+    except (UnknownLocaleError, ValueError):
+        return None
 
 
 def matching(code: str, known: Iterable[str]) -> str | None:

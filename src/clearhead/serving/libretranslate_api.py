@@ -18,12 +18,11 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import UploadFile
 
 from clearhead.formats.document_files import refuse_unread
-from clearhead.formats.languages import english_name
 from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
-from clearhead.serving.languages import AUTO
+from clearhead.serving.languages import AUTO, english_name
 from clearhead.serving.middleware import FILE_PATH
 from clearhead.serving.model_choice import (
     Choice,

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import sentencex
 
+from clearhead.text.language_names import usual_code
 from clearhead.text.scripts import CHINESE_AND_JAPANESE, count_scripts, script_of
 
 _SPACE = re.compile(r"[^\S\r\n]")
@@ -170,9 +171,7 @@ def _code(language: str) -> str:
     code = re.split("[-_]", language.lower())[0]
     if len(code) == 2:
         return code
-    from babel.core import get_global  # imported here because it is slow and rarely needed
-
-    return str(get_global("language_aliases").get(code, code)).partition("_")[0]
+    return usual_code(code).partition("_")[0]
 
 
 def _likely_language(text: str) -> str:

@@ -17,7 +17,7 @@ from babel import Locale
 
 from clearhead.data.demo_corpus import COUNTRIES, KINDS, LANGUAGES, PRACTICE, CldrCorpus, generate
 from clearhead.errors import ConfigError
-from clearhead.formats.languages import LOCALES
+from clearhead.text.language_names import LOCALES
 from clearhead.text.language_tags import language_tag
 from every_run import slow
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from clearhead.errors import ConfigError
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import Wanted
+from clearhead.text.language_names import codes_by_name
 from clearhead.text.shortening import first_few
 
 SIDES = {
@@ -206,10 +207,10 @@ def _meaning(cell: str) -> str | None:
     if not LABEL.fullmatch(cell):
         return None
     if tag := TAG.fullmatch(cell):
-        return cell.replace("_", "-") if tag[1] in _languages() else None
-    if language := _languages().get(cell.casefold()):
+        return cell.replace("_", "-") if tag[1] in codes_by_name() else None
+    if language := codes_by_name().get(cell.casefold()):
         return language
-    words = [_languages().get(word, word) for word in re.split(r"[ _-]", cell.casefold())]
+    words = [codes_by_name().get(word, word) for word in re.split(r"[ _-]", cell.casefold())]
     known = _codes(), SIDES, FILLERS
     if not all(any(word in names for names in known) or word.rstrip("0123456789") in SIDES for word in words):
         return None
@@ -217,22 +218,8 @@ def _meaning(cell: str) -> str | None:
 
 
 @cache
-def _languages() -> dict[str, str]:
-    """Return a mapping from codes and names of languages to codes; names in each language of the built-in corpus."""
-    # Imported here, because it takes a quarter of a second and most files have no row that could be a header.
-    from babel import Locale
-    from babel.core import get_global
-
-    from clearhead.formats.languages import LOCALES
-
-    found = {name.casefold(): code for locale in LOCALES for code, name in Locale.parse(locale).languages.items()}
-    aliases = {alias: code for alias, code in get_global("language_aliases").items() if alias.isalpha()}
-    return found | aliases | {code: code for code in Locale.parse("en").languages}
-
-
-@cache
 def _codes() -> frozenset[str]:
-    return frozenset(_languages().values())
+    return frozenset(codes_by_name().values())
 
 
 def _listed(names: Sequence[str]) -> str:

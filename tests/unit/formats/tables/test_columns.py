@@ -131,8 +131,8 @@ def test_the_list_of_all_languages_is_gone_through_once_for_all_cells(monkeypatc
             Languages.times += 1
             return super().values()
 
-    languages = Languages(columns._languages())
-    monkeypatch.setattr(columns, "_languages", lambda: languages)
+    languages = Languages(columns.codes_by_name())
+    monkeypatch.setattr(columns, "codes_by_name", lambda: languages)
     columns._codes.cache_clear()
     assert not is_header(["x y"] * 100)
     assert [language_named("German") for _ in range(100)] == ["de"] * 100
