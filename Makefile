@@ -8,7 +8,8 @@ WORKERS ?= 2
 # What a test starts finds the package compiled, also where Python is told not to keep that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs bench-train bench-translate clean
+.PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs wheels bench-train
+.PHONY: bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -49,8 +50,8 @@ test-slow: setup
 SANITIZED := build/sanitized
 sanitize: setup
 	rm -rf $(SANITIZED)
-	CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -g1" LDFLAGS="-fsanitize=address,undefined" \
-		$(BIN)/python setup.py -q build_ext --build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects
+	CC="cc -fsanitize=address,undefined -fno-sanitize-recover=all" \
+		$(BIN)/python setup.py -q build_ext --build-lib $(SANITIZED)
 	cp -rn src/clearhead $(SANITIZED)/
 	PYTHONPATH=$(SANITIZED) ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
@@ -77,6 +78,17 @@ format: setup
 docs: setup
 	$(BIN)/python docs/generate.py
 	$(BIN)/python tests/docs/test_paper_page.py
+
+# A wheel with the compiled core for each platform of setup.py, and one without it for all others. What is in them
+# depends on the commit alone.
+wheels: setup
+	$(BIN)/pip install --quiet -c constraints.txt setuptools ziglang
+	rm -rf build dist
+	for platform in $$($(BIN)/python -c 'import setup; print(*setup.TARGETS, "any")'); do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation \
+			--wheel-dir dist --config-settings=--build-option=--plat-name=$$platform . || exit 1; \
+	done
+	cd dist && sha256sum *.whl > SHA256SUMS
 
 bench-train: setup
 	$(BIN)/python bench/train.py --profile

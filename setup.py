@@ -1,27 +1,29 @@
-"""How the fast core of translation is built; all else stands in pyproject.toml."""
+"""How the compiled core of translation is built, for this machine and for others; all else is in pyproject.toml.
+
+The core is a shared library that Python loads with ctypes, so a wheel with it fits every version of Python. `make wheels`
+compiles it with zig's clang for every platform of `TARGETS`; elsewhere the compiler of the system does.
+"""
 
 import os
-import platform
 import re
+import shlex
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 CSRC = Path("src/clearhead/kernels/csrc")
-
-names, digest = ["core.c", "form.c"], sha256()
-for name in names:  # which grows by what each includes
-    text = CSRC.joinpath(name).read_bytes()
-    names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
-    digest.update(text)
-
-FLAGS = ["-O3", "-ffp-contract=off", "-fno-semantic-interposition", "-fvisibility=hidden", "-g0"]
+FLAGS = ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-g0"]
 AVX2 = ["-mavx2", "-mfma"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
+DOT = "-march=armv8.2-a+dotprod"
 FORMS = {
     "x86_64": {
         "avx2": AVX2,
@@ -30,39 +32,114 @@ FORMS = {
         "avx512_vnni": [*AVX512, "-mavx512vnni"],
         "avx512_bf16": [*AVX512, "-mavx512vnni", "-mavx512bf16"],
     },
-    "aarch64": {"neon": [], "neon_dot": ["-march=armv8.2-a+dotprod"]},
+    "aarch64": {"neon": [], "neon_dot": [DOT]},
 }
 """Flags of each form of the core, by processor; the plain form, without flags, is for every processor."""
 
-core = Extension(
-    "clearhead.kernels._core",
-    [str(CSRC / "core.c")],
-    depends=[str(CSRC / name) for name in names],
-    define_macros=[("SOURCES", f"0x{digest.hexdigest()[:16]}")],  # kernels/library.py compares the sources with it
-    extra_compile_args=FLAGS,
-    optional=True,  # where it cannot be compiled (no compiler) PyTorch does its work
-)
+TARGETS = {
+    "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
+    "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
+    "musllinux_1_2_x86_64": "x86_64-linux-musl",
+    "musllinux_1_2_aarch64": "aarch64-linux-musl",
+    "macosx_11_0_x86_64": "x86_64-macos.11.0",
+    "macosx_11_0_arm64": "aarch64-macos.11.0",
+    "win_amd64": "x86_64-windows-gnu",
+}
+"""Platforms of the wheels with the core, and what zig calls them."""
 
 
-class BuildForms(build_ext):
-    """Compiles form.c once for each form that the processor may have, then the core that chooses among them."""
+def source_hash():
+    """Return the first 16 hexadecimal digits of the SHA-256 of the core's sources; `library.py` compares them."""
+    names, digest = ["core.c", "form.c"], sha256()
+    for name in names:  # extended in the loop
+        text = CSRC.joinpath(name).read_bytes()
+        names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
+        digest.update(text)
+    return digest.hexdigest()[:16]
 
-    def build_extension(self, extension):
-        """Compile the forms and add them to the extension."""
-        machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-        forms = {"plain": [], **FORMS.get(machine, {})}
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for objects in pool.map(self._compile, forms, forms.values()):
-                extension.extra_objects += objects
-        super().build_extension(extension)
 
-    def _compile(self, form, flags):
-        return self.compiler.compile(
-            [str(CSRC / "form.c")],
-            output_dir=f"{self.build_temp}/{form}",
-            macros=[("FORM", form), (f"FORM_{form}", None)],
-            extra_preargs=[*FLAGS, *flags],
-        )
+def zig(target):
+    """Return the command of zig's C compiler for a target; its warnings are errors."""
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target, "-Wall", "-Wextra", "-Werror"]
+
+
+def forms_of(triple):
+    """Return the forms for the processor of a target such as `x86_64-linux-gnu`, with their flags."""
+    machine = triple.partition("-")[0]
+    return {"plain": [], **FORMS.get({"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine), {})}
+
+
+def compile_forms(compiler, triple, directory):
+    """Compile form.c once for each form of the target's processor; return the object files."""
+
+    def compile_form(form, flags):
+        if "ziglang" in compiler:  # which reads -march as the name of a processor
+            flags = ["-mcpu=generic+v8_2a+dotprod" if flag == DOT else flag for flag in flags]
+        output = f"{directory}/{form}.o"
+        names = [f"-DFORM={form}", f"-DFORM_{form}"]
+        subprocess.run([*compiler, *FLAGS, *flags, *names, "-c", str(CSRC / "form.c"), "-o", output], check=True)
+        return output
+
+    forms = forms_of(triple)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_form, forms, forms.values()))
+
+
+def build_core(compiler, triple, directory):
+    """Compile the core for a target, and write it with its checksum, of which `library.py` learns its name.
+
+    Raises:
+        OSError: If the compiler cannot be run.
+        subprocess.CalledProcessError: If it fails.
+    """
+    system = {"macos": "dylib", "apple": "dylib", "windows": "dll"}
+    suffix = next((system[word] for word in re.findall("[a-z]+", triple) if word in system), "so")
+    path = Path(directory, f"_core.{suffix}")
+    with TemporaryDirectory() as temporary:
+        objects, output = compile_forms(compiler, triple, temporary), f"{temporary}/{path.name}"
+        core = ["-shared", f"-DSOURCES=0x{source_hash()}", str(CSRC / "core.c"), *objects, "-lm", "-o", output]
+        subprocess.run([*compiler, *FLAGS, *core], check=True)
+        content = Path(output).read_bytes()
+    path.write_bytes(content)
+    path.with_suffix(".sha256").write_text(f"{sha256(content).hexdigest()}  {path.name}\n")
+
+
+class BuildCore(build_ext):
+    """Builds the core: for the platform of a wheel if one is given, else for this machine if it has a C compiler."""
+
+    def run(self):
+        """Compile the core into the package."""
+        directory, wheel = Path("src" if self.inplace else self.build_lib), self.get_finalized_command("bdist_wheel")
+        directory /= "clearhead/kernels"
+        directory.mkdir(parents=True, exist_ok=True)
+        for left in directory.glob("_core.*"):  # of an earlier build, perhaps for another platform
+            left.unlink()
+        if wheel.plat_name_supplied:
+            target = TARGETS[wheel.plat_name]
+            build_core(zig(target), target, directory)
+            return
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        try:
+            triple = subprocess.run([*compiler, "-dumpmachine"], check=True, capture_output=True, text=True).stdout
+            if "mingw" in triple:
+                raise OSError("gcc does not align AVX's registers on Windows, its bug 54412")
+            build_core(compiler, triple.strip(), directory)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.warn(f"the compiled core of translation was not built, PyTorch does its work: {error}")
+
+
+class WheelForEveryPython(bdist_wheel):
+    """Names a wheel by its platform alone; the one for the platform `any` has no compiled core."""
+
+    def finalize_options(self):
+        """Leave out the core of the wheel for any platform."""
+        if self.plat_name == "any":
+            self.distribution.ext_modules = []
+        super().finalize_options()
+
+    def get_tag(self):
+        """Return the tags of Python, its ABI and the platform."""
+        return "py3", "none", super().get_tag()[2]
 
 
 class BuildWithExamples(build_py):
@@ -78,4 +155,9 @@ class BuildWithExamples(build_py):
                 self.copy_file(str(path), directory)
 
 
-setup(ext_modules=[core], cmdclass={"build_ext": BuildForms, "build_py": BuildWithExamples})
+if __name__ == "__main__":
+    setup(
+        # Makes the wheel one of a platform; BuildCore compiles more than this.
+        ext_modules=[Extension("clearhead.kernels._core", [str(CSRC / "core.c")])],
+        cmdclass={"build_ext": BuildCore, "build_py": BuildWithExamples, "bdist_wheel": WheelForEveryPython},
+    )

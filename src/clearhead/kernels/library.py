@@ -8,11 +8,9 @@ damaged. The environment variable `CLEARHEAD_ISA` holds the core to one form, fo
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
 import os
 import platform
 import re
-import struct
 import warnings
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
@@ -74,14 +72,21 @@ def form() -> str | None:
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
     """Return the compiled core if it is usable, and a message if it exists but is not."""
-    path = _path()
-    if path is None:
+    record = _record()
+    if not record.is_file():
         return None, None
     try:
-        _check_file(path)
-        core, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
+        digest, name = record.read_text("utf-8").split()
+        path = record.with_name(name)
+        # Loading a library that was cut short may crash the process.
+        if sha256(path.read_bytes()).hexdigest() != digest:
+            raise ValueError(f"its SHA-256 is not the one in {record.name}")
     except (OSError, ValueError) as error:
-        return None, _not_in_use(f"{path} is damaged ({error})")
+        return None, _not_in_use(f"{record.with_suffix('')} is damaged ({error})")
+    try:
+        core, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
+    except OSError as error:
+        return None, _not_in_use(f"{path} was built for another processor or system ({error})")
     try:
         _declare(core, quick)
         fits = core.core_sources() == _sources()
@@ -97,10 +102,9 @@ def _not_in_use(reason: str) -> str:
     )
 
 
-def _path() -> Path | None:
-    """Return the path of the compiled core, or None if it was not compiled."""
-    paths = [Path(__file__).with_name("_core" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
-    return next((path for path in paths if path.is_file()), None)
+def _record() -> Path:
+    """Return the path of the file that holds the core's SHA-256 and name, as setup.py wrote them."""
+    return Path(__file__).with_name("_core.sha256")
 
 
 def _sources() -> int:
@@ -111,30 +115,6 @@ def _sources() -> int:
         names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
         digest.update(text)
     return int(digest.hexdigest()[:16], 16)
-
-
-def _check_file(path: Path) -> None:
-    """Check that a shared library is complete, because loading a truncated one crashes the process.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not a complete 64-bit ELF file.
-    """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        header = file.read(64)
-        if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("it is not a shared library for this system")
-        segments, sections = struct.unpack_from("<QQ", header, 32)
-        segment_size, num_segments, section_size, num_sections = struct.unpack_from("<HHHH", header, 54)
-        ends = [segments + segment_size * num_segments, sections + section_size * num_sections]
-        if max(ends) <= size:
-            file.seek(segments)
-            for _ in range(num_segments):
-                offset, _, _, in_file = struct.unpack_from("<QQQQ", file.read(segment_size).ljust(56, b"\0"), 8)
-                ends.append(offset + in_file)
-    if max(ends) > size:
-        raise ValueError(f"it has {size:,} bytes and should have {max(ends):,}")
 
 
 def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
@@ -176,4 +156,7 @@ def describe() -> str:
     core, fault = _load()
     if core is not None:
         return f"clearhead's compiled core is in use, in its form for {form()}"
-    return fault or "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"
+    return fault or (
+        "clearhead's compiled core is not in use: this installation was built for no particular platform, or without a "
+        "C compiler; PyTorch does its work"
+    )

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
 import platform
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from threading import Thread
 
@@ -370,10 +370,14 @@ def test_the_structures_lie_in_memory_as_the_compiler_lays_them_out(tmp_path):
     assert printed == [*expected, ""]
 
 
-def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_library):
-    monkeypatch.setattr(importlib.machinery, "EXTENSION_SUFFIXES", [".none"])
+def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_library, tmp_path):
+    monkeypatch.setattr(library_module, "_record", lambda: tmp_path / "_core.sha256")
     assert library() is None
     assert not has_amx()
+    assert describe() == (
+        "clearhead's compiled core is not in use: this installation was built for no particular platform, or without a "
+        "C compiler; PyTorch does its work"
+    )
 
 
 # A core that cannot be used
@@ -383,16 +387,26 @@ ADVICE = r"install clearhead again \(`pip install .`.*; until then PyTorch does 
 
 @pytest.fixture
 def put_core(monkeypatch, forget_the_library, tmp_path):
-    """Return a function that puts a file where the core is sought."""
+    """Return a function that puts a file where the core is sought, with a checksum: its own if none is given."""
 
-    def put(content):
-        path = tmp_path / f"_core{len(list(tmp_path.iterdir()))}.so"
-        path.write_bytes(content)
-        monkeypatch.setattr(library_module, "_path", lambda: path)
+    def put(content, record=None):
+        place = tmp_path / f"place{len(list(tmp_path.iterdir()))}"  # the same path would not be loaded again
+        place.mkdir()
+        if content is not None:
+            place.joinpath("_core.so").write_bytes(content)
+            record = record or f"{sha256(content).hexdigest()}  _core.so\n".encode()
+        place.joinpath("_core.sha256").write_bytes(record)
+        monkeypatch.setattr(library_module, "_record", lambda: place / "_core.sha256")
         for function in (library, library_module._load, form):
             function.cache_clear()
 
     return put
+
+
+def the_core():
+    """Return the content of the core that was built, and of its checksum."""
+    record = library_module._record()
+    return record.with_name(record.read_text().split()[1]).read_bytes(), record.read_bytes()
 
 
 def assert_refused(reason):
@@ -405,16 +419,32 @@ def assert_refused(reason):
 
 
 def test_the_core_that_was_built_is_found():
-    built = list(Path(library_module.__file__).parent.glob("_core*"))
-    assert (library() is not None) == bool(built)
+    built = {path.suffix for path in Path(library_module.__file__).parent.glob("_core.*")}
+    assert len(built) == (0 if library() is None else 2)
 
 
 @needs_core
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.001, 0.1, 0.5, 0.9, 0.999, 0.99999])
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.1, 0.5, 0.99999])
 def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
-    content = library_module._path().read_bytes()
-    put_core(content[: int(len(content) * share)])
-    assert_refused("is damaged")
+    content, record = the_core()
+    put_core(content[: int(len(content) * share)], record)
+    assert_refused(r"_core is damaged \(its SHA-256 is not the one in _core.sha256\)")
+
+
+@needs_core
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9999])
+def test_a_core_of_which_a_bit_changed_is_not_loaded(put_core, share):
+    content, record = the_core()
+    changed = bytearray(content)
+    changed[int(len(changed) * share)] ^= 1
+    put_core(changed, record)
+    assert_refused(r"_core is damaged \(its SHA-256 is not the one in _core.sha256\)")
+
+
+@pytest.mark.parametrize("record", [b"", b"one", b"one two three", b"\xff\xfe x", b"00" * 32 + b"  _core.so"])
+def test_a_core_without_a_whole_checksum_or_without_the_file_is_not_loaded(put_core, record):
+    put_core(None, record)
+    assert_refused("_core is damaged")
 
 
 @pytest.mark.parametrize(
@@ -422,14 +452,15 @@ def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
     [
         b"no library at all, but long enough to be looked at as one: " * 20,
         b"\x7fELF\x02\x01" + b"\0" * 1_000,
-        b"\x7fELF\x02\x01" + b"\xff" * 1_000,
-        b"\x7fELF\x01\x01" + b"\0" * 1_000,
+        b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x03\0\xb7\0" + b"\0" * 1_000,
+        b"\xcf\xfa\xed\xfe\x0c\0\0\x01" + b"\0" * 1_000,
+        b"MZ" + b"\0" * 1_000,
     ],
-    ids=["text", "zeros", "ones", "32 bits"],
+    ids=["text", "ELF", "ELF for ARM", "Mach-O", "PE"],
 )
-def test_what_is_no_library_is_not_loaded(put_core, content):
+def test_a_library_for_another_processor_or_system_is_not_loaded(put_core, content):
     put_core(content)
-    assert_refused("is damaged")
+    assert_refused("was built for another processor or system")
 
 
 def test_a_core_without_a_function_is_of_another_version(put_core):
@@ -441,7 +472,7 @@ def test_a_core_without_a_function_is_of_another_version(put_core):
 @pytest.mark.parametrize("name", ["core.c", "types.h", "packing.h", "search.h"])
 def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkeypatch, tmp_path, name):
     copy = shutil.copytree(Path(library_module.__file__).parent, tmp_path / "kernels")
-    core = library_module._path().read_bytes()
+    core, _ = the_core()
     monkeypatch.setattr(library_module, "__file__", str(copy / "library.py"))
     (copy / "csrc" / "left_behind.h").write_text("of an earlier version")
     (copy / "csrc" / ".#core.c").symlink_to("an editor's lock")
@@ -455,13 +486,6 @@ def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkey
 
 @needs_core
 def test_a_sound_core_is_used_and_nothing_is_said(put_core):
-    put_core(library_module._path().read_bytes())
+    put_core(the_core()[0])
     assert library() is not None
     assert describe() == f"clearhead's compiled core is in use, in its form for {form()}"
-
-
-@needs_core
-def test_a_core_that_was_not_built_is_no_fault_and_described(monkeypatch, forget_the_library):
-    monkeypatch.setattr(library_module, "_path", lambda: None)
-    assert library() is None
-    assert describe() == "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"

@@ -4,7 +4,11 @@
 
 #include "types.h"
 
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
 #define EXPORT __attribute__((visibility("default")))
+#endif
 
 EXPORT int64_t packed_size(int64_t outputs, int64_t inputs, int64_t precision);
 
