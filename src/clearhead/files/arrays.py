@@ -26,6 +26,8 @@ _FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
 """Name of the shared embedding in models and checkpoints of format 1, and its present name."""
 _MOST_TENSORS = 100_000
 """Maximum number of tensors in a file; a checkpoint of NLLB's mixture of 128 experts has about 12,000."""
+_TYPES = {"BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64", "C64"}
+"""Names of types in safetensors that NumPy has."""
 MOST_AXES = 8
 """Maximum number of axes of a stored tensor; weights of Transformers have at most 3, and PyTorch itself allows 64."""
 
@@ -67,11 +69,10 @@ def read_arrays(
     with opened(path, framework="numpy") as file:
         if shapes is not None:
             require_fit(shapes, headers_of(file), origin=str(path))
-        try:
-            arrays = {name: file.get_tensor(there) for name, there in present_names(file).items()}
-        except (AttributeError, TypeError) as error:  # such as bfloat16
-            raise ModelError(f"cannot read the weights {path}: {error}") from None
-        return arrays, file.metadata() or {}
+        lacked = [header.dtype for header in headers_of(file).values() if header.dtype not in _TYPES]
+        if lacked:
+            raise ModelError(f"cannot read the weights {path}: it holds {lacked[0]}, a type that NumPy lacks")
+        return {name: file.get_tensor(there) for name, there in present_names(file).items()}, file.metadata() or {}
 
 
 def require_fit(own: Mapping[str, Sequence[int]], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
