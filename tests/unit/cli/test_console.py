@@ -34,19 +34,27 @@ import sys
 from pathlib import Path
 from clearhead.cli.main import run
 from clearhead.kernels import library as core
-core._path = lambda: Path(sys.argv[1])
+core._record = lambda: Path(sys.argv[1])
 run(["translate", *sys.argv[2:]])
 """
 
 
+def write_damaged_core(directory):
+    """Write a library that is not what its record says; return the record."""
+    directory.joinpath("_core.so").write_bytes(b"\x7fELF")
+    record = directory / "_core.sha256"
+    record.write_text(f"{'0' * 64}  _core.so\n")
+    return record
+
+
 @pytest.fixture
 def damaged_core(tmp_path, monkeypatch):
-    path, kept = tmp_path / "_core.so", (core._load, core.library, core.form)
-    path.write_bytes(b"\x7fELF")
+    kept = (core._load, core.library, core.form)
     for function in kept:
         function.cache_clear()
-    monkeypatch.setattr(core, "_path", lambda: path)
-    yield path
+    record = write_damaged_core(tmp_path)
+    monkeypatch.setattr(core, "_record", lambda: record)
+    yield record.with_suffix("")
     for function in kept:
         function.cache_clear()
 
@@ -66,8 +74,7 @@ def test_a_damaged_core_is_one_line_and_pytorch_translates(damaged_core, make_mo
 
 @pytest.mark.slow
 def test_with_a_damaged_core_pytorch_translates_and_one_line_says_why(make_model_dir, write_lines, tmp_path):
-    core = tmp_path / "_core.so"
-    core.write_bytes(b"\x7fELF")
+    core = write_damaged_core(tmp_path)
     model, lines = make_model_dir(), write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
     arguments = [sys.executable, "-c", TRANSLATE, core, model, lines]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=200, check=False)
@@ -75,4 +82,4 @@ def test_with_a_damaged_core_pytorch_translates_and_one_line_says_why(make_model
     assert len(done.stdout.splitlines()) == 2
     told = [line for line in done.stderr.splitlines() if line.startswith("clearhead: the compiled core")]
     assert len(told) == 1
-    assert f"is not in use: {core} is damaged" in told[0]
+    assert f"is not in use: {core.with_suffix('')} is damaged" in told[0]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import threading
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -694,7 +695,7 @@ def without_core(monkeypatch):
     with monkeypatch.context() as patch:
 
         def use():
-            patch.setattr(library_module, "_path", lambda: None)
+            patch.setattr(library_module, "_record", lambda: Path("no core"))
             forget()
 
         yield use
