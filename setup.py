@@ -1,7 +1,7 @@
 """How the compiled core of translation is built, for this machine and for others; all else is in pyproject.toml.
 
-The core is a shared library that Python loads with ctypes, so a wheel with it fits every version of Python. For a
-wheel of `make wheels`, zig's clang compiles it for the platform, one of `TARGETS`; else the compiler of the system does.
+The core is a shared library that Python loads with ctypes, so a wheel with it fits every version of Python. `make
+wheels` compiles it with zig's clang for every platform of `TARGETS`; elsewhere the compiler of the system does.
 """
 
 import os
@@ -60,7 +60,7 @@ def source_hash():
 
 def zig(target):
     """Return the command of zig's C compiler for a target; its warnings are errors."""
-    return [sys.executable, "-m", "ziglang", "cc", "-target", target, "-Wall", "-Wextra", "-Werror"]
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target, "-s", "-Wall", "-Wextra", "-Werror"]
 
 
 def forms_of(triple):

@@ -72,7 +72,7 @@ def form() -> str | None:
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
     """Return the compiled core if it is usable, and a message if it exists but is not."""
-    record = _record()
+    path = record = _record()
     if not record.is_file():
         return None, None
     try:
@@ -82,7 +82,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
         if sha256(path.read_bytes()).hexdigest() != digest:
             raise ValueError(f"its SHA-256 is not the one in {record.name}")
     except (OSError, ValueError) as error:
-        return None, _not_in_use(f"{record.with_suffix('')} is damaged ({error})")
+        return None, _not_in_use(f"{path} is damaged ({error})")
     try:
         core, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
     except OSError as error:

@@ -428,7 +428,7 @@ def test_the_core_that_was_built_is_found():
 def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
     content, record = the_core()
     put_core(content[: int(len(content) * share)], record)
-    assert_refused(r"_core is damaged \(its SHA-256 is not the one in _core.sha256\)")
+    assert_refused(r"_core.so is damaged \(its SHA-256 is not the one in _core.sha256\)")
 
 
 @needs_core
@@ -438,13 +438,13 @@ def test_a_core_of_which_a_bit_changed_is_not_loaded(put_core, share):
     changed = bytearray(content)
     changed[int(len(changed) * share)] ^= 1
     put_core(changed, record)
-    assert_refused(r"_core is damaged \(its SHA-256 is not the one in _core.sha256\)")
+    assert_refused(r"_core.so is damaged \(its SHA-256 is not the one in _core.sha256\)")
 
 
 @pytest.mark.parametrize("record", [b"", b"one", b"one two three", b"\xff\xfe x", b"00" * 32 + b"  _core.so"])
 def test_a_core_without_a_whole_checksum_or_without_the_file_is_not_loaded(put_core, record):
     put_core(None, record)
-    assert_refused("_core is damaged")
+    assert_refused("is damaged")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,222 @@
+/* Prints hashes of what each form of the compiled core computes: encoded sources, translations and scores of random
+ * sentences by random models. test_core_bits.py compiles it, also for other processors, and compares the lines.
+ *
+ * All random numbers are drawn by one generator, and no table is computed by the C library, so that only the core can
+ * make a difference. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+enum { SENTENCES = 50, BEAM = 4, CANDIDATES = 2 * BEAM, MOST_TOKENS = 12, LONGEST_SOURCE = 37, POSITIONS = 64 };
+enum { NUM_TOKENS = 211, PAD = 0, BOS = 1, EOS = 2, WORDS = 3 };
+enum { D_MODEL = 64, HEADS = 2, D_K = 16, D_V = 32, D_FF = 128, LAYERS = 2, WIDTH = HEADS * (D_K + D_V) };
+
+extern const char *use_form(const char *name);
+extern int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search);
+extern void pack(const Product *p, const float *matrix, const int32_t *ids, int64_t count, char *panels, float *scales);
+extern void encode(const Stack *stack, const Tokens *t, const Sources *sources);
+extern int advance(const Stack *stack, const Tokens *t, const Search *search);
+extern void score(const Stack *stack, const Tokens *t, const Targets *targets);
+
+static uint64_t state;
+
+/* Xorshift (Marsaglia 2003). */
+static uint32_t draw(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 32);
+}
+
+static void *room(size_t bytes) {
+    void *at = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    if (!at) exit(3);
+    return memset(at, 0, bytes);
+}
+
+/* Numbers between -size and size. */
+static float *numbers(int64_t count, float size) {
+    float *found = room(count * sizeof *found);
+    for (int64_t i = 0; i < count; i++) found[i] = size * ((int32_t)(draw() >> 8) - (1 << 23)) / (float)(1 << 23);
+    return found;
+}
+
+static Norm norm(int is_rms) {
+    Norm n = {.weight = numbers(D_MODEL, 2.0f), .eps = 1e-5, .is_rms = is_rms};
+    if (!is_rms) n.bias = numbers(D_MODEL, 0.5f);
+    return n;
+}
+
+static Product product(int64_t precision, int64_t outputs, int64_t inputs) {
+    Product p = {.inputs = inputs, .outputs = rounded(outputs, PANEL), .precision = precision};
+    char *panels = room(packed_size(outputs, inputs, precision));
+    float *scales = precision == INT8 ? room(p.outputs * sizeof *scales) : NULL, *bias = room(p.outputs * sizeof *bias);
+    memcpy(bias, numbers(outputs, 0.3f), outputs * sizeof *bias);
+    pack(&p, numbers(outputs * inputs, 0.4f), NULL, outputs, panels, scales);
+    p.panels = panels;
+    p.scales = scales;
+    p.bias = bias;
+    return p;
+}
+
+static Stack stack(int64_t precision, int number, int64_t outputs, int is_decoder) {
+    int is_rms = number == 1;
+    Layer *layers = room(LAYERS * sizeof *layers);
+    for (Layer *l = layers; l < layers + LAYERS; l++) {
+        l->self_norm = norm(is_rms);
+        l->qkv = product(precision, HEADS * (2 * D_K + D_V), D_MODEL);
+        l->self_out = product(precision, D_MODEL, HEADS * D_V);
+        l->ff_norm = norm(is_rms);
+        l->up = product(precision, D_FF, D_MODEL);
+        l->down = product(precision, D_MODEL, D_FF);
+        if (number == 2) l->gate = product(precision, D_FF, D_MODEL);
+        if (!is_decoder) continue;
+        l->cross_norm = norm(is_rms);
+        l->query = product(precision, HEADS * D_K, D_MODEL);
+        l->cross_out = product(precision, D_MODEL, HEADS * D_V);
+    }
+    Stack s = {.d_model = D_MODEL, .num_heads = HEADS, .d_k = D_K, .d_v = D_V, .d_ff = D_FF, .num_layers = LAYERS,
+               .is_pre = number % 2, .activation = number, .divides_scores = 1, .layers = layers};
+    if (s.is_pre) s.final_norm = norm(is_rms);
+    s.output = product(precision, outputs, D_MODEL);
+    if (is_decoder) ((float *)s.output.bias)[EOS] += 4.0f; /* or hardly any translation would end by itself */
+    return s;
+}
+
+static Tokens tokens(int number) {
+    Tokens t = {.embedding = numbers(NUM_TOKENS * D_MODEL, 0.5f), .num_ids = NUM_TOKENS, .embedding_scale = 4.0f};
+    if (number < 2) t.positions = numbers(POSITIONS * D_MODEL, 1.0f);
+    if (number == 2) t.cos = numbers(POSITIONS * D_K / 2, 1.0f), t.sin = numbers(POSITIONS * D_K / 2, 1.0f);
+    if (number == 3) t.relative = numbers(HEADS * (2 * POSITIONS - 1), 1.0f), t.reach = POSITIONS;
+    return t;
+}
+
+/* FNV-1a. */
+static uint64_t hash(const void *content, int64_t bytes) {
+    uint64_t found = 0xcbf29ce484222325;
+    for (const unsigned char *at = content, *end = at + bytes; at < end; at++) found = (found ^ *at) * 0x100000001b3;
+    return found;
+}
+
+/* Translate sentences, and score the translations. */
+static void translate(const char *form, int64_t precision, int number) {
+    state = 88172645463325252 + number;
+    Stack encoder = stack(precision, number, LAYERS * WIDTH, 0), decoder = stack(precision, number, NUM_TOKENS, 1);
+    Tokens t = tokens(number);
+
+    Sources sources = {.longest = LONGEST_SOURCE};
+    int32_t lengths[SENTENCES], blocks[SENTENCES + 1] = {0};
+    for (int i = 0; i < SENTENCES; i++) {
+        lengths[i] = 1 + draw() % LONGEST_SOURCE;
+        blocks[i + 1] = blocks[i] + (lengths[i] + LANES - 1) / LANES;
+        sources.num_rows += lengths[i];
+    }
+    int32_t *of_row = room(5 * sources.num_rows * sizeof *of_row), rows = (int32_t)sources.num_rows;
+    for (int i = 0, row = 0; i < SENTENCES; i++)
+        for (int p = 0, first = row; p < lengths[i]; p++, row++) {
+            of_row[row] = p + 1 == lengths[i] ? EOS : WORDS + (int32_t)(draw() % (NUM_TOKENS - WORDS));
+            of_row[rows + row] = p;
+            of_row[2 * rows + row] = first;
+            of_row[3 * rows + row] = lengths[i];
+            of_row[4 * rows + row] = blocks[i];
+        }
+    int64_t block = LANES * encoder.output.outputs, bytes = blocks[SENTENCES] * block * sizeof(float);
+    sources.token = of_row;
+    sources.position = of_row + rows;
+    sources.first = of_row + 2 * rows;
+    sources.length = of_row + 3 * rows;
+    sources.block = of_row + 4 * rows;
+    sources.memory = room(bytes);
+    sources.scratch = room(scratch_size(&encoder, rows, sources.longest, 0, 0));
+    encode(&encoder, &t, &sources);
+    printf("%s precision %d model %d memory %016llx", form, (int)precision, number,
+           (unsigned long long)hash(sources.memory, bytes));
+
+    Slot slots[SENTENCES], all[SENTENCES];
+    Hypotheses of_sentence[SENTENCES], *sentences[SENTENCES];
+    uint8_t masks[2][NUM_TOKENS];
+    memset(masks[ANYTHING], 1, NUM_TOKENS);
+    memset(masks[END_ALONE], 0, NUM_TOKENS);
+    masks[ANYTHING][PAD] = masks[ANYTHING][BOS] = 0;
+    masks[END_ALONE][EOS] = 1;
+    int64_t places = (MOST_TOKENS + 1) * BEAM;
+    for (int i = 0; i < SENTENCES; i++) {
+        all[i] = slots[i] = (Slot){
+            .past = room(places * encoder.output.outputs * sizeof(float)), .parents = room(places * sizeof(int32_t)),
+            .newest = room(2 * BEAM * sizeof(int32_t)), .memory = sources.memory + blocks[i] * block,
+            .source_length = lengths[i]};
+        int32_t *of_beam = room(3 * BEAM * sizeof *of_beam);
+        of_beam[0] = BOS;
+        of_sentence[i] = (Hypotheses){
+            .max_length = MOST_TOKENS, .longest_penalty = MOST_TOKENS, .num_open = 1,
+            .scores = room(BEAM * sizeof(float)), .newest = of_beam, .parents = of_beam + BEAM,
+            .masks = of_beam + 2 * BEAM, .written = room(2 * BEAM * MOST_TOKENS * sizeof(int32_t)),
+            .finished = room(BEAM * sizeof(Finished)), .finished_tokens = room(BEAM * MOST_TOKENS * sizeof(int32_t))};
+        sentences[i] = of_sentence + i;
+    }
+    double penalties[MOST_TOKENS + 1];
+    for (int length = 0; length <= MOST_TOKENS; length++) penalties[length] = length;
+    int32_t *row = room(6 * SENTENCES * BEAM * sizeof *row);
+    Step step = {
+        .num_slots = SENTENCES, .beam_size = BEAM, .longest = POSITIONS, .count = BEAM + 1,
+        .num_candidates = CANDIDATES, .vocab_size = NUM_TOKENS, .slots = slots, .slot = row,
+        .beam = row + SENTENCES * BEAM, .parent = row + 2 * SENTENCES * BEAM, .position = row + 3 * SENTENCES * BEAM,
+        .token = row + 4 * SENTENCES * BEAM, .mask = row + 5 * SENTENCES * BEAM, .masks = masks[0],
+        .score = room(SENTENCES * BEAM * sizeof(float)),
+        .candidate_score = room(SENTENCES * CANDIDATES * sizeof(float)),
+        .candidate_beam = room(SENTENCES * CANDIDATES * sizeof(int32_t)),
+        .candidate_token = room(SENTENCES * CANDIDATES * sizeof(int32_t)),
+        .scratch = room(scratch_size(&decoder, SENTENCES * BEAM, POSITIONS, BEAM + 1, 1))};
+    _Atomic int64_t changes = 0;
+    Search search = {.step = &step, .sentences = sentences, .eos_id = EOS, .num_best = BEAM, .penalties = penalties,
+                     .most_steps = MOST_TOKENS, .seconds = 1e9, .changes = &changes};
+    while (step.num_slots) {
+        advance(&decoder, &t, &search);
+        for (int64_t i = step.num_slots; i--;)
+            if (!sentences[i]->num_open) {
+                sentences[i] = sentences[--step.num_slots];
+                slots[i] = slots[step.num_slots];
+            }
+    }
+
+    int32_t found[5][SENTENCES * MOST_TOKENS], slot_of[SENTENCES * MOST_TOKENS];
+    Targets targets = {
+        .num_slots = SENTENCES, .longest = POSITIONS, .slots = all, .slot = slot_of, .position = found[0],
+        .first = found[1], .length = found[2], .token = found[3], .wanted = found[4]};
+    float best[SENTENCES], log_probs[SENTENCES * MOST_TOKENS], totals[SENTENCES];
+    for (int i = 0; i < SENTENCES; i++) {
+        const Finished *first = of_sentence[i].finished;
+        const int32_t *text = of_sentence[i].finished_tokens + first->place * MOST_TOKENS;
+        best[i] = first->log_prob;
+        for (int p = 0, start = (int)targets.num_rows; p < first->length; p++) {
+            int64_t at = targets.num_rows++;
+            slot_of[at] = i;
+            found[0][at] = p;
+            found[1][at] = start;
+            found[2][at] = p + 1;
+            found[3][at] = p ? text[p - 1] : BOS;
+            found[4][at] = text[p];
+        }
+    }
+    targets.log_probs = log_probs;
+    targets.totals = totals;
+    targets.scratch = room(scratch_size(&decoder, targets.num_rows, targets.longest, 1, 0));
+    score(&decoder, &t, &targets);
+    printf(" tokens %d %016llx scores %016llx %016llx same %d\n", (int)targets.num_rows,
+           (unsigned long long)hash(found[4], targets.num_rows * sizeof(int32_t)),
+           (unsigned long long)hash(best, sizeof best),
+           (unsigned long long)hash(log_probs, targets.num_rows * sizeof(float)), !memcmp(best, totals, sizeof best));
+}
+
+/* The arguments are forms; those that this processor cannot run are left out. */
+int main(int count, char **names) {
+    const int precisions[] = {FP32, BF16, BF16X3, INT8};
+    for (int i = 1; i < count; i++)
+        if (use_form(names[i]))
+            for (int p = 0; p < 4; p++)
+                for (int number = 0; number < 4; number++) translate(names[i], precisions[p], number);
+    return 0;
+}
