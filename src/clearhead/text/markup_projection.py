@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate
 
 from clearhead.text.placeholder_masking import Unit, units_of
-from clearhead.text.placeholders import PLACEHOLDER, STATEMENT_SIGNS, TAG, pair_role
+from clearhead.text.placeholders import STATEMENT_SIGNS, TAG, find_placeholders, pair_role, placeholder
 from clearhead.text.word_links import Link, Span, parts_of_words
 
 _ALIKE = 0.5
@@ -120,7 +120,7 @@ def parts_with_placeholders(text: str) -> list[Span]:
 
 def _parts(text: str) -> Iterator[Span]:
     at = 0
-    for match in PLACEHOLDER.finditer(text):
+    for match in find_placeholders(text):
         yield from ((start + at, end + at) for start, end in parts_of_words(text[at : match.start()]))
         yield match.span()
         at = match.end()
@@ -225,7 +225,9 @@ class _Placing:
 
         A placeholder of the translation that matches none of the source is removed, because a program would read it.
         """
-        free = [part for part, span in enumerate(self._parts) if PLACEHOLDER.fullmatch(self._translation[slice(*span)])]
+        free = [
+            part for part, span in enumerate(self._parts) if placeholder().fullmatch(self._translation[slice(*span)])
+        ]
         free = [part for part in free if stripped.has_lost or not is_tag(self._texts[part])]
         equal: defaultdict[str, deque[int]] = defaultdict(deque)
         for part in free:
@@ -302,7 +304,7 @@ class _Placing:
         mark, outer = node.mark, before.mark
         assert mark is not None
         words = self._source[mark.start : mark.end]
-        if not words or re.search(r"\s", words) or PLACEHOLDER.search(words):
+        if not words or re.search(r"\s", words) or placeholder().search(words):
             return before
         if outer is not None and mark.end <= outer.end:
             if (mark.start, mark.end) != (outer.start, outer.end):

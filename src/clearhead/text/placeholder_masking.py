@@ -21,10 +21,9 @@ from clearhead.text.placeholders import (
     NUM_ALONE,
     NUM_PAIRS,
     NUM_SIGNS,
-    PLACEHOLDER,
     SIGNS,
+    find_placeholders,
     pair_role,
-    placeholder_or_number,
 )
 
 _ALONE = SIGNS[:NUM_ALONE]
@@ -146,7 +145,7 @@ def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
         text: Any text.
         with_numbers: Whether numbers count as placeholders.
     """
-    matches = [*(placeholder_or_number() if with_numbers else PLACEHOLDER).finditer(text)]
+    matches = [*find_placeholders(text, with_numbers=with_numbers)]
     roles = [_role(text, match) for match in matches]
     to_close = Counter(name for name, is_closing in filter(None, roles) if is_closing)
     found: list[Unit] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS, CHINESE_AND_JAPANESE_MARKS
@@ -25,11 +25,15 @@ _PICTURE = (
 EMOJI = rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[0-9\#*]\ufe0f?\u20e3|{_PICTURE}(?:\u200d{_PICTURE}){{0,9}})"
 """Pattern of an emoji: a flag, a key, or pictures joined to one."""
 
-MAY_BE_EMOJI = re.compile("[\xa9\xae\u203c-\u3299\U0001f000-\U0001faff]")
-"""Pattern of a character that every emoji has; searched before the longer pattern, for most texts have none."""
+_MAY_BE_EMOJI = "\xa9\xae\u203c-\u3299\U0001f000-\U0001faff"
+"""Range of characters of which every emoji has one."""
 
 FIRST_SIGNS = "%{$#@<&:`|*"
 """Every placeholder begins with one of these, except addresses, which contain one, and emoji."""
+
+# Most texts have none of these characters, and compiling the long patterns takes as long as translating a sentence.
+_MAY_BE_PLACEHOLDER = re.compile(rf"[{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}]")
+_MAY_BE_KEPT = re.compile(rf"[{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}}}\\_=/]|\w[.(]\w")
 STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/")
 """Beginnings of statements of template languages."""
 
@@ -48,8 +52,7 @@ _BEFORE_COLON = rf"""(?<![^\s{CHINESE_AND_JAPANESE_LETTERS}(\[<>/"'«„“‘¿
 CLOSING_MARK = r"(?<=[\w`\"')»”.:!?])\*{1,2}(?![\w*])"
 """Pattern of the end of `*emphasis*` or `**bold**`."""
 
-PLACEHOLDER = re.compile(
-    rf"""
+_PLACEHOLDER = rf"""
       (?=[{re.escape(FIRST_SIGNS)}])(?:                     # plain words pass fast
       %%                                                    # the sign itself in a text with formats
     | %(?:\(\w{{1,60}}\)\ ?|<\w{{1,60}}>){_SPEC}[hlL]?[a-zA-Z]       # %(name)s, %<name>s
@@ -82,10 +85,7 @@ PLACEHOLDER = re.compile(
     | {EMOJI}
     | (?<![a-zA-Z0-9_])[a-zA-Z]{{2,9}}://[^\s<>"'{_CJK}]*[^\W{_CJK}]/?    # https://example.org
     | (?<!{_MAIL}){_MAIL}{{1,60}}@{_HOST}{{1,60}}(?:\.{_HOST}{{1,60}}){{1,5}}  # name@example.org
-    """,
-    re.VERBOSE,
-)
-"""Pattern of what programs, browsers and mail programs read, emoji, and the marks of Markdown and reStructuredText."""
+    """
 
 TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^>]*?(/?)>")
 """Pattern of a tag among the placeholders: its slash, its name, and the slash of a tag that closes itself."""
@@ -96,15 +96,12 @@ _STATEMENT = re.compile(
 _ERB_BLOCK = re.compile(r"<% (?:(?:if|unless|case|while|until|for|begin)\b|.*\bdo\b)")
 _ANGULAR = re.compile(r"(?:\{\$)?(START|CLOSE)_(\w+?)(?:_\d+)?\}?")
 
-_KEPT = re.compile(
-    rf"""(
-      {PLACEHOLDER.pattern}
+_KEPT = rf"""(
+      {_PLACEHOLDER}
     | (?<![^\s<>])[^\s<>]*(?:[%{{}}$\\_@\#=|`]|\w\.\w\w|\w\(\w)[^\s<>]*       # code: a_b, x=1, file.txt, f(x)
     | (?<!\S)/\w\S*                                          # a path
     | (?<!\w)(?:\w\.){{2,}}                                  # U.S.
-    )""",
-    re.VERBOSE,
-)
+    )"""
 
 _INVISIBLE_KINDS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set(map(chr, range(0xFE00, 0xFE10)))
@@ -112,10 +109,38 @@ _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set
 
 
 @cache
-def placeholder_or_number() -> re.Pattern[str]:
-    """Return the pattern of placeholders and numbers, compiled when it is first needed."""
+def placeholder() -> re.Pattern[str]:
+    """Return the pattern of placeholders, compiled when it is first needed.
+
+    They are what programs, browsers and mail programs read, emoji, and the marks of Markdown and reStructuredText.
+    """
+    return re.compile(_PLACEHOLDER, re.VERBOSE)
+
+
+def find_placeholders(text: str, *, with_numbers: bool = False) -> Iterator[re.Match[str]]:
+    """Return the placeholders of a text, and its numbers if those are asked for.
+
+    >>> [found[0] for found in find_placeholders("%s of <b>5</b>")]
+    ['%s', '<b>', '</b>']
+    """
+    if with_numbers:
+        return _placeholder_or_number().finditer(text)
+    return placeholder().finditer(text) if may_have_placeholders(text) else iter(())
+
+
+def may_have_placeholders(text: str) -> bool:
+    """Return whether a text has a character that every placeholder has; quicker than to find them.
+
+    >>> may_have_placeholders("50 %"), may_have_placeholders("a dog.")
+    (True, False)
+    """
+    return _MAY_BE_PLACEHOLDER.search(text) is not None
+
+
+@cache
+def _placeholder_or_number() -> re.Pattern[str]:
     number = r"(?<![\w.,])[0-9]+(?:[.,:/-][0-9]+){0,9}(?!\w)  # 7, 1,250.5, 20:15, 2016-05-03"
-    return re.compile(f"{PLACEHOLDER.pattern} | {number}", re.VERBOSE)
+    return re.compile(f"{_PLACEHOLDER} | {number}", re.VERBOSE)
 
 
 def pair_role(code: str) -> tuple[str, bool] | None:
@@ -138,13 +163,18 @@ def pair_role(code: str) -> tuple[str, bool] | None:
     return None
 
 
+@cache
+def _kept() -> re.Pattern[str]:
+    return re.compile(_KEPT, re.VERBOSE)
+
+
 def words_alone(text: str) -> str:
     """Return a text with its non-translatable spans replaced by spaces.
 
     >>> words_alone("EIN %s IM U.S. SENAT, siehe README.txt")
     'EIN   IM   SENAT, siehe  '
     """
-    return _KEPT.sub(" ", text)
+    return _kept().sub(" ", text) if _MAY_BE_KEPT.search(text) else text
 
 
 def has_words(text: str) -> bool:
@@ -163,7 +193,7 @@ def is_blank(text: str) -> bool:
     (True, True, False)
     """
     if "<" in text:
-        text = PLACEHOLDER.sub(lambda found: "" if TAG.fullmatch(found[0]) else found[0], text)
+        text = placeholder().sub(lambda found: "" if TAG.fullmatch(found[0]) else found[0], text)
     return not any(map(_is_visible, text))
 
 
@@ -177,6 +207,6 @@ def change_words(text: str, change: Callable[[str], str]) -> str:
     >>> change_words("<b>ein</b> {hund} & und/oder", str.upper)
     '<b>EIN</b> {hund} & UND/ODER'
     """
-    parts = _KEPT.split(text)
+    parts = _kept().split(text) if _MAY_BE_KEPT.search(text) else [text]
     parts[::2] = map(change, parts[::2])
     return "".join(parts)

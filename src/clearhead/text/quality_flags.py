@@ -18,13 +18,12 @@ from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholder_masking import Unit, units_of, without_signs
 from clearhead.text.placeholders import (
-    FIRST_SIGNS,
-    MAY_BE_EMOJI,
-    PLACEHOLDER,
     STATEMENT_SIGNS,
     TAG,
+    find_placeholders,
     has_words,
     is_blank,
+    may_have_placeholders,
     words_alone,
 )
 from clearhead.text.scripts import script_of
@@ -222,7 +221,7 @@ def missing_placeholders(source: str, text: str) -> list[str]:
 
 
 def _absent_placeholders(source: str, text: str) -> list[str]:
-    if not any(sign in source for sign in FIRST_SIGNS) and not MAY_BE_EMOJI.search(source):
+    if not may_have_placeholders(source):
         return []
     if (syntax := message_syntax(source)) and syntax != message_syntax(text):
         return [syntax[0]]
@@ -382,7 +381,7 @@ def _amount(runs: Sequence[str]) -> tuple[str, str]:
 
 def placeholders_of(text: str) -> Iterator[str]:
     """Yield the placeholders of a text, tags without their attributes."""
-    for match in PLACEHOLDER.finditer(text):
+    for match in find_placeholders(text):
         yield _compared(match[0])
 
 

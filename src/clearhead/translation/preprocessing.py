@@ -14,7 +14,7 @@ from clearhead.runtime.lazy import cached_property
 from clearhead.text.language_tags import split_tag
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.placeholder_masking import without_signs
-from clearhead.text.placeholders import PLACEHOLDER, has_words, placeholder_or_number
+from clearhead.text.placeholders import find_placeholders, has_words
 from clearhead.text.sentence_splitting import split_sentences
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.normalization import NormalizedLine, Normalizer
@@ -227,8 +227,10 @@ class Preprocessor:
         whole = [bool(text) and len(split_sentences(text)) > 1 for text in beginnings]
         # Placeholders in a prefix are tokenized as text. If the line's were masked, the translation could repeat them.
         # A sign in a prefix is text as well: restored, it would become a placeholder of the line.
-        kept = placeholder_or_number() if config.protect_numbers else PLACEHOLDER
-        unprotected = [kept.search(text) is not None or without_signs(text) != text for text in beginnings]
+        unprotected = [
+            any(find_placeholders(text, with_numbers=config.protect_numbers)) or without_signs(text) != text
+            for text in beginnings
+        ]
         cuts = [form.cut for form in forms]
         return cut_lines(as_read, parts, cuts, self._tokenizer, config, self._trained, whole, unprotected)
 

@@ -22,7 +22,7 @@ from typing import Generic, NamedTuple, Self, TypeVar
 
 from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
-from clearhead.text.placeholders import PLACEHOLDER
+from clearhead.text.placeholders import find_placeholders
 from clearhead.text.scripts import WITHOUT_SPACES, script_of
 from clearhead.text.shortening import first_few
 
@@ -216,7 +216,7 @@ def term_words(text: str) -> list[TermWord]:
     """
     found: list[TermWord] = []
     start = 0
-    for match in PLACEHOLDER.finditer(text):
+    for match in find_placeholders(text):
         found += _words_between(text, start, match.start())
         found.append(TermWord(match[0], *match.span()))
         start = match.end()

@@ -16,7 +16,7 @@ from clearhead.decoding import NativeEngine, Sampling, SearchOptions, learn_shor
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.model import Transformer
-from clearhead.text.placeholders import PLACEHOLDER, SIGNS
+from clearhead.text.placeholders import SIGNS, placeholder
 from clearhead.translation.translator import Translator
 from every_run import slow
 
@@ -774,8 +774,8 @@ def test_placeholders_come_out_to_the_letter_each_as_often_as_in_the_source(with
     for line, found in zip(MARKED, with_placeholders.translate(MARKED, **settings), strict=True):
         assert found.source == line
         for text in [found.text, *(alternative.text for alternative in found.alternatives)]:
-            wanted = Counter(PLACEHOLDER.findall(line))
-            there = Counter(PLACEHOLDER.findall(text))
+            wanted = Counter(placeholder().findall(line))
+            there = Counter(placeholder().findall(text))
             missing = wanted - there
             assert not missing or (line == MARKED[-1] and sum(missing.values()) <= 4), (line, text)  # of 16 signs
             assert not any(sign in text for sign in SIGNS)
