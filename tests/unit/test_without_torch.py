@@ -161,6 +161,20 @@ def test_the_package_itself_imports_next_to_nothing():
     assert int(count) < 40
 
 
+def test_the_start_collects_garbage_seldom_and_looks_for_no_plugins(files):
+    program = f"""{MISSING}
+import gc, importlib.metadata
+collections, looked = [], []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+importlib.metadata.entry_points = lambda **group: looked.append(group) or []
+sys.argv[1:] = ["translate", *sys.argv[1:3]]
+from clearhead.cli.main import run
+try: run()
+finally: print(len(collections) < 100, looked, file=sys.stderr)"""
+    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1] == "True []"
+
+
 def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
     program = f"{MISSING}; sys.argv[1:] = ['translate', *sys.argv[1:3]]; from clearhead.cli.main import run\ntry: run()"
     unused = (
