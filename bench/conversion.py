@@ -1,4 +1,4 @@
-"""One set of weights in every engine's form: clearhead's, Hugging Face's, and what CTranslate2 converts that to.
+"""One set of weights in every engine's form: clearhead's, Hugging Face's, what CTranslate2 converts that to, Marian's.
 
 Post-norm models become Hugging Face's Marian, pre-norm models its Pegasus, by `clearhead.interop`. CTranslate2 takes
 two things of a Marian model for granted, as Marian's own files have them: the last token is the padding, which it cuts
@@ -8,19 +8,32 @@ off, and the start token's embedding is zero. `comparable` makes a model of that
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.files.tensors import write_weights
+from clearhead.files.tensors import model_tensors, write_weights
 from clearhead.interop.huggingface.state import export_state, exportable_as
+from clearhead.interop.toolkits.marian_npz import key_table
+from clearhead.model import Transformer
 
-__all__ = ["comparable", "kind_of", "padding_last", "write_clearhead", "write_ctranslate2", "write_huggingface"]
+__all__ = [
+    "comparable",
+    "kind_of",
+    "padding_last",
+    "write_clearhead",
+    "write_ctranslate2",
+    "write_huggingface",
+    "write_marian",
+]
 
 KINDS = ("marian", "pegasus")
 """Forms of Hugging Face that CTranslate2 converts and that hold our models."""
@@ -125,3 +138,46 @@ def write_ctranslate2(directory: Path, huggingface: Path, config: ModelConfig, *
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     Converter(str(huggingface)).convert(str(directory), quantization=None if precision == "float32" else precision)
+
+
+def write_marian(directory: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Write Marian's own files, in 8 bits; its positions are others, so its outputs are too, on the same work.
+
+    The output matrix is written apart from the embedding, inputs first: only in this form does Marian compute the
+    vocabulary in 8 bits, and correctly (it leaves a tied one in float32, and one with outputs first is wrong).
+
+    Args:
+        directory: Where to.
+        config: Of a post-norm model.
+        tensors: All of its tensors.
+    """
+    biased = config.model_copy(update={"attention_bias": True, "output_bias": True, "tying": "embeddings"})
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in model_tensors(Transformer(biased)).items()}
+    output = {"output_proj.weight": tensors["source_embedding.weight"]}
+    state = key_table(biased, has_old_output=True).to_theirs({**zeros, **output, **tensors})
+    options = {
+        "type": "transformer",
+        "version": "v1.12.0",
+        "dim-vocabs": [config.vocab_size] * 2,
+        "dim-emb": config.d_model,
+        "enc-depth": config.num_encoder_layers,
+        "dec-depth": config.num_decoder_layers,
+        "transformer-dim-ffn": config.d_ff,
+        "transformer-ffn-activation": config.activation,
+        "transformer-heads": config.num_heads,
+        "transformer-postprocess": "dan",
+        "transformer-preprocess": "",
+        "tied-embeddings-src": True,
+    }
+    text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in options.items())
+    directory.mkdir()
+    arrays = {name: tensor.numpy() for name, tensor in state.items()}
+    np.savez(directory / "model.npz", **arrays, **{"special:model.yml": np.frombuffer(text.encode() + b"\0", np.int8)})
+    names = {config.eos_id: "</s>", config.pad_id: "<unk>"}
+    vocabulary = (f'"{names.get(number, number)}": {number}\n' for number in range(config.vocab_size))
+    (directory / "vocab.yml").write_text("".join(vocabulary))
+    convert = "import sys, _pymarian; sys.exit(_pymarian.main(['convert', *sys.argv[1:]]))"
+    files = ["-f", str(directory / "model.npz"), "-t", str(directory / "model.bin"), "-g", "intgemm8"]
+    done = subprocess.run([sys.executable, "-c", convert, *files], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"pymarian could not convert the weights to 8 bits:\n{done.stderr[-2_000:]}")

@@ -32,6 +32,8 @@ class Search:
     """Most output tokens beyond those of the source, the end token included."""
     batch_size: int
     """Sentences decoded at once."""
+    end_loops: bool
+    """Whether clearhead may end a repetition loop. Peers cannot, and random weights repeat themselves often."""
 
 
 class Clearhead:
@@ -71,6 +73,7 @@ class Clearhead:
             length_penalty=search.length_penalty,
             length_penalty_form="power",
             extra_length=search.extra_length,
+            end_loops=search.end_loops,
             # As many sentences at once as the others, on average: it counts tokens, in each worker.
             batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources) // self.workers,
         )
@@ -185,11 +188,44 @@ class CTranslate2Workers(CTranslate2):
     has_workers = True
 
 
+class Marian:
+    """Marian's decoder, as pymarian: every thread translates batches of its own."""
+
+    def __init__(self, directory: Path, threads: int, precision: str) -> None:
+        self.files, self.threads = directory / "marian", threads
+        self.translators: dict[tuple[Search, float], Any] = {}
+        self.computes_in = precision
+
+    def read(self, sources: list[list[int]]) -> list[str]:
+        return [" ".join(map(str, ids[:-1])) for ids in sources]  # it adds the end token itself
+
+    def translate(self, sources: list[str], search: Search) -> list[str]:
+        longest = max(source.count(" ") + 2 for source in sources)
+        factor = _most_tokens(longest, search) / longest
+        if (search, factor) not in self.translators:
+            self.translators[search, factor] = self._translator(search, factor)
+        return self.translators[search, factor].translate(sources)
+
+    def _translator(self, search: Search, factor: float) -> Any:
+        import _pymarian  # by itself: the package around it needs others that have no part in this
+
+        vocabulary = self.files / "vocab.yml"
+        return _pymarian.Translator(
+            f"--models {self.files / 'model.bin'} --vocabs {vocabulary} {vocabulary} --cpu-threads {self.threads} "
+            f"--beam-size {search.beam_size} --normalize {search.length_penalty} --max-length-factor {factor} "
+            f"--mini-batch {max(1, search.batch_size // self.threads)} --maxi-batch 1000 --maxi-batch-sort src "
+            f"{'--skip-cost' if search.beam_size == 1 else ''} --quiet --quiet-translation"
+        )
+
+    def ids(self, outputs: list[str]) -> list[list[int]]:
+        return [[int(name) for name in output.split()] for output in outputs]
+
+
 @dataclass(frozen=True)
 class Engine:
     """How to have one."""
 
-    kind: type[Clearhead] | type[HuggingFace] | type[CTranslate2]
+    kind: type[Clearhead] | type[HuggingFace] | type[CTranslate2] | type[Marian]
     modules: tuple[str, ...]
     """What must be installed, also to convert the weights."""
     install: str
@@ -210,6 +246,7 @@ ENGINES: Mapping[str, Engine] = {
     "ctranslate2-workers": Engine(CTranslate2Workers, CONVERTED, PEERS),
     "ctranslate2-int8": Engine(CTranslate2, CONVERTED, PEERS, "int8"),
     "ctranslate2-int8-workers": Engine(CTranslate2Workers, CONVERTED, PEERS, "int8"),
+    "marian-int8": Engine(Marian, ("_pymarian",), ".venv/bin/pip install --no-deps pymarian", "int8"),
 }
 
 
@@ -220,6 +257,7 @@ ISAS: Mapping[str, Mapping[str, str]] = {
         "CT2_FORCE_CPU_ISA": "AVX2",
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "INTGEMM_CPUID": "AVX2",  # Marian's 8-bit products
     },
 }
 """Instruction sets that engines can be held to, and the environment variables that do it, of all engines and theirs."""

@@ -2,11 +2,11 @@
 
     make bench-translate
 
-Peers: `generate` of Hugging Face transformers, and CTranslate2 in float32 and int8; one that is not installed is
-skipped, and the run says how to have it. Each engine has a process of its own, for each beam size: its peak memory is
-the process's, and its start-up the time from starting Python to the first sentence translated. The clock of a window
-runs from ids to ids (CTranslate2: from pieces to pieces). Sentences are decoded 64 at a time, sorted by length, and
-some of them one at a time.
+Peers: `generate` of Hugging Face transformers, CTranslate2 in float32 and int8, and Marian in int8; one that is not
+installed is skipped, and the run says how to have it. Each engine has a process of its own, for each beam size: its
+peak memory is the process's, and its start-up the time from starting Python to the first sentence translated. The clock
+of a window runs from ids to ids (CTranslate2: from pieces to pieces; Marian: from lines to lines of numbers). Sentences
+are decoded 64 at a time, sorted by length, and some of them one at a time.
 
 The search is the same for all: the best log-probability / length ** alpha, the end token counted. With alpha 0 (the
 default here) every engine stops when nothing open can win, and the outputs of float32 engines are equal. With
@@ -21,6 +21,9 @@ never writes the padding or the start token; the peers are left free to, as a tr
 any, else of those in float32. "of limit" is the share of what this machine can do at most, measured beside each table:
 of the peak of products for batches, of the bandwidth at which it reads the weights for one at a time (limits.py counts
 the work). A shortlist leaves out a part of that work, so it has no share.
+
+Marian (pymarian) translates random weights alone: they are the same, but its positions are not, so its outputs differ,
+in the same number of tokens. The output matrix is a copy of the embedding, for Marian leaves a tied one in float32.
 
 The case "student" is the work of SPEC CPU 2026's 772.marian_r (marian-decoder on one thread, in 8 bits, greedy, 32
 sentences at a time, sorted by length, 500 lines of news): --cases student --beams 1 --batch 32 --threads 1. SPEC's own
@@ -47,7 +50,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.device import device_name, resolve_device
-from conversion import write_clearhead, write_ctranslate2, write_huggingface
+from conversion import write_clearhead, write_ctranslate2, write_huggingface, write_marian
 from engines import ENGINES, ISAS, EngineProcess, Search, Window, why_missing
 from limits import PRECISIONS, Limits, Weights, operations, weights_read
 from translation_work import CASES, Work, random_work, trained_work
@@ -131,7 +134,9 @@ def _at_least(smallest: int) -> Callable[[str], int]:
 
 
 def _machine(options: argparse.Namespace) -> str:
-    libraries = [f"{name} {version(name)}" for name in ("torch", "transformers", "ctranslate2") if find_spec(name)]
+    libraries = [
+        f"{name} {version(name)}" for name in ("torch", "transformers", "ctranslate2", "pymarian") if find_spec(name)
+    ]
     held = f", held to {options.isa}" if options.isa else ""
     return (
         f"{device_name(resolve_device('cpu'))}, {options.threads} threads each{held}; {', '.join(libraries)}, "
@@ -150,11 +155,21 @@ def _measure(work: Work, names: Sequence[str], limits: Limits | None, options: a
             f"{work.name}: clearhead-shortlist is left out; to have it: clearhead optimize {work.name} --source ..."
         )
         names = [name for name in names if name != "clearhead-shortlist"]
+    config = work.config
+    fits_marian = config.d_model % 64 == config.d_ff % 64 == config.vocab_size % 8 == 0
+    if "marian-int8" in names and not (work.has_random_weights and fits_marian):
+        _notice(
+            f"{work.name}: marian-int8 is left out: it is for random weights (its positions are others), with "
+            f"d_model and d_ff in multiples of 64 and a vocabulary in multiples of 8"
+        )
+        names = [name for name in names if name != "marian-int8"]
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
         _notice(f"{work.name}: writing the weights in every engine's form")
         _write_forms(directory, work, names)
-        beams = [_measure_beam(beam, directory, work, sources, names, limits, options) for beam in options.beams]
+        beams = [
+            _measure_beam(beam, directory, work, sources, names, limits, options) for beam in options.beams if names
+        ]
     return {"name": work.name, "about": work.about, "beams": beams}
 
 
@@ -166,6 +181,8 @@ def _write_forms(directory: Path, work: Work, names: Sequence[str]) -> None:
     for precision in {ENGINES[name].precision for name in names if name.startswith("ctranslate2")}:
         target = directory / f"ctranslate2-{precision}"
         write_ctranslate2(target, directory / "huggingface", work.config, precision=precision)
+    if "marian-int8" in names:
+        write_marian(directory / "marian", work.config, work.tensors)
 
 
 def _measure_beam(
@@ -178,8 +195,10 @@ def _measure_beam(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     typical = sorted(sources, key=len)[len(sources) // 2]
-    single = Search(beam, options.length_penalty, work.extra_length, batch_size=1)
-    batch = Search(beam, options.length_penalty, work.extra_length, batch_size=options.batch)
+    single, batch = (
+        Search(beam, options.length_penalty, work.extra_length, size, end_loops=not work.has_random_weights)
+        for size in (1, options.batch)
+    )
     with ExitStack() as stack:
         engines = [
             stack.enter_context(EngineProcess(name, directory, options.threads, typical, single, options.isa))
@@ -306,7 +325,7 @@ def _rows(
 
 def _differences(windows: dict[str, list[Window]], name: str, work: Work, shown: int) -> dict[str, Any] | None:
     """Return how many outputs of any window are not clearhead's, and the first of them."""
-    if name == "clearhead" or "clearhead" not in windows:
+    if name in ("clearhead", "marian-int8") or "clearhead" not in windows:
         return None
     rows: dict[int, tuple[list[int], list[int]]] = {}
     for ours, theirs in zip(windows["clearhead"], windows[name], strict=True):

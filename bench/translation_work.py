@@ -42,6 +42,7 @@ class Work:
     """From an output to what a reader sees of it."""
     shortlist: Shortlist | None
     """What `clearhead optimize` has learned; for random weights, one of the usual size."""
+    has_random_weights: bool = False
 
     def singles(self) -> list[list[int]]:
         """Return the sentences for one at a time."""
@@ -121,6 +122,7 @@ def random_work(name: str) -> Work:
             np.arange(min(1_000, config.vocab_size), dtype=np.int32),
             torch.randint(config.vocab_size, (config.vocab_size, 20), dtype=torch.int32).numpy(),
         ),
+        has_random_weights=True,
     )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from clearhead.config import ModelConfig
+from clearhead.files.tensors import model_tensors
+from clearhead.interop.toolkits.marian_npz import _read_npz, config_from, key_table
+from clearhead.model import Transformer
 from clearhead.paper.counts import forward_flops
 
 SMALL = ModelConfig(vocab_size=10, d_model=4, d_ff=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
@@ -85,3 +89,23 @@ def test_ctranslate2_at_its_best_is_the_fastest_configuration_of_the_same_precis
     only_float32 = {name: speeds[name] for name in ("clearhead", "ctranslate2")}
     assert best_peer(only_float32, "int8") == "ctranslate2"
     assert best_peer({"clearhead": [1.0]}, "int8") is None
+
+
+def test_marian_is_given_the_same_weights(bench, tmp_path, monkeypatch):
+    conversion = bench("conversion")
+    monkeypatch.setattr(conversion.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    config, tensors = conversion.comparable(SMALL, model_tensors(Transformer(SMALL)))
+    conversion.write_marian(tmp_path / "marian", config, tensors)
+    options, parameters = _read_npz(tmp_path / "marian" / "model.npz")
+    read = config_from(options)
+    sizes = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "norm", "activation")
+    assert [getattr(read, size) for size in sizes] == [getattr(SMALL, size) for size in sizes]
+    back = key_table(read, has_old_output=True).from_theirs(parameters, origin="marian")
+    assert tensors.keys() - back.keys() == {"target_embedding.weight"} & tensors.keys()
+    for name in tensors.keys() & back.keys():
+        torch.testing.assert_close(back[name], tensors[name], rtol=0, atol=0)
+    torch.testing.assert_close(back["output_proj.weight"], tensors["source_embedding.weight"], rtol=0, atol=0)
+    assert all(not back[name].any() for name in back.keys() - tensors.keys() if name.endswith(".bias"))
+    lines = (tmp_path / "marian" / "vocab.yml").read_text().splitlines()
+    assert lines[config.eos_id] == f'"</s>": {config.eos_id}'
+    assert lines[5] == '"5": 5'
