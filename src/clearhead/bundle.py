@@ -1,7 +1,7 @@
 """The model directory: save and load a model with tokenizer, settings and metadata, verified by checksums.
 
 config.json             the model's shape, versions, checksums of it and the other files, how it was trained
-model.safetensors       the weights; their metadata contain the hash of the tokenizer they belong to
+model.safetensors       the weights, also rounded ones; their metadata contain the hash of the tokenizer they belong to
 tokenizer.json          the vocabulary
 generation_config.json  the default decode settings
 golden.jsonl            sentences with the translations and scores of the model when it was saved
@@ -18,9 +18,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.config.choices import StoredPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
     file_sha256,
@@ -35,9 +36,9 @@ from clearhead.files import (
     write_json,
     write_text,
 )
-from clearhead.files.arrays import read_arrays, read_headers, require_fit
+from clearhead.files.arrays import read_arrays, read_headers, require_fit, write_arrays
+from clearhead.model.rounded_weights import RoundedWeights, stored_headers
 from clearhead.model.stored import StoredModel
-from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
 from clearhead.text.line_statistics import LineStatistics
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 """Increased when an older version of clearhead could misread a model directory."""
+
+ROUNDED_FORMAT = 3
+"""Format of a model whose matrices are stored in 8 bits or in bfloat16; other models keep the earlier number."""
 
 SHORTLIST_FILE = "shortlist.safetensors"
 """File beside the model's own files; saving a model removes it, and the checksums do not cover it."""
@@ -92,6 +96,11 @@ class Bundle:
     def config(self) -> ModelConfig:
         """The settings of the model."""
         return self.weights.config
+
+    @property
+    def precision(self) -> StoredPrecision | None:
+        """Precision in which the matrices are stored; None for float32."""
+        return self.weights.precision if isinstance(self.weights, StoredModel) else None
 
     @cached_property
     def line_statistics(self) -> LineStatistics | None:
@@ -178,10 +187,13 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
     tokenizer = load_vocabulary(directory / "tokenizer.json")
     settings = _parse(ModelConfig, config.get("model"), directory / "config.json")
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
-    weights = directory / "model.safetensors"
-    require_fitting_weights(settings, weights, origin=str(directory / "config.json"))
-    arrays, metadata = read_arrays(weights, weight_shapes(settings))  # checked again: the file may have changed
-    model = StoredModel(settings, arrays)
+    weights, precision = directory / "model.safetensors", config.get("precision")
+    require_fitting_weights(settings, weights, origin=str(directory / "config.json"), precision=precision)
+    # Checked again: the file may have changed.
+    arrays, metadata = read_arrays(weights, stored_headers(settings, precision))
+    model = StoredModel(
+        settings, arrays if precision is None else RoundedWeights(precision, arrays, origin=str(weights))
+    )
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
@@ -189,6 +201,8 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
         )
     path_of_decode = directory / "generation_config.json"
     decode = _parse(DecodeConfig, read_json(path_of_decode, ModelError), path_of_decode)
+    if precision == "int8" and device != "cpu" and decode.precision == "int8":
+        decode = decode.with_changes({"precision": "fp32"})  # other devices do not compute in 8 bits
     bundle = Bundle(
         model if device == "cpu" else model.module.to(device),
         tokenizer,
@@ -230,23 +244,26 @@ def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origi
         )
 
 
-def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> None:
+def require_fitting_weights(
+    config: ModelConfig, path: Path, *, origin: str, precision: StoredPrecision | None = None
+) -> None:
     """Compare a model's settings with a weights file before anything is built, because settings may be arbitrary.
 
     Args:
         config: The settings.
         path: A safetensors file.
         origin: Source of the settings, for the message.
+        precision: Precision of the matrices in the file; None for float32.
 
     Raises:
-        ModelError: If the file cannot be read, or does not hold the float32 tensors of such a model.
+        ModelError: If the file cannot be read, or does not hold the tensors of such a model.
     """
     headers = read_headers(path)
     for side, number in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         found = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
         if len(found) != number:
             raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(found)}")
-    require_fit(weight_shapes(config), headers, origin=str(path))
+    require_fit(stored_headers(config, precision), headers, origin=str(path))
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -269,6 +286,18 @@ def refuse_model(directory: Path) -> None:
     """
     if (standing(directory) / "config.json").is_file():
         raise ModelError(f"there is a model at {directory}; give -o another name, or --force to replace it")
+
+
+def require_new(directory: Path) -> None:
+    """Require that nothing exists at the path of a directory that `export` writes.
+
+    Raises:
+        ModelError: If something does, or the path is not UTF-8.
+    """
+    if not is_utf8(directory):
+        raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
+    if directory.exists():
+        raise ModelError(f"{directory} is there already; choose another name, or remove it first")
 
 
 def read_card(directory: Path) -> str:
@@ -324,12 +353,11 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
 
 
 def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str) -> None:
-    from clearhead.files.tensors import model_tensors, write_weights
-
-    model_settings = bundle.config.model_dump(mode="json")
-    write_weights(
+    model_settings, arrays = bundle.config.model_dump(mode="json"), StoredModel.of(bundle.weights).arrays
+    precision = arrays.precision if isinstance(arrays, RoundedWeights) else None
+    write_arrays(
         directory / "model.safetensors",
-        model_tensors(bundle.model),
+        arrays.stored if isinstance(arrays, RoundedWeights) else arrays,
         {"format": "pt", "tokenizer_sha256": bundle.tokenizer.sha256, "clearhead_version": __version__},
     )
     bundle.tokenizer.save(directory / "tokenizer.json")
@@ -338,8 +366,9 @@ def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, 
     write_text(directory / "README.md", card)
     config = {
         "model_type": "clearhead",
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if precision is None else ROUNDED_FORMAT,
         "clearhead_version": __version__,
+        **({} if precision is None else {"precision": precision}),
         "model": model_settings,
         "info": dict(bundle.info),
     }
@@ -375,10 +404,16 @@ def _read_config(directory: Path) -> dict[str, Any]:
     version = config.get("format_version")
     if config.get("model_type") != "clearhead" or type(version) is not int or version < 1:  # true is an int too
         raise ModelError(f"{path} does not describe a clearhead model")
-    if version > FORMAT_VERSION:
+    if version > ROUNDED_FORMAT:
         raise ModelError(
             f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
-            f"clearhead {__version__}, which reads formats up to {FORMAT_VERSION}: upgrade with pip"
+            f"clearhead {__version__}, which reads formats up to {ROUNDED_FORMAT}: upgrade with pip"
+        )
+    precision = config.get("precision")
+    if (precision is not None) != (version == ROUNDED_FORMAT) or precision not in (None, *get_args(StoredPrecision)):
+        raise ModelError(
+            f"{path} is damaged: its 'precision' must be one of {', '.join(get_args(StoredPrecision))} in format "
+            f"{ROUNDED_FORMAT}, and missing in earlier ones; copy the model directory again, whole"
         )
     checksums = config.get("checksums")
     if not isinstance(checksums, dict) or set(checksums) != {*_CHECKED, "config.json"}:

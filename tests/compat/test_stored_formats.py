@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden
+from clearhead.bundle import FORMAT_VERSION, ROUNDED_FORMAT, load_bundle, model_directory, read_golden
 from clearhead.cli.main import run as run_clearhead
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files.tensors import read_weights, write_weights
@@ -143,8 +143,8 @@ def test_checkpoints_of_older_formats_are_averaged_with_new_ones(copied_run, tmp
 def test_a_model_of_a_later_format_is_refused_with_a_line(copied_run):
     path = model_directory(copied_run) / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**config, "format_version": FORMAT_VERSION + 1}), encoding="utf-8")
-    with pytest.raises(ModelError, match=rf"in format {FORMAT_VERSION + 1}; .* up to {FORMAT_VERSION}: upgrade"):
+    path.write_text(json.dumps({**config, "format_version": ROUNDED_FORMAT + 1}), encoding="utf-8")
+    with pytest.raises(ModelError, match=rf"in format {ROUNDED_FORMAT + 1}; .* up to {ROUNDED_FORMAT}: upgrade"):
         load_bundle(copied_run)
 
 

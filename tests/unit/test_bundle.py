@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError
 
 from clearhead import bundle as bundle_module
-from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden, save_bundle
+from clearhead.bundle import ROUNDED_FORMAT, load_bundle, model_directory, read_golden, save_bundle
 from clearhead.errors import ModelError
-from clearhead.files import tensors as weights_module
+from clearhead.files import arrays as weights_module
 from clearhead.files.tensors import average_weights, load_weights, model_tensors, read_weights, write_weights
 from clearhead.tokenizers import Tokenizer
 
@@ -163,10 +163,10 @@ def test_weights_of_another_model_are_refused(make_model_dir):
 
 
 def test_a_newer_format_says_which_version_wrote_it(model_dir):
-    edit_config(model_dir, format_version=FORMAT_VERSION + 1, clearhead_version="99.1", checksums="of a new kind")
+    edit_config(model_dir, format_version=ROUNDED_FORMAT + 1, clearhead_version="99.1", checksums="of a new kind")
     message = message_of(load_bundle, model_dir)
     assert "written by clearhead 99.1" in message
-    assert f"format {FORMAT_VERSION + 1}" in message
+    assert f"format {ROUNDED_FORMAT + 1}" in message
     assert "upgrade" in message
 
 
@@ -572,7 +572,7 @@ def test_a_place_that_cannot_be_written_is_named(make_bundle, tmp_path):
 def test_a_full_disk_leaves_the_old_model_and_no_rest(make_bundle, model_dir, monkeypatch, error):
     before = contents(model_dir)
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(weights_module, "save_file", full)

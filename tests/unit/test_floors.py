@@ -96,6 +96,7 @@ WITHOUT_TORCH = (
     "kernels.panels",
     "kernels.structs",
     "model.position_tables",
+    "model.rounded_weights",
     "model.weight_shapes",
     "pages",
     "serving",

@@ -54,6 +54,15 @@ found = [
 ]
 """
 
+EXPORT = """
+import tempfile
+place = tempfile.mkdtemp()
+said = run("export", directory, "-o", place + "/small", "--to", "clearhead", "--precision", "int8", "--source", source,
+           "--target", target)
+found = [said.replace(place, ""), run("translate", place + "/small", source), run("verify", place + "/small"),
+         open(place + "/small/README.md").read()]
+"""
+
 SERVER = """
 import asyncio, httpx
 from clearhead.config import ServeConfig
@@ -92,7 +101,9 @@ def outputs(program, files):
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("work", [TRANSLATOR, COMMANDS, SERVER], ids=["translator", "commands", "server"])
+@pytest.mark.parametrize(
+    "work", [TRANSLATOR, COMMANDS, EXPORT, SERVER], ids=["translator", "commands", "export", "server"]
+)
 def test_outputs_are_the_same_without_pytorch(files, work):
     found = outputs(MISSING + BEGIN + work, files)
     assert found == outputs("import torch" + BEGIN + work, files)
@@ -104,6 +115,7 @@ def test_outputs_are_the_same_without_pytorch(files, work):
     [
         (["train", "config.toml"], "clearhead train"),
         (["explain", "MODEL", "Ein Hund."], "clearhead explain"),
+        (["export", "MODEL", "-o", "theirs", "--to", "hf"], "--to hf"),
         (["optimize", "MODEL", "--source", "SOURCE", "--target", "TARGET"], "clearhead optimize"),
         (["translate", "OTHER", "SOURCE"], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
     ],

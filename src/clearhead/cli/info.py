@@ -95,6 +95,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
             "clearhead_version": bundle.clearhead_version,
             "format_version": bundle.format_version,
             "parameters": bundle.weights.num_parameters(),
+            "stored_in": bundle.precision or "float32",
             **bundle.config.model_dump(mode="json"),
         },
         "tokenizer": {

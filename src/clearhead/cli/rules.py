@@ -70,6 +70,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--tokenize", needs="--metric bleu"),
         _OF_PAIRS,
     ),
+    "export": (
+        Rule("--source, --target", needs="--to clearhead", why="whose translations are compared on it"),
+        Rule("--target", needs="--source FILE"),
+    ),
     "explain": (
         Rule("--ablate, --picture", excludes="--compare, --compare-text"),
         Rule("--attribution, --no-attribution", needs="--format html, --format json"),

@@ -25,6 +25,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             _said(facts, "d_model {}", *model, "d_model"),
             _said(facts, "{} heads", *model, "num_heads"),
             _said(facts, "preset {}", *made, "preset"),
+            _said(facts, "weights in {}", *model, "stored_in"),
         ],
         "vocabulary": [
             _said(facts, "{} pieces", "tokenizer", "vocab_size"),

@@ -20,9 +20,8 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
     tokenizer, golden = translator.bundle.tokenizer, translator.bundle.golden
     _passed("format", f"version {translator.bundle.format_version}")
     _passed("checksums", "every file is as it was written")
-    _passed(
-        "weights", f"{translator.bundle.weights.num_parameters():,} parameters, in the shapes that config.json names"
-    )
+    parameters, stored_in = translator.bundle.weights.num_parameters(), translator.bundle.precision or "float32"
+    _passed("weights", f"{parameters:,} parameters in {stored_in}, in the shapes that config.json names")
     _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
     if not golden:
         typer.echo("none    golden sentences   the model was written without any")

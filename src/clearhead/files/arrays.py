@@ -54,47 +54,51 @@ def read_headers(path: str | Path) -> dict[str, TensorHeader]:
 
 
 def read_arrays(
-    path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None
+    path: str | Path, fitting: Mapping[str, TensorHeader] | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Read arrays and metadata from a safetensors file; tensors of an older format get their present names.
 
     Args:
         path: The file.
-        shapes: The shapes of a model's weights, which the file must hold in float32; None reads any file.
+        fitting: The headers of a model's weights, which the file must hold; None reads any file.
 
     Raises:
         ModelError: If the file is missing, is not a regular file or not a safetensors file, has a type that NumPy
             lacks, or does not fit the model.
     """
     with opened(path, framework="numpy") as file:
-        if shapes is not None:
-            require_fit(shapes, headers_of(file), origin=str(path))
+        if fitting is not None:
+            require_fit(fitting, headers_of(file), origin=str(path))
         lacked = [header.dtype for header in headers_of(file).values() if header.dtype not in _TYPES]
         if lacked:
             raise ModelError(f"cannot read the weights {path}: it holds {lacked[0]}, a type that NumPy lacks")
         return {name: file.get_tensor(there) for name, there in present_names(file).items()}, file.metadata() or {}
 
 
-def require_fit(own: Mapping[str, Sequence[int]], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
+def require_fit(own: Mapping[str, TensorHeader], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
     """Check that the tensors of a file fit a model.
 
     Args:
-        own: The shapes of the model's weights.
+        own: The headers of the model's weights.
         headers: The headers of the file's tensors.
         origin: The file, for error messages.
 
     Raises:
-        ModelError: With a list of tensors that are missing, unknown, of another shape, or not in float32.
+        ModelError: With a list of tensors that are missing, unknown, or of another shape or type.
     """
     problems = [
-        *(f"missing   {name}  {tuple(own[name])}" for name in own.keys() - headers.keys()),
+        *(f"missing   {name}  {own[name].shape}" for name in own.keys() - headers.keys()),
         *(f"unknown   {name}  {headers[name].shape}" for name in headers.keys() - own.keys()),
         *(
-            f"shape     {name}  file {headers[name].shape}, model {tuple(own[name])}"
+            f"shape     {name}  file {headers[name].shape}, model {own[name].shape}"
             for name in own.keys() & headers.keys()
-            if tuple(own[name]) != headers[name].shape
+            if own[name].shape != headers[name].shape
         ),
-        *(f"type      {name}  file {part.dtype}, model F32" for name, part in headers.items() if part.dtype != "F32"),
+        *(
+            f"type      {name}  file {part.dtype}, model {own[name].dtype}"
+            for name, part in headers.items()
+            if name in own and part.dtype != own[name].dtype
+        ),
     ]
     raise_problems(problems, f"{origin} does not fit this model")
 

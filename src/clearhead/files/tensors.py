@@ -33,9 +33,7 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     """
     own = model_tensors(model)
     with opened(path, framework="pt") as file:
-        require_fit(
-            _shapes(own), headers_of(file), origin=str(path)
-        )  # also if checked before: the file may have changed
+        require_fit(_headers(own), headers_of(file), origin=str(path))  # also if checked before: it may have changed
         for name, there in present_names(file).items():
             own[name].copy_(file.get_tensor(there))
         return file.metadata() or {}
@@ -54,9 +52,7 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
     """
     own = model_tensors(model)
     # Tensors in memory may be of any type; only our own files are always in float32.
-    require_fit(
-        _shapes(own), {name: TensorHeader(shape, "F32") for name, shape in _shapes(tensors).items()}, origin=origin
-    )
+    require_fit(_headers(own), _headers(tensors), origin=origin)
     for name, tensor in tensors.items():
         own[name].copy_(tensor)
 
@@ -99,7 +95,7 @@ def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     count = 0
     for path in paths:
         tensors, _ = read_weights(path, float32=True)
-        if total and _shapes(tensors) != _shapes(total):
+        if total and _headers(tensors) != _headers(total):
             raise ModelError(
                 f"{path} does not hold the same tensors as the checkpoints before it; they cannot be averaged"
             )
@@ -110,5 +106,5 @@ def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     return {name: (tensor / count).float() for name, tensor in total.items()}
 
 
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+def _headers(tensors: Mapping[str, Tensor]) -> dict[str, TensorHeader]:
+    return {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}

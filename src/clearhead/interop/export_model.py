@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import Bundle, require_new
 from clearhead.config import ModelConfig
-from clearhead.config.choices import ExportLibrary, ExportPrecision
+from clearhead.config.choices import ForeignLibrary, ForeignPrecision
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import is_utf8, new_directory, os_error_as
+from clearhead.files import new_directory, os_error_as
 from clearhead.interop import imported
 from clearhead.interop.ctranslate2.parity import prove_ctranslate2
 from clearhead.interop.ctranslate2.writer import write_ctranslate2
@@ -20,7 +20,7 @@ from clearhead.interop.onnx.writer import write_onnx
 
 
 def export_directory(
-    bundle: Bundle, directory: Path, to: ExportLibrary, sources: Sequence[str], precision: ExportPrecision = "float32"
+    bundle: Bundle, directory: Path, to: ForeignLibrary, sources: Sequence[str], precision: ForeignPrecision = "float32"
 ) -> tuple[str, str, list[str]]:
     """Write a directory that another library loads without code of ours; on an error nothing is left.
 
@@ -42,10 +42,7 @@ def export_directory(
         raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
     if to == "onnx" and precision not in ("float32", "int8"):
         raise ConfigError(f"--precision {precision} is not written with --to onnx; choose float32 or int8")
-    if not is_utf8(directory):
-        raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
-    if directory.exists():
-        raise ModelError(f"{directory} is there already; choose another name, or remove it first")
+    require_new(directory)
     with os_error_as(ModelError, f"cannot write {directory}"), new_directory(directory) as temporary:
         match to:
             case "hf":

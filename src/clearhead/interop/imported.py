@@ -19,8 +19,8 @@ from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import file_sha256
 from clearhead.files.arrays import TensorHeader, require_fit
 from clearhead.files.tensors import load_tensors
+from clearhead.model.rounded_weights import stored_headers
 from clearhead.model.transformer import Transformer
-from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.version import __version__
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 
@@ -60,7 +60,7 @@ def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -
         ModelError: Listing every tensor that is missing, unknown or of another shape.
     """
     headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
-    require_fit(weight_shapes(config), headers, origin=str(origin))
+    require_fit(stored_headers(config), headers, origin=str(origin))
     model = Transformer(config)
     load_tensors(model, tensors, origin=str(origin))
     return model.eval()

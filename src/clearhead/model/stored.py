@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.model.weight_shapes import owner
+from clearhead.config.choices import StoredPrecision
+from clearhead.model.rounded_weights import RoundedWeights
+from clearhead.model.weight_shapes import owner, weight_shapes
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.pytorch import needing_pytorch
 
@@ -23,7 +26,7 @@ class StoredModel:
 
     Args:
         config: The settings.
-        arrays: The weights in float32, by the names of `weight_shapes`.
+        arrays: The weights in float32, by the names of `weight_shapes`; in float32 on request, if they are rounded.
     """
 
     def __init__(self, config: ModelConfig, arrays: Mapping[str, np.ndarray]) -> None:
@@ -34,8 +37,15 @@ class StoredModel:
 
     @classmethod
     def of(cls, model: Transformer | StoredModel) -> StoredModel:
-        """Return a model with the weights of a module on the CPU, not copied; a stored model itself."""
-        return model if isinstance(model, StoredModel) else cls(model.config, _arrays(model))
+        """Return a model with the weights of a module, not copied on the CPU; a stored model itself, if unchanged."""
+        if isinstance(model, StoredModel):
+            return cls(model.config, _arrays(model.module)) if model.is_changed else model
+        return cls(model.config, _arrays(model))
+
+    @property
+    def precision(self) -> StoredPrecision | None:
+        """Precision of the stored matrices; None for float32."""
+        return self.arrays.precision if isinstance(self.arrays, RoundedWeights) else None
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return a weight by any of its names, such as `output_proj.weight`."""
@@ -47,7 +57,7 @@ class StoredModel:
 
     def num_parameters(self) -> int:
         """Return the number of weights; a shared matrix is counted once."""
-        return sum(array.size for array in self.arrays.values())
+        return sum(map(math.prod, weight_shapes(self.config).values()))
 
     @cached_property
     def module(self) -> Transformer:
@@ -68,7 +78,8 @@ class StoredModel:
             model = Transformer(self.config)
             tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
             load_tensors(model, tensors, origin="the stored model")
-        self.arrays = _arrays(model)  # the same numbers, held once
+        if self.precision is None:
+            self.arrays = _arrays(model)  # the same numbers, held once
         parts = list(model.modules())
         self._made = parts, fingerprint(parts)
         return model.eval()
@@ -81,11 +92,11 @@ class StoredModel:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: not the module, which would need PyTorch."""
-        return {"config": self.config, "arrays": self.arrays, "_made": ([], [])}
+        return {"config": self.config, "arrays": StoredModel.of(self).arrays, "_made": ([], [])}
 
 
 def _arrays(model: Transformer) -> dict[str, np.ndarray]:
-    return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    return {name: parameter.numpy(force=True) for name, parameter in model.named_parameters()}
 
 
 def fingerprint(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:

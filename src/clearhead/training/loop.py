@@ -100,6 +100,11 @@ class Loop:
 
     def start_from(self, bundle: Bundle) -> None:
         """Load the weights of a trained model; for a run with general text, also keep a copy of that model."""
+        if bundle.precision is not None and self.workers.is_first:
+            self.display.say(
+                f"{self.config.from_model} is stored in {bundle.precision}: training starts from its rounded weights, "
+                f"in float32"
+            )
         self._take(model_tensors(bundle.model), origin=str(self.config.from_model))
         self.state.imported_from = bundle.imported_from
         if self.data.general is not None and self.workers.is_first:

@@ -63,7 +63,9 @@ def over_model(values: Mapping[str, Any], saved: Config | None) -> tuple[dict[st
             )
         # A newly trained model has no shortlist, and the new text may be in another language.
         no_longer = {"shortlist"} if bundle.tokenizer.tells_languages else {"shortlist", "source_lang"}
-        shape, tokenizer = bundle.model.config, bundle.tokenizer.settings
+        if bundle.precision is not None:  # its precision was chosen for the rounded weights
+            no_longer = {*no_longer, "precision"}
+        shape, tokenizer = bundle.config, bundle.tokenizer.settings
         decode = bundle.decode.model_dump(exclude=no_longer)
     fixed = {"model": shape.model_dump(exclude=_NO_MATTER_OF_WEIGHTS), "tokenizer": tokenizer}
     _refuse_contradictions(values, fixed, named)

@@ -259,3 +259,39 @@ def test_half_a_model_is_not_written_as_onnx(make_bundle, tmp_path):
     bundle = make_bundle(num_decoder_layers=0)
     with pytest.raises(ConfigError, match="this model has an encoder or a decoder alone"):
         exports.export_directory(bundle, tmp_path / "theirs", "onnx", [])
+
+
+def test_a_small_model_is_compared_on_given_lines(make_model_dir, tmp_path, run_command, write_lines, sentences):
+    model = make_model_dir(d_model=64, num_heads=2, d_ff=64)
+    source, target = write_lines("source", *sentences), write_lines("target", *sentences)
+    small = [export, model, "-o", tmp_path / "small", "--to", "clearhead", "--precision", "int8"]
+    said = run_command(*small, "--source", source, "--target", target).stdout.splitlines()
+    assert said[0] == f"read     {model}"
+    assert said[1].startswith(f"written  {tmp_path / 'small'}, a model in int8, ")
+    assert said[2].startswith("compared ")
+    assert said[2].endswith(f" of {len(sentences)} lines are translated alike")
+    assert [line.split()[1] for line in said[3:]] == ["BLEU", "chrF2"]
+    assert run_command(export, model, "-o", tmp_path / "other", *small[4:], "--source", source).stdout.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--to", "clearhead"], "--precision float32 is not written with --to clearhead; choose int8 or bf16"),
+        (["--to", "clearhead", "--precision", "int16"], "--precision int16 is not written with --to clearhead"),
+        (
+            ["--to", "hf", "--precision", "bf16"],
+            "bf16 is written with --to clearhead alone; --to ctranslate2 names it",
+        ),
+        (["--to", "hf", "--source", "FILE"], "--source needs --to clearhead, whose translations are compared on it"),
+        (["--to", "clearhead", "--precision", "int8", "--target", "FILE"], "--target needs --source FILE"),
+    ],
+)
+def test_precisions_and_options_that_do_not_go_together_are_named(
+    make_model_dir, tmp_path, run_command, write_lines, options, said
+):
+    if "FILE" in options:
+        options = [*options[:-1], write_lines("lines", "a")]
+    with pytest.raises(ConfigError, match=said):
+        run_command(export, make_model_dir(), "-o", tmp_path / "other", *options)
+    assert not (tmp_path / "other").exists()

@@ -150,7 +150,7 @@ def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_b
     model = load_bundle(directory)
     size = model.model.num_parameters()
     assert run_command(info, run_dir).stdout.splitlines() == [
-        f"model: {directory}, {size:,} parameters, 2+1 layers, d_model 22, 11 heads, preset tiny",
+        f"model: {directory}, {size:,} parameters, 2+1 layers, d_model 22, 11 heads, preset tiny, weights in float32",
         f"vocabulary: {model.tokenizer.vocab_size} pieces, bpe, translates into de, fr",
         "data: 28,751 training pairs, source train.de, target train.en",
         "quality: validation BLEU 31.52",

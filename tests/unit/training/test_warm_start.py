@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import redirect_stderr
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 from tiny_runs import tiny_settings, write_numbers
 
-from clearhead.bundle import load_bundle
+from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.summary import summary
 from clearhead.config import Config
 from clearhead.config.nested import merge
@@ -28,6 +29,7 @@ from clearhead.training.run import train_from_values
 from clearhead.training.settings import over_file, requested
 from clearhead.training.validation import Validation
 from clearhead.training.warm_start import model_name
+from clearhead.translation.small_model import export_small
 
 QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}
 
@@ -331,3 +333,14 @@ def test_the_language_of_the_sources_is_the_new_texts_and_else_the_models(make_m
         assert source_language(requested({**values, "data": data}).early) == language
     chosen = {**values, "data": {"pairs": ["mine.tsv"]}, "decode": {"source_lang": "fr"}}
     assert source_language(requested(chosen).early) == "fr"
+
+
+def test_training_from_a_small_model_says_so_and_leaves_its_precision(finished_run, from_finished, tmp_path, capsys):
+    export_small(load_bundle(finished_run), tmp_path / "small", "bf16")
+    small = load_bundle(tmp_path / "small")
+    save_bundle(tmp_path / "small", replace(small, decode=small.decode.with_changes({"precision": "bf16"})))
+    run = train_from_values(from_finished(from_model=str(tmp_path / "small"))).run
+    said = f"{tmp_path / 'small'} is stored in bf16: training starts from its rounded weights, in float32"
+    assert said in capsys.readouterr().err
+    assert load_bundle(run).precision is None
+    assert Config.load(run / "config.toml").decode.precision == "fp32"

@@ -42,7 +42,7 @@ class NativeWeights:
         core = library()
         assert core is not None
         self.core = core
-        self.model = StoredModel(model.config, dict(model.arrays))  # kept alive, even if the model gets other weights
+        self.model = StoredModel(model.config, model.arrays)  # kept alive, even if the model gets other weights
         self.precision = precision
         config = model.config
         cross = [f"decoder.layers.{number}.cross_attn" for number in range(config.num_decoder_layers)]

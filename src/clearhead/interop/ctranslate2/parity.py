@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clearhead.bundle import Bundle
-from clearhead.config.choices import ExportPrecision
+from clearhead.config.choices import ForeignPrecision
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import SubwordPieces
@@ -21,7 +21,7 @@ def prove_ctranslate2(
     directory: Path,
     bundle: Bundle,
     sources: Sequence[str],
-    precision: ExportPrecision,
+    precision: ForeignPrecision,
     pieces: SubwordPieces,
     *,
     tolerance: float | None = None,

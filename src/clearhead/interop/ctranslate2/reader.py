@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clearhead.bundle import Bundle, read_card
 from clearhead.config import ModelConfig
-from clearhead.config.choices import ExportPrecision
+from clearhead.config.choices import ForeignPrecision
 from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
@@ -164,5 +164,5 @@ def _compare(
     """
     if any(name.startswith("int") for name in stored_in):
         return prove_ctranslate2(directory, bundle, sources, "int8", pieces, tolerance=TOLERANCE)
-    kind: ExportPrecision = "float32" if tuple(stored_in) == ("float32",) else "float16"
+    kind: ForeignPrecision = "float32" if tuple(stored_in) == ("float32",) else "float16"
     return prove_ctranslate2(directory, bundle, sources, kind, pieces)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.config import ModelConfig
-from clearhead.config.choices import ExportPrecision
+from clearhead.config.choices import ForeignPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
@@ -22,7 +22,7 @@ from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, wr
 from clearhead.model.positions import sinusoidal_positions
 
 
-def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[SubwordPieces, list[str]]:
+def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> tuple[SubwordPieces, list[str]]:
     """Write a model and its vocabulary to a directory.
 
     Args:

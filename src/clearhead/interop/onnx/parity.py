@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle
-from clearhead.config.choices import ExportPrecision
+from clearhead.config.choices import ForeignPrecision
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
@@ -20,7 +20,7 @@ from clearhead.runtime.device import num_threads
 
 
 @torch.inference_mode()
-def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precision: ExportPrecision) -> str:
+def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precision: ForeignPrecision) -> str:
     """Compare a model with its ONNX files in onnxruntime, on our translations of a few sentences.
 
     Args:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from clearhead.bundle import Bundle
-from clearhead.config.choices import ExportPrecision
+from clearhead.config.choices import ForeignPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.huggingface.tokenizer import TheirTokenizer, kind_and_tokenizer
@@ -16,7 +16,7 @@ from clearhead.interop.huggingface.writer import write_settings
 from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files
 
 
-def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> list[str]:
+def write_onnx(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> list[str]:
     """Write encoder, decoder, decoder with cache, vocabulary and search settings to a directory.
 
     Args:
