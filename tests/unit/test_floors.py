@@ -85,6 +85,7 @@ WITHOUT_TORCH = (
     "decoding.independent_hypotheses",
     "decoding.mbr",
     "decoding.native",
+    "decoding.recorded_search",
     "decoding.scheduler",
     "decoding.shortlist",
     "decoding.token_masks",

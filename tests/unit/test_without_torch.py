@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+from clearhead.inspection.explain import explain
 from clearhead.kernels.library import library
+from clearhead.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(library() is None, reason="without the compiled core PyTorch does the work")
 
@@ -114,7 +116,9 @@ def test_outputs_are_the_same_without_pytorch(files, work):
     ("arguments", "what"),
     [
         (["train", "config.toml"], "clearhead train"),
-        (["explain", "MODEL", "Ein Hund."], "clearhead explain"),
+        (["explain", "MODEL", "Ein Hund.", "--ablate"], "--ablate"),
+        (["explain", "MODEL", "Ein Hund.", "--attribution", "-o", "a.json"], "--attribution"),
+        (["explain", "OTHER", "Ein Hund."], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
         (["export", "MODEL", "-o", "theirs", "--to", "hf"], "--to hf"),
         (["optimize", "MODEL", "--source", "SOURCE", "--target", "TARGET"], "clearhead optimize"),
         (["translate", "OTHER", "SOURCE"], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
@@ -198,3 +202,41 @@ def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
     program += f"\nfinally: print({{*{unused}}} & sys.modules.keys(), file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
     assert ran.stderr.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("target", [None, "A dog."])
+def test_an_explanation_without_pytorch_has_the_same_attention_steps_and_search(files, sentences, beam, target):
+    arguments = ["explain", files[0], sentences[0], "--beam", str(beam), *(["--target", target] if target else [])]
+    program = f"{MISSING}; sys.modules['jaxtyping'] = None; from clearhead.cli.main import run; run()"
+    without = json.loads(ran_with(program, *arguments, "--format", "json"))
+    settings = {"beam_size": beam}
+    found = explain(Translator.load(files[0], device="cpu"), sentences[0], target, **settings).to_dict()
+    for name in ("logit_lens", "residual_norms"):
+        assert found.pop(name)
+        assert not without.pop(name)
+    assert_close(without, found)
+    shown = [ran_with(f"{start}; from clearhead.cli.main import run; run()", *arguments) for start in (MISSING, "pass")]
+    assert shown[0] == shown[1]
+
+
+def ran_with(program, *arguments):
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def assert_close(found, expected):
+    """Compare nested JSON values; numbers to rounding."""
+    assert type(found) is type(expected) or {type(found), type(expected)} == {int, float}
+    if isinstance(found, dict):
+        assert found.keys() == expected.keys()
+        for name in found:
+            assert_close(found[name], expected[name])
+    elif isinstance(found, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+    elif isinstance(found, int | float):
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    else:
+        assert found == expected

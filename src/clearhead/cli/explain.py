@@ -19,6 +19,7 @@ from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
+from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
     from clearhead.inspection.compare import ExplanationComparison
@@ -125,6 +126,10 @@ def explain(
     if chosen is Form.png:
         refuse_binary("a picture", output or "-")
 
+    if attribution or ablate:
+        with needing_pytorch("--attribution" if attribution else "--ablate"):
+            import clearhead.inspection.attribution  # noqa: F401 - as `ablation`, it computes in PyTorch
+
     from clearhead.bundle import model_directory
     from clearhead.inspection.canvas import require_plots
     from clearhead.translation.translator import Translator
@@ -191,12 +196,21 @@ def _explained(
     Raises:
         ConfigError: If attribution is requested for a model without cross-attention.
     """
-    from clearhead.inspection.attribution import num_products
     from clearhead.inspection.explain import explain as explain_text
     from clearhead.inspection.explain import with_attribution
 
     found = explain_text(translator, text, target, **settings)
-    if found.kind != "encoder-decoder" or found.model_pass is None:
+    if found.model_pass is None:
+        if attribution is not False:
+            notice(
+                "source attribution, the logit lens, states, queries and keys are left out: they need PyTorch, which "
+                "is not installed (pip install 'clearhead[train]')"
+            )
+        return found
+
+    from clearhead.inspection.attribution import num_products
+
+    if found.kind != "encoder-decoder":
         if attribution:
             raise ConfigError("--attribution has no meaning for an encoder or a decoder alone")
         return found

@@ -5,12 +5,13 @@ Shapes: B open sentences, K beams, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from jaxtyping import Float, Int
-from torch import Tensor
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+    from torch import Tensor
 
 Fate = Literal["kept", "finished", "beam", "late end"]
 """What became of a candidate. "kept": still open. "finished": it ended and is a finished hypothesis. "beam": dropped,
@@ -73,21 +74,41 @@ def considered(
         kept: Indices of the candidates that stay open.
         eos_id: The end token.
     """
+    return [
+        considered_of_sentence(
+            beams[row].tolist(),
+            ids[row].tolist(),
+            scores[row].tolist(),
+            log_probs[row],
+            kept_places,
+            size=len(kept_places),
+            eos_id=eos_id,
+        )
+        for row, kept_places in enumerate(kept.tolist())
+    ]
+
+
+def considered_of_sentence(
+    beams: Sequence[int],
+    ids: Sequence[int],
+    scores: Sequence[float],
+    log_probs: Any,
+    kept: Sequence[int],
+    *,
+    size: int,
+    eos_id: int,
+) -> tuple[Considered, ...]:
+    """Return the candidates of one sentence, as `considered`, of `size` beams; `log_probs` is an array or a tensor."""
+    becomes = {place: beam for beam, place in enumerate(kept)}
     found = []
-    for row, kept_places in enumerate(kept.tolist()):
-        becomes = {place: beam for beam, place in enumerate(kept_places)}
-        some = []
-        for place, (beam, token, score) in enumerate(
-            zip(beams[row].tolist(), ids[row].tolist(), scores[row].tolist(), strict=True)
-        ):
-            if score == float("-inf"):
-                continue
-            fate: Fate
-            if token == eos_id:
-                fate = "finished" if place < len(kept_places) else "late end"
-            else:
-                fate = "kept" if place in becomes else "beam"
-            beam_after = becomes[place] if fate == "kept" else None
-            some.append(Considered(beam, token, log_probs[row, beam, token].item(), score, fate, beam_after))
-        found.append(tuple(some))
-    return found
+    for place, (beam, token, score) in enumerate(zip(beams, ids, scores, strict=True)):
+        if score == float("-inf"):
+            continue
+        fate: Fate
+        if token == eos_id:
+            fate = "finished" if place < size else "late end"
+        else:
+            fate = "kept" if place in becomes else "beam"
+        beam_after = becomes[place] if fate == "kept" else None
+        found.append(Considered(beam, token, float(log_probs[beam, token]), score, fate, beam_after))
+    return tuple(found)

@@ -11,9 +11,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Unpack
-
-import torch
+from typing import TYPE_CHECKING, Any, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.errors import ConfigError, DataError
@@ -21,8 +19,10 @@ from clearhead.evaluation import judge
 from clearhead.inspection.forward_pass import AS_IT_IS
 from clearhead.inspection.heads import AttentionName, attentions
 from clearhead.inspection.tokens import printable
-from clearhead.model.transformer import Transformer
 from clearhead.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from clearhead.model.transformer import Transformer
 
 ATTENTIONS: tuple[AttentionName, ...] = ("encoder", "decoder", "cross")
 
@@ -143,15 +143,13 @@ def without_head(model: Transformer, attention: AttentionName, layer: int, head:
     """
     module = attentions(model, attention)[layer]
     width = module.v_proj.out_features // module.num_heads
-    columns = module.out_proj.weight[:, head * width : (head + 1) * width]
-    with torch.no_grad():
-        before = columns.clone()
-        columns.zero_()
+    columns = module.out_proj.weight.detach()[:, head * width : (head + 1) * width]
+    before = columns.clone()
+    columns.zero_()
     try:
         yield
     finally:
-        with torch.no_grad():
-            columns.copy_(before)
+        columns.copy_(before)
 
 
 def ablate(

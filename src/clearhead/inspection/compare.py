@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.errors import ConfigError
 from clearhead.inspection.explanation import Explanation
@@ -21,6 +20,9 @@ from clearhead.inspection.page import framed, render_comparison
 from clearhead.inspection.serialization import plain, plain_values
 from clearhead.inspection.tokens import Span, printable, visible
 from clearhead.tokenizers.spans import UNREADABLE
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _LEAST_DISTANCE = 0.005
 """Least distance at which two heads are reported as different."""

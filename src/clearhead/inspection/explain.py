@@ -6,29 +6,35 @@ Shapes: T target tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import torch
-from jaxtyping import Float, Float32
-from torch import Tensor
 
 from clearhead.config import DecodeChanges, DecodeConfig
-from clearhead.decoding import given_prefix
+from clearhead.decoding import NativeEngine, given_prefix
+from clearhead.decoding.engine import Beams
+from clearhead.decoding.sentence import Sentence
 from clearhead.errors import ConfigError, DataError
-from clearhead.inspection.attribution import attribute
 from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
 from clearhead.inspection.token_steps import NUM_CANDIDATES, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader
-from clearhead.model.recorder import AttentionWeights, HiddenStates, Recorder
+from clearhead.runtime.pytorch import has_pytorch
 from clearhead.text.placeholder_masking import protect, protect_target
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Float32
+    from torch import Tensor
+
+    from clearhead.decoding.engine import Engine
+
+_NO_WEIGHTS = np.zeros((0, 0, 0, 0), dtype=np.float32)
 
 
 def explain(
@@ -77,7 +83,7 @@ def explain(
     [(language, words)] = parts = translator.pair_encoder.split_sources([text], config.target_lang)
     if not words.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    tokenizer, shape = translator.bundle.tokenizer, translator.bundle.model.config
+    tokenizer, shape = translator.bundle.tokenizer, translator.bundle.config
     is_given, has_decoder = target is not None, shape.num_decoder_layers > 0
     if is_given and not has_decoder:
         raise ConfigError("an encoder alone writes nothing; leave out the target, and what it reads is explained")
@@ -95,10 +101,12 @@ def explain(
     reader = Reader(tokenizer, protected)
     score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
     given = tokenizer.given(language) if has_decoder else ()
+    # With PyTorch the module computes, because only it has states, queries and keys.
+    engine = None if has_pytorch() else translator.engine()
+    assert engine is None or isinstance(engine, NativeEngine)  # other engines need PyTorch
     tree = None
     if has_decoder and (search or not is_given):
-        with torch.inference_mode():
-            tree = record_search(translator.bundle.model, source_ids, config, given_prefix(given))
+        tree = record_search(engine or translator.bundle.model, source_ids, config, given_prefix(given))
         searched_ids = list(tree.hypothesis.tokens)
         if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
             # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
@@ -107,27 +115,22 @@ def explain(
     target_spans = reader.target_spans(written, target_ids)
     tag = len(text) - len(words)  # length of the language tag before the text
     source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
-    ran = _model_pass(translator, source_ids, target_ids)
-    weights, hidden = AttentionWeights(), HiddenStates()
-    with torch.inference_mode():
-        ran.run(Recorder(weights, hidden))
-        steps: list[Step] = []
-        lens_steps: list[list[LensStep]] = []
-        if has_decoder:
-            states = [state[0, -len(target_ids) :] for state in hidden.decoder]
-            log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1)  # (T, V)
-            steps = steps_of(reader, target_ids, log_probs, top=top)
-            lens_steps = lens(ran.model, reader, target_ids, states)
+    if engine is None:
+        found = _with_module(translator, reader, source_ids, target_ids, top)
+    else:
+        log_probs = _forced_log_probs(engine, source_ids, target_ids)
+        found = _Found(engine.attention(source_ids, target_ids), steps_of(reader, target_ids, log_probs, top=top))
+    encoder, decoder, cross = found.weights
     return Explanation(
         source=text,
         translation=target or "",
         score=score,
         source_tokens=reader.source_pieces(source_ids),
         target_tokens=reader.pieces(target_ids),
-        encoder=_stack(weights.encoder),
-        decoder=_stack(weights.decoder),
-        cross=_stack(weights.cross),
-        steps=steps,
+        encoder=encoder,
+        decoder=decoder,
+        cross=cross,
+        steps=found.steps,
         start_token=tokenizer.pieces([tokenizer.bos_id])[0],
         kind="encoder-decoder" if shape.is_encoder_decoder else "decoder" if has_decoder else "encoder",
         source_spans=source_spans,
@@ -135,17 +138,65 @@ def explain(
         num_told=len(given),
         is_given=is_given,
         search=tree if search else None,
-        lens=lens_steps,
-        norms={
-            side: np.linalg.norm(numbers(states), axis=-1)
-            for side, states in (("encoder", hidden.encoder), ("decoder", hidden.decoder))
-            if states
-        },
+        lens=found.lens,
+        norms=found.norms,
         model=_facts(translator, config),
         alignment_head=alignment_head(translator.bundle),
         reader=reader,
-        model_pass=ran,
+        model_pass=found.model_pass,
     )
+
+
+@dataclass
+class _Found:
+    """What the pass over the target computed; without PyTorch, only weights and steps."""
+
+    weights: tuple[np.ndarray, np.ndarray, np.ndarray] = (_NO_WEIGHTS,) * 3
+    """Attention weights of encoder, decoder and cross-attention."""
+    steps: list[Step] = field(default_factory=list)
+    lens: list[list[LensStep]] = field(default_factory=list)
+    norms: dict[str, np.ndarray] = field(default_factory=dict)
+    model_pass: ModelPass | None = None
+
+
+def _forced_log_probs(
+    engine: Engine, source_ids: Sequence[int], target_ids: Sequence[int]
+) -> Float32[np.ndarray, "T V"]:
+    """Return the log-probabilities of all tokens at every step of a target, as the model's own distribution."""
+    slots, model = engine.slots(1, 1), engine.model.config
+    slots.enter(slots.encode([Sentence(0, source_ids, len(target_ids))]))
+    everything = np.ones(model.vocab_size, dtype=bool)
+    rows = []
+    for place, token in enumerate([model.bos_id, *target_ids[:-1]]):
+        rows.append(slots.log_probs([Beams([0.0], [token], [0], [everything], place)]))  # (1, V)
+    return np.concatenate(rows)
+
+
+def _with_module(
+    translator: Translator, reader: Reader, source_ids: list[int], target_ids: list[int], top: int
+) -> _Found:
+    """Return what the model's module computes, in PyTorch."""
+    import torch
+
+    from clearhead.model.recorder import AttentionWeights, HiddenStates, Recorder
+
+    ran = _model_pass(translator, source_ids, target_ids)
+    weights, hidden = AttentionWeights(), HiddenStates()
+    found = _Found(model_pass=ran)
+    with torch.inference_mode():
+        ran.run(Recorder(weights, hidden))
+        if ran.target is not None:
+            states = [state[0, -len(target_ids) :] for state in hidden.decoder]
+            log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1).numpy(force=True)  # (T, V)
+            found.steps = steps_of(reader, target_ids, log_probs, top=top)
+            found.lens = lens(ran.model, reader, target_ids, states)
+    found.weights = (_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross))
+    found.norms = {
+        side: np.linalg.norm(numbers(states), axis=-1)
+        for side, states in (("encoder", hidden.encoder), ("decoder", hidden.decoder))
+        if states
+    }
+    return found
 
 
 def with_attribution(explanation: Explanation, on_progress: Callable[[int], None] | None = None) -> Explanation:
@@ -160,11 +211,15 @@ def with_attribution(explanation: Explanation, on_progress: Callable[[int], None
     """
     if explanation.kind != "encoder-decoder" or explanation.model_pass is None:
         raise DataError("only the translation of an encoder-decoder, explained by clearhead.explain, has attributions")
+    from clearhead.inspection.attribution import attribute
+
     return replace(explanation, attribution=attribute(explanation.model_pass, explanation.source_words, on_progress))
 
 
 def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[int]) -> ModelPass:
     """Return the forward pass that reads a source and predicts every token of a target."""
+    import torch
+
     model = translator.bundle.model
     config = model.config
     source = torch.tensor([source_ids], device=model.device)
@@ -179,7 +234,7 @@ def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[
 
 def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
     """Return the value of `Explanation.model`."""
-    shape = translator.bundle.model.config
+    shape = translator.bundle.config
     settings = translator.bundle.info.get("settings")
     train = settings.get("train") if isinstance(settings, Mapping) else None
     smoothing = train.get("label_smoothing") if isinstance(train, Mapping) else None
@@ -208,7 +263,7 @@ def _name_of(path: Path) -> str:
 
 
 def _stack(layers: Sequence[Float[Tensor, "1 H T S"]]) -> Float32[np.ndarray, "L H T S"]:
-    return torch.cat(list(layers)).float().cpu().numpy() if layers else np.zeros((0, 0, 0, 0), dtype=np.float32)
+    return np.concatenate([layer.float().numpy(force=True) for layer in layers]) if layers else _NO_WEIGHTS
 
 
 def _require_at_most(limit: int, ids: list[int], what: str) -> None:

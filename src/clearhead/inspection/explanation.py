@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Float32
 
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import DataError
-from clearhead.inspection.ablation import Ablation
-from clearhead.inspection.attribution import Attribution
 from clearhead.inspection.beam_tree import BeamTree
-from clearhead.inspection.forward_pass import ModelPass, numbers
 from clearhead.inspection.head_roles import HeadRole, cross_roles, self_roles
 from clearhead.inspection.head_statistics import head_statistics
 from clearhead.inspection.heads import (
@@ -34,10 +30,16 @@ from clearhead.inspection.serialization import packed as pack
 from clearhead.inspection.serialization import packed_rows, packed_weights, plain, plain_values
 from clearhead.inspection.token_steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, TokenWord, token_words
-from clearhead.model.recorder import HiddenStates, Recorder
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.word_links import Link, link_words
 from clearhead.tokenizers import START_TOKEN
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Float32
+
+    from clearhead.inspection.ablation import Ablation
+    from clearhead.inspection.attribution import Attribution
+    from clearhead.inspection.forward_pass import ModelPass
 
 SCHEMA_VERSION = 1
 """Version of the format of `Explanation.to_dict`; it increases when existing keys change their meaning."""
@@ -232,8 +234,13 @@ class Explanation:
         """
         if side not in ("encoder", "decoder") or side not in self.attentions:
             raise DataError(f"this model has no {side!r}; it has {', '.join(self.attentions)}")
+        ran = self._require_pass()
+
+        from clearhead.inspection.forward_pass import numbers
+        from clearhead.model.recorder import HiddenStates, Recorder
+
         hidden = HiddenStates()
-        self._require_pass().run(Recorder(hidden=hidden))
+        ran.run(Recorder(hidden=hidden))
         return numbers(hidden.encoder if side == "encoder" else hidden.decoder)
 
     def to_dict(self, *, packed: bool = False, with_vectors: bool = True) -> dict[str, Any]:
@@ -387,5 +394,7 @@ class Explanation:
 
     def _require_pass(self) -> ModelPass:
         if self.model_pass is None:
-            raise DataError("this explanation does not hold its model; make it with clearhead.explain")
+            raise DataError(
+                "this explanation does not hold its model; make it with clearhead.explain, and with PyTorch"
+            )
         return self.model_pass

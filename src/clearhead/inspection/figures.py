@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.ablation import ATTENTIONS
@@ -18,6 +18,9 @@ from clearhead.inspection.plots import Figure, HeatMap
 from clearhead.inspection.tokens import Span
 from clearhead.text.shortening import shortened
 from clearhead.tokenizers.spans import UNREADABLE
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 PICTURES = {
     "heads": "every head of every layer as a small map",

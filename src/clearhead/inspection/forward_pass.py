@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Float32, Int
-from torch import Tensor
 
-from clearhead.model.recorder import NOTHING, Recorder
-from clearhead.model.transformer import Transformer
+if TYPE_CHECKING:
+    from jaxtyping import Float, Float32, Int
+    from torch import Tensor
+
+    from clearhead.model.recorder import Recorder
+    from clearhead.model.transformer import Transformer
 
 AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False, "raw": True}
 """Decode settings for raw input and output: no splitting, no normalization, no markup placement, no shortlist."""
@@ -33,12 +34,16 @@ class ModelPass:
     target_ids: tuple[int, ...]
     """Ids predicted at the last positions."""
 
-    @torch.inference_mode()
-    def run(self, recorder: Recorder = NOTHING) -> None:
+    def run(self, recorder: Recorder | None = None) -> None:
         """Run the model."""
-        self.model.record(recorder, self.source, self.target)
+        import torch
+
+        from clearhead.model.recorder import NOTHING
+
+        with torch.inference_mode():
+            self.model.record(recorder or NOTHING, self.source, self.target)
 
 
 def numbers(states: Sequence[Float[Tensor, "1 tokens D"]]) -> Float32[np.ndarray, "states tokens D"]:
     """Return a list of states of one sentence, as in `HiddenStates`, as one array."""
-    return torch.cat(list(states)).float().cpu().numpy()
+    return np.concatenate([state.float().numpy(force=True) for state in states])

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from clearhead.inspection.tokens import visible
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
 _LEAST_SHARE = 0.3
 """Least share of a head's weight for a pattern of one key per row."""

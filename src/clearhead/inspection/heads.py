@@ -10,16 +10,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float32
-from torch import Tensor
 
-from clearhead.model.attention import MultiHeadAttention
-from clearhead.model.other_positions import RelativePositions
-from clearhead.model.transformer import Transformer
+if TYPE_CHECKING:
+    import torch
+    from jaxtyping import Bool, Float32
+    from torch import Tensor
+
+    from clearhead.model.attention import MultiHeadAttention
+    from clearhead.model.transformer import Transformer
 
 AttentionName = Literal["encoder", "decoder", "cross"]
 """Encoder self-attention, decoder self-attention, or cross-attention to the source."""
@@ -164,6 +165,8 @@ def attentions(model: Transformer, name: AttentionName) -> list[MultiHeadAttenti
 
 def relative_positions(model: Transformer, name: AttentionName, length: int) -> Float32[np.ndarray, "H T T"] | None:
     """Return the scores that relative positions add in an attention; None without relative positions."""
+    from clearhead.model.other_positions import RelativePositions
+
     if name == "cross" or not attentions(model, name):
         return None
     stack = model.encoder if name == "encoder" else model.decoder

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from clearhead.inspection.canvas import (
     SHARE_TICKS,
@@ -22,6 +21,9 @@ from clearhead.inspection.canvas import (
     share_colours,
     token_label,
 )
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
 _NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _DIGITS = 6
 

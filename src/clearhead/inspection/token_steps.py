@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+import numpy as np
 
+from clearhead.decoding.best_tokens import best_tokens
 from clearhead.inspection.tokens import Reader
-from clearhead.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+    from clearhead.model.transformer import Transformer
 
 NUM_CANDIDATES = 5
 """Number of most probable tokens shown at each step."""
@@ -59,7 +64,7 @@ class LensStep:
 
 
 def steps_of(
-    reader: Reader, target_ids: Sequence[int], log_probs: Float[Tensor, "T V"], *, top: int = NUM_CANDIDATES
+    reader: Reader, target_ids: Sequence[int], log_probs: Float[np.ndarray, "T V"], *, top: int = NUM_CANDIDATES
 ) -> list[Step]:
     """Return the choice of every target token.
 
@@ -74,7 +79,7 @@ def steps_of(
     """
     written, ranks = _written(target_ids, log_probs)
     # 0 log 0 is 0, also where a logit is minus infinity.
-    entropies = -(log_probs.exp() * log_probs).nan_to_num(nan=0.0).sum(dim=-1)
+    entropies = -np.sum(np.exp(log_probs) * log_probs, axis=-1, where=log_probs > -np.inf)
     return [
         Step(token, probability, candidates, entropy, rank)
         for token, probability, candidates, entropy, rank in zip(
@@ -109,23 +114,22 @@ def lens(
     for place, state in enumerate(states):
         is_last = place == len(states) - 1
         normed = state if is_last else model.decoder.final_norm(state)
-        log_probs = model.logits(normed).float().log_softmax(dim=-1)  # (T, V), for one layer at a time
+        log_probs = model.logits(normed).float().log_softmax(dim=-1).numpy(force=True)  # (T, V), one layer at a time
         written, ranks = _written(target_ids, log_probs)
         candidates = _candidates(reader, log_probs, NUM_LENS_CANDIDATES)
         found.append([LensStep(*values) for values in zip(written, ranks, candidates, strict=True)])
     return found
 
 
-def _written(target_ids: Sequence[int], log_probs: Float[Tensor, "T V"]) -> tuple[list[float], list[int]]:
+def _written(target_ids: Sequence[int], log_probs: Float[np.ndarray, "T V"]) -> tuple[list[float], list[int]]:
     """Return probability and rank of the tokens written."""
-    ids: Int[Tensor, "T 1"] = torch.tensor(list(target_ids), device=log_probs.device)[:, None]
-    own = log_probs.gather(-1, ids)
-    return own.exp()[:, 0].tolist(), (log_probs >= own).sum(dim=-1).tolist()
+    own = np.take_along_axis(log_probs, np.array(target_ids, dtype=np.int64)[:, None], axis=-1)
+    return np.exp(own)[:, 0].tolist(), (log_probs >= own).sum(axis=-1).tolist()
 
 
-def _candidates(reader: Reader, log_probs: Float[Tensor, "T V"], top: int) -> list[tuple[Candidate, ...]]:
-    best = log_probs.topk(min(top, log_probs.size(-1)), dim=-1)
+def _candidates(reader: Reader, log_probs: Float[np.ndarray, "T V"], top: int) -> list[tuple[Candidate, ...]]:
+    best, tokens = best_tokens(log_probs, min(top, log_probs.shape[-1]))
     return [
         tuple(Candidate(piece, value) for piece, value in zip(reader.pieces(ids), values, strict=True))
-        for ids, values in zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
+        for ids, values in zip(tokens.tolist(), np.exp(best).tolist(), strict=True)
     ]

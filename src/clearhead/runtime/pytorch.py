@@ -15,6 +15,15 @@ _OF_THE_EXTRA = {
 """Packages of the extra, and their names in messages."""
 
 
+def has_pytorch() -> bool:
+    """Return whether PyTorch can be imported; it is imported."""
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
 @contextmanager
 def needing_pytorch(what: str) -> Iterator[None]:
     """Say what needs a package of the extra if it is not installed and the block imports it.

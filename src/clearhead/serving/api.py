@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.serving.event_stream import EventStream, events, text_events, unchanged_events
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.libretranslate_api import ready
@@ -168,8 +167,7 @@ def native_router(service: Service) -> APIRouter:
         request.state.noted |= {"model": choice.model.name, "characters": len(body.text)}
 
         def work() -> dict[str, Any]:
-            with needing_pytorch("/v1/explain"):
-                from clearhead.inspection.explain import explain
+            from clearhead.inspection.explain import explain
 
             translator = service.translator(choice, job)
             parts = translator.pair_encoder.split_sources([body.text], choice.settings["target_lang"])

@@ -31,6 +31,7 @@ from clearhead.translation.term_constraints import TermEncoder, search_with_term
 from clearhead.translation.terminology import Terms
 
 if TYPE_CHECKING:
+    from clearhead.decoding.engine import Engine
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
 
@@ -105,6 +106,14 @@ class Translator:
     def config(self) -> ModelConfig:
         """The settings of the model; of an ensemble, see `Ensemble.config`."""
         return self._weights().config
+
+    def engine(self) -> Engine:
+        """Return the inference engine in fp32, made when first asked for; valid until the weights change.
+
+        Raises:
+            ClearheadError: If the compiled core does not support the model, and PyTorch is not installed.
+        """
+        return self._engines.of("fp32")
 
     def _weights(self) -> StoredModel | Transformer | Ensemble:
         """Return the model or the ensemble, as stored where it was read."""
