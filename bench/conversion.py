@@ -27,6 +27,7 @@ from clearhead.model import Transformer
 
 __all__ = [
     "comparable",
+    "convert_by_marian",
     "kind_of",
     "padding_last",
     "write_clearhead",
@@ -176,8 +177,12 @@ def write_marian(directory: Path, config: ModelConfig, tensors: Mapping[str, Ten
     names = {config.eos_id: "</s>", config.pad_id: "<unk>"}
     vocabulary = (f'"{names.get(number, number)}": {number}\n' for number in range(config.vocab_size))
     (directory / "vocab.yml").write_text("".join(vocabulary))
+    convert_by_marian("-f", str(directory / "model.npz"), "-t", str(directory / "model.bin"), "-g", "intgemm8")
+
+
+def convert_by_marian(*arguments: str) -> None:
+    """Run pymarian's `convert`."""
     convert = "import sys, _pymarian; sys.exit(_pymarian.main(['convert', *sys.argv[1:]]))"
-    files = ["-f", str(directory / "model.npz"), "-t", str(directory / "model.bin"), "-g", "intgemm8"]
-    done = subprocess.run([sys.executable, "-c", convert, *files], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", convert, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"pymarian could not convert the weights to 8 bits:\n{done.stderr[-2_000:]}")
+        sys.exit(f"pymarian's convert failed:\n{done.stderr[-2_000:]}")

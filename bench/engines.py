@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -221,11 +221,44 @@ class Marian:
         return [[int(name) for name in output.split()] for output in outputs]
 
 
+class Slimt:
+    """slimt's greedy search, in batches of about 1,000 tokens that it chooses itself; each thread has its own."""
+
+    def __init__(self, directory: Path, threads: int, precision: str) -> None:
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # in each worker
+        package = find_spec("slimt")  # not imported, because the package downloads lists of models then
+        assert package is not None
+        assert package.submodule_search_locations
+        (path,) = Path(package.submodule_search_locations[0]).glob("_slimt*.so")
+        spec = spec_from_file_location("_slimt", path)
+        assert spec is not None
+        assert spec.loader is not None
+        slimt = module_from_spec(spec)
+        spec.loader.exec_module(slimt)
+        sizes, config = _read_json(directory / "clearhead" / "config.json"), slimt.Config()
+        config.encoder_layers, config.decoder_layers = sizes["num_encoder_layers"], sizes["num_decoder_layers"]
+        config.num_heads, config.feed_forward_depth = sizes["num_heads"], 2
+        names = {"model": "model.bin", "vocabulary": "vocab.spm", "shortlist": "lex.bin"}
+        files = slimt.Package(**{name: str(directory / "slimt" / file) for name, file in names.items()})
+        self.model = slimt.Model(config, files)
+        self.service = slimt.Service(workers=threads, cache_size=0)
+        self.computes_in = precision
+
+    def read(self, sources: list[list[int]]) -> list[str]:
+        return [" ".join(map(str, ids[:-1])) for ids in sources]  # it adds the end token itself
+
+    def translate(self, sources: list[str], _: Search) -> list[Any]:
+        return list(self.service.translate(self.model, sources))
+
+    def ids(self, outputs: list[Any]) -> list[list[int]]:
+        return [[int(name) for name in output.target.text.split()] for output in outputs]
+
+
 @dataclass(frozen=True)
 class Engine:
     """How to have one."""
 
-    kind: type[Clearhead] | type[HuggingFace] | type[CTranslate2] | type[Marian]
+    kind: type[Clearhead] | type[HuggingFace] | type[CTranslate2] | type[Marian] | type[Slimt]
     modules: tuple[str, ...]
     """What must be installed, also to convert the weights."""
     install: str
@@ -247,6 +280,9 @@ ENGINES: Mapping[str, Engine] = {
     "ctranslate2-int8": Engine(CTranslate2, CONVERTED, PEERS, "int8"),
     "ctranslate2-int8-workers": Engine(CTranslate2Workers, CONVERTED, PEERS, "int8"),
     "marian-int8": Engine(Marian, ("_pymarian",), ".venv/bin/pip install --no-deps pymarian", "int8"),
+    "slimt-int8": Engine(
+        Slimt, ("_pymarian", "slimt"), ".venv/bin/pip install --no-deps pymarian slimt==0.1.0", "int8"
+    ),
 }
 
 

@@ -2,11 +2,11 @@
 
     make bench-translate
 
-Peers: `generate` of Hugging Face transformers, CTranslate2 in float32 and int8, and Marian in int8; one that is not
-installed is skipped, and the run says how to have it. Each engine has a process of its own, for each beam size: its
+Peers: `generate` of Hugging Face transformers, CTranslate2 in float32 and int8, Marian and slimt in int8; one that is
+not installed is skipped, and the run says how to have it. Each engine has a process of its own, for each beam size: its
 peak memory is the process's, and its start-up the time from starting Python to the first sentence translated. The clock
-of a window runs from ids to ids (CTranslate2: from pieces to pieces; Marian: from lines to lines of numbers). Sentences
-are decoded 64 at a time, sorted by length, and some of them one at a time.
+of a window runs from ids to ids (CTranslate2: from pieces to pieces; Marian and slimt: from numbers in text to such
+text). Sentences are decoded 64 at a time, sorted by length, and some of them one at a time.
 
 The search is the same for all: the best log-probability / length ** alpha, the end token counted. With alpha 0 (the
 default here) every engine stops when nothing open can win, and the outputs of float32 engines are equal. With
@@ -24,6 +24,8 @@ the work). A shortlist leaves out a part of that work, so it has no share.
 
 Marian (pymarian) translates random weights alone: they are the same, but its positions are not, so its outputs differ,
 in the same number of tokens. The output matrix is a copy of the embedding, for Marian leaves a tied one in float32.
+slimt has a model of the same sizes whose decoder has a recurrence for self-attention (slimt_files.py), is greedy, and
+cannot be held to AVX2.
 
 The case "student" is the work of SPEC CPU 2026's 772.marian_r (marian-decoder on one thread, in 8 bits, greedy, 32
 sentences at a time, sorted by length, 500 lines of news): --cases student --beams 1 --batch 32 --threads 1. SPEC's own
@@ -53,6 +55,7 @@ from clearhead.runtime.device import device_name, resolve_device
 from conversion import write_clearhead, write_ctranslate2, write_huggingface, write_marian
 from engines import ENGINES, ISAS, EngineProcess, Search, Window, why_missing
 from limits import PRECISIONS, Limits, Weights, operations, weights_read
+from slimt_files import write_slimt
 from translation_work import CASES, Work, random_work, trained_work
 
 REFERENCES = ("ctranslate2", "ctranslate2-best", "huggingface")
@@ -61,6 +64,8 @@ HEADING = (
     ("", "sentences", "output", "of", "of", "of CTrans-", "of Hugging", "outputs", ""),
     ("", "/s", "tokens/s", "limit", "CTranslate2", "late2's best", "Face", "differ", "windows"),
 )
+OTHER_MODELS = ("marian-int8", "slimt-int8")
+"""Engines of models that are not quite ours, so that outputs do not agree; they translate random weights alone."""
 PAUSE = 0.3  # seconds; threads of the engine before spin on for up to 0.2
 
 
@@ -157,12 +162,16 @@ def _measure(work: Work, names: Sequence[str], limits: Limits | None, options: a
         names = [name for name in names if name != "clearhead-shortlist"]
     config = work.config
     fits_marian = config.d_model % 64 == config.d_ff % 64 == config.vocab_size % 8 == 0
-    if "marian-int8" in names and not (work.has_random_weights and fits_marian):
+    others = [name for name in names if name in OTHER_MODELS]
+    if others and not (work.has_random_weights and fits_marian):
         _notice(
-            f"{work.name}: marian-int8 is left out: it is for random weights (its positions are others), with "
-            f"d_model and d_ff in multiples of 64 and a vocabulary in multiples of 8"
+            f"{work.name}: left out: {', '.join(others)}, which need random weights, d_model and d_ff in multiples of "
+            f"64 and a vocabulary in multiples of 8"
         )
-        names = [name for name in names if name != "marian-int8"]
+        names = [name for name in names if name not in others]
+    if options.isa and "slimt-int8" in names:
+        _notice(f"{work.name}: slimt-int8 is left out: it cannot be held to {options.isa}")
+        names = [name for name in names if name != "slimt-int8"]
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
         _notice(f"{work.name}: writing the weights in every engine's form")
@@ -183,6 +192,8 @@ def _write_forms(directory: Path, work: Work, names: Sequence[str]) -> None:
         write_ctranslate2(target, directory / "huggingface", work.config, precision=precision)
     if "marian-int8" in names:
         write_marian(directory / "marian", work.config, work.tensors)
+    if "slimt-int8" in names:
+        write_slimt(directory / "slimt", work.config)
 
 
 def _measure_beam(
@@ -194,6 +205,8 @@ def _measure_beam(
     limits: Limits | None,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
+    if beam > 1:
+        names = [name for name in names if name != "slimt-int8"]  # which is greedy
     typical = sorted(sources, key=len)[len(sources) // 2]
     single, batch = (
         Search(beam, options.length_penalty, work.extra_length, size, end_loops=not work.has_random_weights)
@@ -230,7 +243,7 @@ def _run_rounds(
     for engine in engines:  # warm up on as much as one batch
         engine.translate(sources[: search.batch_size], search)
     for number in range(rounds):
-        turn = number % len(engines)  # so that no engine always runs after the same other one
+        turn = number % max(1, len(engines))  # so that no engine always runs after the same other one
         for engine in [*engines[turn:], *engines[:turn]]:
             time.sleep(PAUSE)
             window = engine.translate(sources, search)
@@ -297,7 +310,7 @@ def _rows(
 
     def shares(name: str) -> list[float] | None:
         limit = most.get(ENGINES[name].precision)
-        if not limit or name == "clearhead-shortlist":
+        if not limit or name in ("clearhead-shortlist", "slimt-int8"):  # whose work is another
             return None
         return [_share(window, sources, search, work.config, limit) for window in windows[name]]
 
@@ -325,7 +338,7 @@ def _rows(
 
 def _differences(windows: dict[str, list[Window]], name: str, work: Work, shown: int) -> dict[str, Any] | None:
     """Return how many outputs of any window are not clearhead's, and the first of them."""
-    if name in ("clearhead", "marian-int8") or "clearhead" not in windows:
+    if name in ("clearhead", *OTHER_MODELS) or "clearhead" not in windows:
         return None
     rows: dict[int, tuple[list[int], list[int]]] = {}
     for ours, theirs in zip(windows["clearhead"], windows[name], strict=True):

@@ -86,7 +86,12 @@ def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, bea
     ours = {"clearhead", *(f"clearhead-{form}" for form in ("bf16x3", "bf16", "int8"))}
     theirs = {f"ctranslate2{form}" for form in ("", "-workers", "-int8", "-int8-workers")}
     missing = {name: line for name, line in result["missing"].items() if name != "limits"}
-    engines = {*ours, *theirs, "huggingface", *(missing.keys() & {"marian-int8"})}  # if installed, for random weights
+    engines = {
+        *ours,
+        *theirs,
+        "huggingface",
+        *(missing.keys() & {"marian-int8", "slimt-int8"}),
+    }  # if installed, for random weights
     measured = [*(beam["processes"] for beam in beams), *(run_["engines"] for run_ in runs)]
     assert all(names.keys() | missing.keys() == engines for names in measured)
     assert all(not names.keys() & missing.keys() for names in measured)
@@ -179,13 +184,14 @@ def test_every_engine_is_held_to_avx2():
         assert beam["processes"]["huggingface"]["computes_in"] == "float32, AVX2"
 
 
-def test_marian_writes_as_many_tokens_as_the_length_limit_allows():
-    if find_spec("_pymarian") is None:
-        pytest.skip("needs pymarian")
-    arguments = ["--cases", "student", "--engines", "marian-int8", "--beams", "2", "--rounds", "1", "--sentences", "4"]
-    done = json.loads(run(*arguments, "--json"))
+@pytest.mark.parametrize("name", ["marian-int8", "slimt-int8"])
+def test_engines_of_marian_write_as_many_tokens_as_the_length_limit_allows(name):
+    arguments = ["--cases", "student", "--beams", "1", "--rounds", "1", "--sentences", "4", "--json"]
+    if find_spec("_pymarian") is None or find_spec("slimt") is None:
+        pytest.skip("needs pymarian and slimt")
+    done = json.loads(run(*arguments, "--engines", name))
     for run_ in done["cases"][0]["beams"][0]["runs"]:
-        assert run_["engines"]["marian-int8"]["output_tokens"] == 30 * run_["sentences"]
+        assert run_["engines"][name]["output_tokens"] == 30 * run_["sentences"]
 
 
 def test_a_model_that_is_not_there_is_refused_in_one_line(tmp_path):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import struct
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from sentencepiece import SentencePieceProcessor
 
 from clearhead.config import ModelConfig
 from clearhead.files.tensors import model_tensors
@@ -109,3 +111,31 @@ def test_marian_is_given_the_same_weights(bench, tmp_path, monkeypatch):
     lines = (tmp_path / "marian" / "vocab.yml").read_text().splitlines()
     assert lines[config.eos_id] == f'"</s>": {config.eos_id}'
     assert lines[5] == '"5": 5'
+
+
+def test_slimt_is_given_a_model_of_the_same_sizes(bench, tmp_path, monkeypatch):
+    slimt_files = bench("slimt_files")
+    monkeypatch.setattr(slimt_files, "convert_by_marian", lambda *_: None)
+    slimt_files.write_slimt(tmp_path / "slimt", SMALL)
+    content = (tmp_path / "slimt" / "model.bin").read_bytes()
+    version, number = struct.unpack_from("<QQ", content)
+    headers = [struct.unpack_from("<4Q", content, 16 + 32 * item) for item in range(number)]
+    at, names, shapes = 16 + 32 * number, [], []
+    for length, *_ in headers:
+        names.append(content[at : at + length - 1].decode())
+        at += length
+    for _, _, axes, _ in headers:
+        shapes.append(struct.unpack_from(f"<{axes}i", content, at))
+        at += 4 * axes
+    (gap,) = struct.unpack_from("<Q", content, at)
+    assert version == 1
+    assert (at + 8 + gap) % 256 == 0
+    assert at + 8 + gap + sum(size for *_, size in headers) == len(content)
+    found = dict(zip(names, shapes, strict=True))
+    assert found["Wemb"] == (10, 4)
+    assert found["encoder_l1_ffn_W1"] == (4, 8)
+    assert found["decoder_l1_rnn_Wf"] == found["decoder_l1_context_Wo"] == (4, 4)
+    assert len(found) == number
+    encoder = SentencePieceProcessor(model_file=str(tmp_path / "slimt" / "vocab.spm"))
+    assert encoder.encode("7 2 9") == [7, 2, 9]
+    assert encoder.eos_id() == 0
