@@ -39,6 +39,22 @@ def test_the_workflow_runs_the_tests_on_every_python_that_is_promised():
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test"]
 
 
+def test_a_release_is_built_installed_and_attested_before_it_is_published():
+    jobs = read(".github/workflows/release.yml")["jobs"]
+    assert [(name, job.get("needs")) for name, job in jobs.items()] == [
+        ("wheels", None),
+        ("install", "wheels"),
+        ("publish", "install"),
+    ]
+    build = jobs["wheels"]["steps"]
+    assert [step["run"] for step in build if "run" in step] == ["make wheels"]
+    (attest,) = (step for step in build if "attest-build-provenance" in step.get("uses", ""))
+    assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
+    assert "> SHA256SUMS" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    for job in jobs.values():  # trusted publishing: no job is given a password
+        assert "secrets." not in str(job)
+
+
 def test_the_citation_names_this_version_and_licence():
     citation = read("CITATION.cff")
     assert citation["version"] == clearhead.__version__
