@@ -54,7 +54,7 @@ def damaged_core(tmp_path, monkeypatch):
         function.cache_clear()
     record = write_damaged_core(tmp_path)
     monkeypatch.setattr(core, "_record", lambda: record)
-    yield record.with_suffix("")
+    yield record.with_name("_core.so")
     for function in kept:
         function.cache_clear()
 
@@ -82,4 +82,4 @@ def test_with_a_damaged_core_pytorch_translates_and_one_line_says_why(make_model
     assert len(done.stdout.splitlines()) == 2
     told = [line for line in done.stderr.splitlines() if line.startswith("clearhead: the compiled core")]
     assert len(told) == 1
-    assert f"is not in use: {core.with_suffix('')} is damaged" in told[0]
+    assert f"is not in use: {core.with_name('_core.so')} is damaged" in told[0]
