@@ -38,7 +38,7 @@ def make_product(
         bias: The bias [V] to add; None adds nothing.
         precision: Precision of the factors. In int8 every output has its own scale.
         rows: Rows of the matrix to pack [O], in int32; None packs all.
-        on_amx: Whether rounded precisions use AMX instead of AVX-512 instructions; None uses AMX if available.
+        on_amx: Whether rounded precisions use AMX; None uses it if the form in use has it.
     """
     core = library()
     assert core is not None

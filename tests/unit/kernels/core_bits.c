@@ -1,5 +1,5 @@
 /* Prints hashes of what each form of the compiled core computes: encoded sources, translations and scores of random
- * sentences by random models. test_core_bits.py compiles it, also for other processors, and compares the lines.
+ * sentences by random models. test_build.py compiles it, also for other processors, and compares the lines.
  *
  * All random numbers are drawn by one generator, and no table is computed by the C library, so that only the core can
  * make a difference. */
@@ -10,7 +10,10 @@
 
 #include "core.h"
 
-enum { SENTENCES = 50, BEAM = 4, CANDIDATES = 2 * BEAM, MOST_TOKENS = 12, LONGEST_SOURCE = 37, POSITIONS = 64 };
+#ifndef SENTENCES
+#define SENTENCES 50
+#endif
+enum { BEAM = 4, CANDIDATES = 2 * BEAM, MOST_TOKENS = 12, LONGEST_SOURCE = 37, POSITIONS = 64 };
 enum { NUM_TOKENS = 211, PAD = 0, BOS = 1, EOS = 2, WORDS = 3 };
 enum { D_MODEL = 64, HEADS = 2, D_K = 16, D_V = 32, D_FF = 128, LAYERS = 2, WIDTH = HEADS * (D_K + D_V) };
 

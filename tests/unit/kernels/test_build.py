@@ -110,10 +110,17 @@ def test_a_compiler_that_fails_is_an_error_and_leaves_no_library(build, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def bits(build, compiler, triple, directory, forms, runner=()):
+def bits(build, compiler, triple, directory, forms, runner=(), sentences=50):
     """Return what those forms compute that a processor has, as core_bits.c prints it, compiled for it and run there."""
     objects = [*build.compile_forms(compiler, triple, directory), str(build.CSRC / "core.c")]
-    flags = [*build.FLAGS, "-Wno-unused-function", f"-I{build.CSRC}", "-DSOURCES=0", "-static"]
+    flags = [
+        *build.FLAGS,
+        "-Wno-unused-function",
+        f"-I{build.CSRC}",
+        "-DSOURCES=0",
+        f"-DSENTENCES={sentences}",
+        "-static",
+    ]
     source, program = str(ROOT / "tests/unit/kernels/core_bits.c"), f"{directory}/core_bits"
     subprocess.run([*compiler, *flags, source, *objects, "-lm", "-o", program], check=True)
     printed = subprocess.run([*runner, program, *forms], check=True, capture_output=True, text=True).stdout
@@ -131,14 +138,16 @@ def test_on_aarch64_every_form_computes_the_bits_of_this_processor(build, tmp_pa
     there.mkdir()
     triple = subprocess.run(["cc", "-dumpmachine"], check=True, capture_output=True, text=True).stdout.strip()
     of_this = bits(build, ["cc"], triple, here, ["plain", *KNOWN_FORMS])
-    # Not the plain form, which qemu needs many minutes for.
-    of_arm = bits(build, build.zig("aarch64-linux-musl"), "aarch64-linux-musl", there, KNOWN_FORMS, [QEMU])
+    arm = build.zig("aarch64-linux-musl"), "aarch64-linux-musl", there
+    of_arm = bits(build, *arm, KNOWN_FORMS, [QEMU])
     assert list(of_arm) == ["neon", "neon-dot"]
     expected = of_this["plain"]
     for form, lines in (*of_this.items(), *of_arm.items()):
         assert lines == expected, form
     assert len(expected) == 16  # four precisions of four models
     assert all(line.endswith("same 1") for line in expected)  # a score is that of the search
+    # The plain form, in which qemu takes ten times as long, finds a tenth as much.
+    assert bits(build, *arm, ["plain"], [QEMU], 4) == bits(build, ["cc"], triple, here, ["plain"], sentences=4)
     lengths = [int(re.search(r"tokens (\d+)", line)[1]) for line in expected]  # of 50 translations
     assert 200 < min(lengths) < max(lengths) <= 50 * 12  # some end by themselves, and some at the limit
 

@@ -4,7 +4,7 @@
 
 #include "packing.h"
 
-#if defined(__AVX512BF16__)
+#if WIDE == 16 && defined(__AVX512BF16__)
 
 #define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8")))
 

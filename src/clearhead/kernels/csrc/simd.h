@@ -11,29 +11,30 @@
 
 #include "types.h"
 
-#if defined(__AVX512F__) /* F, BW, DQ, VL */
+#if defined(FORM_plain) /* whatever the compiler uses by itself */
+#define WIDE 4
+#define VECTOR_REGISTERS 16
+#define REGISTERS 4  /* of outputs computed together */
+#define ROW_BLOCK 2  /* rows computed together; with the registers of their outputs they fill the processor's */
+#elif defined(__AVX512F__) /* F, BW, DQ, VL */
 #include <immintrin.h>
 #define WIDE 16
 #define VECTOR_REGISTERS 32
-#define REGISTERS 2  /* of outputs computed together */
-#define ROW_BLOCK 12 /* rows computed together: with two registers each they fill the processor's 32 */
+#define REGISTERS 2
+#define ROW_BLOCK 12
 #elif defined(__AVX2__) /* and FMA */
 #include <immintrin.h>
 #define WIDE 8
 #define VECTOR_REGISTERS 16
 #define REGISTERS 2
 #define ROW_BLOCK 6
-#elif defined(__ARM_NEON)
+#else
 #include <arm_neon.h>
+#define NEON
 #define WIDE 4
 #define VECTOR_REGISTERS 32
 #define REGISTERS 4
 #define ROW_BLOCK 6
-#else
-#define WIDE 4
-#define VECTOR_REGISTERS 16
-#define REGISTERS 4
-#define ROW_BLOCK 2
 #endif
 
 typedef float Floats __attribute__((vector_size(4 * WIDE)));
@@ -49,11 +50,11 @@ INLINE Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
 INLINE Floats chosen(Ints which, Floats a, Floats b) { return (Floats)((which & (Ints)a) | (~which & (Ints)b)); }
 
 /* Keep what was loaded in its register: compilers would load it again for each use. */
-#if defined(__AVX512F__)
+#if WIDE == 16
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
-#elif defined(__AVX2__)
+#elif WIDE == 8
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
-#elif defined(__aarch64__)
+#elif defined(NEON)
 #define IN_REGISTER(v) __asm__("" : "+w"(v))
 #else
 #define IN_REGISTER(v) ((void)0)
@@ -61,19 +62,6 @@ INLINE Floats chosen(Ints which, Floats a, Floats b) { return (Floats)((which & 
 
 /* A sum with 1.5 * 2^23 is rounded to a whole number, which its last bits are. */
 #define WHOLE_NUMBERS 12582912.0f
-
-/* A product of two floats is exact in double, and so is what its sum with a third loses. If it loses anything, the last
- * bit of the sum is made odd; then rounding it to a float rounds the exact sum (Boldo and Melquiond 2008, "Emulation of
- * a FMA and correctly rounded sums: proved algorithms using rounding to odd"). */
-INLINE float multiply_add_one(float a, float b, float c) {
-    double product = (double)a * b, sum = product + c, back = sum - product;
-    double lost = (product - (sum - back)) + (c - back);
-    int64_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    if ((lost < 0.0 || lost > 0.0) && !(bits & 1)) bits += (lost > 0.0) == (sum > 0.0) ? 1 : -1;
-    memcpy(&sum, &bits, sizeof bits);
-    return (float)sum;
-}
 
 /* multiply_add: a * b + c, rounded once. larger, smaller: b if one of them is NaN. lanes_above: a bit for each lane. */
 #if WIDE == 16
@@ -87,13 +75,27 @@ INLINE Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }
 INLINE Floats smaller(Floats a, Floats b) { return _mm256_min_ps(a, b); }
 INLINE unsigned lanes_above(Floats v, float x) { return _mm256_movemask_ps(_mm256_cmp_ps(v, all(x), _CMP_GT_OQ)); }
 #else
+#if defined(NEON)
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+#else
+/* A product of two floats is exact in double, and so is what its sum with a third loses. If it loses anything, the last
+ * bit of the sum is made odd; then rounding it to a float rounds the exact sum (Boldo and Melquiond 2008, "Emulation of
+ * a FMA and correctly rounded sums: proved algorithms using rounding to odd"). */
+INLINE float multiply_add_one(float a, float b, float c) {
+    double product = (double)a * b, sum = product + c, back = sum - product;
+    double lost = (product - (sum - back)) + (c - back);
+    int64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if ((lost < 0.0 || lost > 0.0) && !(bits & 1)) bits += (lost > 0.0) == (sum > 0.0) ? 1 : -1;
+    memcpy(&sum, &bits, sizeof bits);
+    return (float)sum;
+}
+
 INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
-#ifdef __ARM_NEON
-    return vfmaq_f32(c, a, b);
-#endif
     for (int i = 0; i < WIDE; i++) c[i] = multiply_add_one(a[i], b[i], c[i]);
     return c;
 }
+#endif
 INLINE Floats larger(Floats a, Floats b) { return chosen((Ints)(a > b), a, b); }
 INLINE Floats smaller(Floats a, Floats b) { return chosen((Ints)(a < b), a, b); }
 INLINE unsigned lanes_above(Floats v, float x) {
@@ -127,7 +129,7 @@ INLINE float sum_of(Lanes s) {
 /* The sums of four times 16 lanes. */
 INLINE Four sums_of(const Lanes s[4]) {
     Four a = fold(s[0]), b = fold(s[1]), c = fold(s[2]), d = fold(s[3]);
-#if defined(__AVX2__)
+#if WIDE > 4
     Four ab = _mm_unpacklo_ps(a, b) + _mm_unpackhi_ps(a, b), cd = _mm_unpacklo_ps(c, d) + _mm_unpackhi_ps(c, d);
     return _mm_movelh_ps(ab, cd) + _mm_movehl_ps(cd, ab);
 #else
@@ -171,9 +173,9 @@ INLINE int32_t sum_of_ints(Ints v) {
 
 /* Store the lowest bytes of whole numbers. */
 INLINE void store_bytes(char *at, Ints v) {
-#if defined(__AVX512F__)
+#if WIDE == 16
     _mm_storeu_si128((__m128i *)at, _mm512_cvtepi32_epi8((__m512i)v));
-#elif defined(__AVX2__)
+#elif WIDE == 8
     const __m256i lowest = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
                                             -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1);
     __m256i bytes = _mm256_shuffle_epi8((__m256i)v, lowest);
@@ -184,32 +186,32 @@ INLINE void store_bytes(char *at, Ints v) {
 }
 
 INLINE Ints add_levels(Ints sum, Ints w, Ints x) {
-#if defined(__AVX512VNNI__)
+#if WIDE == 16 && defined(__AVX512VNNI__)
     return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
-#elif defined(__AVX512F__)
+#elif WIDE == 16
     return sum + (Ints)_mm512_madd_epi16(_mm512_maddubs_epi16((__m512i)w, (__m512i)x), _mm512_set1_epi16(1));
-#elif defined(__AVXVNNI__)
+#elif WIDE == 8 && defined(__AVXVNNI__)
     return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)w, (__m256i)x);
-#elif defined(__AVX2__)
+#elif WIDE == 8
     return sum + (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)w, (__m256i)x), _mm256_set1_epi16(1));
-#elif defined(__ARM_FEATURE_DOTPROD)
+#elif defined(NEON) && defined(__ARM_FEATURE_DOTPROD)
     return vdotq_s32(sum, (int8x16_t)w, (int8x16_t)x);
-#elif defined(__ARM_NEON)
+#elif defined(NEON)
     int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)w), vget_low_s8((int8x16_t)x));
     return sum + vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(vmull_high_s8((int8x16_t)w, (int8x16_t)x)));
 #else
-    int8_t weights[4 * WIDE], levels[4];
+    int8_t weights[4 * WIDE], levels[4]; /* weights are below 128 even with the offset */
     memcpy(weights, &w, sizeof w);
     memcpy(levels, &x, sizeof levels);
     for (int i = 0; i < WIDE; i++)
-        for (int n = 0; n < 4; n++) sum[i] += (uint8_t)weights[4 * i + n] * levels[n];
+        for (int n = 0; n < 4; n++) sum[i] += weights[4 * i + n] * levels[n];
     return sum;
 #endif
 }
 
 /* Products of bfloat16: of two adjacent numbers, the second is multiplied and added first, as processors do. */
 INLINE Floats add_bf16(Floats sum, Ints w, Ints x) {
-#if defined(__AVX512BF16__)
+#if WIDE == 16 && defined(__AVX512BF16__)
     return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)x);
 #else
     const Ints second = all_ints((int32_t)0xffff0000);

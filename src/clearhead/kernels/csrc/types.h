@@ -28,7 +28,7 @@ enum Activation { RELU, GELU, GELU_TANH, SILU };
 /* y = x W^T + b, with panels from packing.h. */
 typedef struct {
     int64_t inputs, outputs, precision;
-    int64_t is_on_amx;   /* else uses AVX-512 instructions for bfloat16 and 8 bits */
+    int64_t is_on_amx;   /* whether rounded precisions use AMX, in the form that has it */
     const void *panels;
     const float *scales; /* of the outputs, in INT8 */
     const float *bias;   /* may be NULL; the weight of an absent norm is NULL too */
