@@ -237,7 +237,7 @@ class _Worker:
         self._allowed = AllowedTokens(self.model, end_loops=options.config.end_loops)
         self._is_plain = not (options.are_separate or options.is_constrained)
         self._search: SlotSearch | None = None
-        if self._is_plain and isinstance(slots, SearchingSlots):
+        if self._is_plain and hasattr(slots, "search"):
             self._search = slots.search(options.config, options.num_best, self._allowed, self.waiting.changes)
 
     def work(self) -> Iterator[Found]:

@@ -33,6 +33,14 @@ class Struct(ctypes.Structure):
     _kinds: dict[str, type]
     _kept: dict[str, object] | None = None
 
+    def point_into(self, array: np.ndarray, **places: int) -> Struct:
+        """Point fields to elements of a flat array, given by their numbers, and keep it alive."""
+        address = array.ctypes.data
+        for name, place in places.items():
+            setattr(self, name, address + place * array.itemsize)
+            self.keep(name, array)
+        return self
+
     def keep(self, name: str, value: object) -> None:
         """Keep an object alive as long as this structure, or until the field is set again."""
         if self._kept is None:

@@ -20,7 +20,6 @@ from clearhead.decoding.repetition import LOOP_TIMES, LOOP_TOKENS
 from clearhead.decoding.rules import rank_penalty
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
-from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
 if TYPE_CHECKING:
@@ -56,12 +55,14 @@ class NativeSentence:
         assert sentence.max_length > 0  # the core does not check
         self.sentence = sentence
         self._guided_until = guided_until
-        columns = np.zeros((3, beam_size), dtype=np.int32)
-        columns[0, 0] = bos_id
-        self._written = uninitialized([2, beam_size, sentence.max_length], np.int32)
+        room = beam_size * sentence.max_length
+        # All numbers in one array: scores, newest, parents, masks, tokens of the open and of the finished hypotheses.
+        self._numbers = np.zeros(4 * beam_size + 2 * room + num_best * sentence.max_length, dtype=np.int32)
+        self._numbers[beam_size] = bos_id
+        self._written = self._numbers[4 * beam_size :][: 2 * room].reshape(2, beam_size, sentence.max_length)
+        self._finished_tokens = self._numbers[4 * beam_size + 2 * room :].reshape(num_best, sentence.max_length)
         self._finished = (STRUCTS["Finished"] * num_best)()
-        self._finished_tokens = uninitialized([num_best, sentence.max_length], np.int32)
-        self.masks = columns[2]
+        self.masks = self._numbers[3 * beam_size : 4 * beam_size]
         """For each open hypothesis, the number of the mask of its next token."""
         self.struct = STRUCTS["Hypotheses"](
             max_length=sentence.max_length,
@@ -71,13 +72,14 @@ class NativeSentence:
             longest_penalty=longest_penalty,
             num_open=1,
             finished=self._finished,
-        ).point(
-            scores=np.zeros(beam_size, dtype=np.float32),
-            newest=columns[0],
-            parents=columns[1],
-            masks=columns[2],
-            written=self._written,
-            finished_tokens=self._finished_tokens,
+        ).point_into(
+            self._numbers,
+            scores=0,
+            newest=beam_size,
+            parents=2 * beam_size,
+            masks=3 * beam_size,
+            written=4 * beam_size,
+            finished_tokens=4 * beam_size + 2 * room,
         )
         self.pointer = pointer(self.struct)
 

@@ -164,13 +164,16 @@ class NativeSlots:
         """Grow the step's arrays to at least `num_rows` rows, and as many slots."""
         if num_rows <= len(self._scores):
             return
-        room, step = 2 * num_rows, self._step
-        self._columns, self._scores = np.empty((6, room), dtype=np.int32), np.empty(room, dtype=np.float32)
-        self._best = [np.empty((room, step.num_candidates), dtype=kind) for kind in (np.float32, np.int32, np.int32)]
-        step.point(
-            **dict(zip(("slot", "beam", "parent", "position", "token", "mask"), self._columns, strict=True)),
-            score=self._scores,
-            **dict(zip(("candidate_score", "candidate_beam", "candidate_token"), self._best, strict=True)),
+        room, most = 2 * num_rows, self._step.num_candidates
+        numbers = np.empty((7 + 3 * most) * room, dtype=np.int32)
+        self._columns, best = numbers[: 6 * room].reshape(6, room), numbers[7 * room :].reshape(3, room, most)
+        self._scores, self._best = numbers[6 * room : 7 * room].view(np.float32), [best[0].view(np.float32), *best[1:]]
+        columns = ("slot", "beam", "parent", "position", "token", "mask", "score")
+        found = ("candidate_score", "candidate_beam", "candidate_token")
+        self._step.point_into(
+            numbers,
+            **{name: number * room for number, name in enumerate(columns)},
+            **{name: (7 + number * most) * room for number, name in enumerate(found)},
         )
 
     def _give_positions(self, longest: int) -> None:
@@ -188,7 +191,7 @@ class _Slot:
     def __init__(self, memory: Float[np.ndarray, "B LW"], source_length: int, beam_size: int) -> None:
         self.memory = memory
         self._beam_size = beam_size
-        self._newest = uninitialized([2, beam_size], np.int32)
+        self._newest = np.empty(2 * beam_size, dtype=np.int32)
         self.struct = STRUCTS["Slot"](
             memory=memory.ctypes.data, source_length=source_length, newest=self._newest.ctypes.data
         )
@@ -198,13 +201,14 @@ class _Slot:
         """Grow the slot to hold a position, even if its beams share no history; return how many it holds from there."""
         places = (position + 1) * self._beam_size
         if places > self._places:
-            past, parents = self._past, self._parents
+            parents, past = self._parents, self._past
             self._allocate(2 * places)
-            self._past[: len(past)], self._parents[: len(parents)] = past, parents
+            self._parents[: len(parents)], self._past[: len(past)] = parents, past
         return self._places // self._beam_size - position
 
     def _allocate(self, places: int) -> None:
         self._places = places
         width = self.memory.shape[1] // LANES
-        self._past, self._parents = uninitialized([places, width]), uninitialized([places], np.int32)
-        self.struct.past, self.struct.parents = self._past.ctypes.data, self._parents.ctypes.data
+        room = uninitialized([places * (width + 1)])
+        self._past, self._parents = room[: places * width].reshape(places, width), room[places * width :].view(np.int32)
+        self.struct.past, self.struct.parents = (address := room.ctypes.data), address + self._past.nbytes

@@ -84,23 +84,20 @@ class NativeWeights:
     ) -> list[np.ndarray]:
         lengths = [len(source) for source in sources]
         rows, longest = sum(lengths), max(lengths)
-        first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
-        ids = np.concatenate(sources)
         vocabulary, stack = self.model.config.source_vocabulary, self.encoder
+        block = list(accumulate((-(-length // LANES) for length in lengths), initial=0))
+        ids = np.concatenate(sources)
         if not 0 <= ids.min() <= ids.max() < vocabulary:  # the core uses them as addresses
             raise IndexError(f"a source id is not in the vocabulary of {vocabulary}")
-        block = list(accumulate((-(-length // LANES) for length in lengths), initial=0))
+        columns = np.empty((5, rows), dtype=np.int32)  # token, position, first, length, block
+        columns[0] = ids
+        columns[2:] = np.repeat([[0, *accumulate(lengths[:-1])], lengths, block[:-1]], lengths, axis=1)
+        columns[1] = np.arange(rows) - columns[2]
         memory = uninitialized([block[-1], LANES * self.memory_width])
-        struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
-            token=ids.astype(np.int32),
-            position=np.arange(rows, dtype=np.int32) - first,
-            first=first,
-            length=length,
-            block=np.repeat(block[:-1], lengths).astype(np.int32),
-            memory=memory,
-            self_attn=self_attn,
-            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], np.uint8),
-        )
+        scratch = uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], np.uint8)
+        struct = STRUCTS["Sources"](num_rows=rows, longest=longest)
+        struct.point(memory=memory, self_attn=self_attn, scratch=scratch)
+        struct.point_into(columns, token=0, position=rows, first=2 * rows, length=3 * rows, block=4 * rows)
         if team is not None:
             struct.team = pointer(team)
         _, tokens = self.tokens("source_embedding", longest)

@@ -70,17 +70,21 @@ static void begin_choices(Scratch *s, int64_t rows, int64_t count) {
             .largest = -INFINITY, .best = s->best + row * count, .ids = s->best_ids + row * count, .wanted = -1};
 }
 
-/* Compute the logits of adjacent rows, in chunks that fit into the cache, and update the rows with them. */
+/* Compute the logits of adjacent rows, as many at a time as there is room for, and update the rows with them. */
 static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t count, Scratch *s) {
     const float *x = s->x + row * v->product->inputs;
+    int64_t padded = rounded(rows, 2 * TILE_ROWS), room = padded * LOGITS / (v->product->is_on_amx ? padded : rows);
+    int64_t some = (room - LANES) / CHUNK * CHUNK;
     prepare_rows(v->product, x, rows, s);
-    for (int64_t first = 0; first < v->count; first += CHUNK) {
-        int64_t size = v->count - first < CHUNK ? v->count - first : CHUNK;
+    for (int64_t first = 0; first < v->count; first += some) {
+        int64_t end = v->count - first < some ? v->count : first + some;
         multiply((Work){.product = v->product, .x = x, .rows = rows, .first = first / PANEL,
-                        .last = (first + rounded(size, PANEL)) / PANEL, .y = s->logits, .stride = LOGITS}, s);
+                        .last = rounded(end, PANEL) / PANEL, .y = s->logits, .stride = some + LANES}, s);
         spend(s, VOCABULARY);
         for (int64_t i = 0; i < rows; i++)
-            look_at(s->logits + i * LOGITS, first, size, v, count, s->choices + row + i);
+            for (int64_t at = first; at < end; at += CHUNK)
+                look_at(s->logits + i * (some + LANES) + at - first, at, end - at < CHUNK ? end - at : CHUNK, v, count,
+                        s->choices + row + i);
         spend(s, CHOICE);
     }
 }

@@ -28,7 +28,7 @@ static void assist_team(Team *team) {
                     begin_tiles();
                     has_tiles = 1;
                 }
-                take_panels(team);
+                take_panels(team, 1);
                 idle = 0;
             }
             atomic_fetch_sub(&team->inside, 1);

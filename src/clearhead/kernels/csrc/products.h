@@ -229,26 +229,35 @@ static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch
 /* Let all helpers sleep at once. */
 static void dismiss_helpers(Team *team) { atomic_store(&team->state, TO_LEAVE); }
 
-/* Take a team's panels, a sixteenth at a time, until none is left; a late helper finds none. */
-static void take_panels(Team *team) {
-    int64_t last = team->work.last, some = (last - team->work.first) / 16 + 1;
-    for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < last;)
-        multiply_panels(&team->work, from, from + some < last ? from + some : last);
+/* Take a team's panels, some at a time, until none is left: its caller from the front, helpers from the back, so that each
+ * finds most of its weights in its own cache. A late helper finds none. */
+static void take_panels(Team *team, int is_helper) {
+    const Work *work = &team->work;
+    int64_t size = work->last - work->first, some = work->at_once, portions = (size + some - 1) / some;
+    for (;;) {
+        int64_t taken = atomic_fetch_add(&team->taken, is_helper ? FROM_BACK : 1);
+        int64_t front = taken % FROM_BACK, back = taken / FROM_BACK;
+        if (front + back >= portions) return;
+        int64_t from = work->first + (is_helper ? portions - 1 - back : front) * some;
+        multiply_panels(work, from, from + some < work->last ? from + some : work->last);
+    }
 }
 
 /* Multiply prepared rows, with the helpers if there are any. */
 static void multiply(Work work, Scratch *s) {
     Team *team = s->team;
     work.scratch = s;
-    int64_t bytes = packed_size((work.last - work.first) * PANEL, work.product->inputs, work.product->precision);
-    if (!team || atomic_load(&team->state) == TO_LEAVE || bytes < WORTH_SHARING) {
+    int64_t size = work.last - work.first, cost = packed_size(PANEL, work.product->inputs, work.product->precision);
+    cost *= work.rows + 1; /* of a panel: reading it, and its products with the rows */
+    if (!team || atomic_load(&team->state) == TO_LEAVE || size * cost < WORTH_SHARING) {
         multiply_panels(&work, work.first, work.last);
         return;
     }
+    work.at_once = rounded(max64(size / 16, WORTH_SHARING / 8 / cost) + 1, 2); /* a few rows meet two panels at once */
     team->work = work;
-    atomic_store(&team->next, work.first);
+    atomic_store(&team->taken, 0);
     atomic_store(&team->state, A_PRODUCT);
-    take_panels(team);
+    take_panels(team, 0);
     atomic_store(&team->state, NOTHING);
     for (int64_t spins = 0; atomic_load(&team->inside); spins++) {
         if (spins < PATIENCE) pause_thread();

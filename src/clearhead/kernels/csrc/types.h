@@ -18,7 +18,9 @@
 
 #define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
 #define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two steps */
-#define WORTH_SHARING (1 << 18) /* bytes of a matrix above which several threads read it faster than one */
+#define WORTH_SHARING (1 << 17) /* bytes of a matrix above which several threads read it faster than one */
+
+#define FROM_BACK ((int64_t)1 << 32)
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -89,6 +91,7 @@ typedef struct {
     int64_t rows, first, last;     /* panels `first` to `last`, the latter excluded */
     float *y;                      /* [row][stride], from the first panel on, with space for whole blocks of tiles */
     int64_t stride;
+    int64_t at_once;               /* panels of a portion, if several threads share them */
     int64_t is_rectified;          /* whether negative results become 0 (ReLU) */
     const struct Scratch *scratch; /* holds the rows in the product's precision */
 } Work;
@@ -97,7 +100,7 @@ typedef struct {
 typedef struct {
     _Atomic int64_t state;  /* enum State */
     _Atomic int64_t inside; /* helpers reading `work`, which changes only when there are none */
-    _Atomic int64_t next;   /* first panel not taken yet */
+    _Atomic int64_t taken;  /* portions of the work: from the front, and FROM_BACK times those from the back */
     Work work;
     int64_t delays; /* times a helper was descheduled during its work; after three, one thread alone is faster */
 } Team;
