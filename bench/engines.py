@@ -77,7 +77,7 @@ class Clearhead:
             # As many sentences at once as the others, on average: it counts tokens, in each worker.
             batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources) // self.workers,
         )
-        options = SearchOptions(config, shortlist=self.shortlist)
+        options = SearchOptions(config, scores=False, shortlist=self.shortlist)  # as for plain text
         return [hypotheses[0].tokens for hypotheses in decode(self.model, sources, options)]
 
     def ids(self, outputs: list[Sequence[int]]) -> list[list[int]]:

@@ -48,6 +48,9 @@ class SearchOptions:
     """Selects the target tokens allowed for each sentence; None allows the whole vocabulary."""
     most_required: int = 0
     """Maximum number of tokens that a translation must contain (see `grid_beam_search`); 0 is ordinary search."""
+    scores: bool = True
+    """Whether the log-probabilities of the translations are needed; without, a greedy search is faster, and they may be
+    NaN."""
 
     @property
     def num_found(self) -> int:

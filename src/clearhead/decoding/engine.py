@@ -127,7 +127,13 @@ class SearchingSlots(Slots, Protocol):
     """Slots that offer a search of their own."""
 
     def search(
-        self, config: DecodeConfig, num_best: int, allowed: AllowedTokens, changes: Int64[np.ndarray, "1"]
+        self,
+        config: DecodeConfig,
+        num_best: int,
+        allowed: AllowedTokens,
+        changes: Int64[np.ndarray, "1"],
+        *,
+        scores: bool,
     ) -> SlotSearch:
         """Return a search in these slots.
 
@@ -136,6 +142,7 @@ class SearchingSlots(Slots, Protocol):
             num_best: Hypotheses to find for each sentence.
             allowed: The allowed tokens of the model.
             changes: Counter of what the caller must look at: new, withdrawn and stopped sentences.
+            scores: Whether the log-probabilities of what is found are needed.
         """
 
 

@@ -21,7 +21,7 @@ from clearhead.decoding.batched_sampling import advance_samples, begin_samples, 
 from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
 from clearhead.decoding.constraints import Required
 from clearhead.decoding.diverse_beam_search import advance_diverse
-from clearhead.decoding.engine import Engine, InFlight, SearchingSlots, Slots, SlotSearch
+from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch
 from clearhead.decoding.grid_beam_search import advance_constrained, begin_constrained
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
@@ -237,8 +237,10 @@ class _Worker:
         self._allowed = AllowedTokens(self.model, end_loops=options.config.end_loops)
         self._is_plain = not (options.are_separate or options.is_constrained)
         self._search: SlotSearch | None = None
-        if self._is_plain and hasattr(slots, "search"):
-            self._search = slots.search(options.config, options.num_best, self._allowed, self.waiting.changes)
+        if self._is_plain and hasattr(slots, "search"):  # they are SearchingSlots; isinstance takes 0.03 ms
+            self._search = slots.search(
+                options.config, options.num_best, self._allowed, self.waiting.changes, scores=options.scores
+            )
 
     def work(self) -> Iterator[Found]:
         """Yield the results of this worker."""

@@ -130,6 +130,7 @@ class TextSearch:
             on_progress: Called with the number of sources finished, batch by batch.
             required: Terms that each translation must contain, as for `decode`.
         """
+        options = replace(options, scores=scores)
         groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
         found = self._texts(sources, groups, options)
         num_best, most = options.num_best, options.config.beam_size

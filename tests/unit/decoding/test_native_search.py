@@ -237,6 +237,54 @@ def test_control_tokens_cost_nothing_and_the_text_of_a_prefix_does():
     assert found.log_prob == pytest.approx(other - (own + 32 * other), abs=1e-3)
 
 
+# Searches without scores
+
+
+def found_without_scores(model, sources, limits, **settings):
+    """Return the tokens that a greedy search writes; what it writes without scores must be the same."""
+    config = DecodeConfig(beam_size=1, end_loops=False, **settings)
+    with_scores, without = (
+        dict(search(NativeEngine(model), sources, limits, SearchOptions(config, scores=scores)))
+        for scores in (True, False)
+    )
+    for number, [one] in without.items():
+        assert one.tokens == with_scores[number][0].tokens
+        assert math.isnan(one.log_prob)
+        assert math.isnan(one.rank_score)
+    return [without[number][0].tokens for number in range(len(sources))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_scores_the_best_of_nearly_equal_tokens_are_the_same(seed):
+    rng = torch.Generator().manual_seed(seed)
+    model = Transformer(ModelConfig(**WIDTHS, vocab_size=3_000, tying="none", output_bias=seed % 2 == 1)).eval()
+    for name, weight in model.named_parameters():
+        if name.startswith("output_proj"):
+            # Four tokens over and over, the numbers of each a few roundings apart.
+            copies = weight[torch.arange(len(weight)) % 4] * 10.0 ** (seed - 3)
+            weight.copy_(copies * (1 + 2**-23 * torch.randint(-2, 3, copies.shape, generator=rng)))
+    sources = [[*range(3, 3 + length), END] for length in (1, 4, 9, 30)]
+    found = found_without_scores(model, sources, [25] * len(sources))
+    assert len({token for tokens in found for token in tokens}) > 4
+
+
+def test_without_scores_the_lowest_of_equal_tokens_comes_first():
+    model = Transformer(ModelConfig(**WIDTHS, vocab_size=700, output_bias=True)).eval()
+    for weight in model.parameters():
+        weight.zero_()
+    model.output_proj.bias[:100] = -1.0
+    assert found_without_scores(model, [[3, END]], [4]) == [(100, 100, 100, END)]
+
+
+@pytest.mark.parametrize("part", ["output_proj", "decoder.layers.0.feed_forward.down_proj"])
+def test_without_scores_weights_that_are_no_numbers_are_reported(part):
+    model = Transformer(ModelConfig(**WIDTHS, vocab_size=700, tying="none")).eval()
+    model.get_parameter(f"{part}.weight")[9, 5] = math.nan
+    config = DecodeConfig(beam_size=1)
+    with pytest.raises(ModelError, match="probabilities are not numbers"):
+        list(search(NativeEngine(model), [[3, END]], [9], SearchOptions(config, scores=False)))
+
+
 # Finished hypotheses
 
 
@@ -271,7 +319,7 @@ def begun(model, sources, limits, changes, num_best=1, **settings):
     assert isinstance(slots, SearchingSlots)
     sentences = [Sentence(*one) for one in zip(range(len(sources)), sources, limits, strict=True)]
     slots.enter(slots.encode(sentences))
-    searching = slots.search(config, num_best, allowed, changes)
+    searching = slots.search(config, num_best, allowed, changes, scores=True)
     return searching, [searching.begin(sentence, 1) for sentence in sentences]
 
 

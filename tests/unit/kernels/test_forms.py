@@ -94,6 +94,9 @@ def results(model, precision, sources, rng_seed):
         config = DecodeConfig(beam_size=beam_size, batch_tokens=rng.choice([7, 40, 400]), extra_length=9)
         options = SearchOptions(config, num_best=min(beam_size, 3))
         found.append(decode(engine, sources, options))
+        if beam_size == 1:  # another way to the same tokens
+            without = decode(engine, sources, SearchOptions(config, scores=False))
+            assert [one.tokens for [one] in without] == [one.tokens for [one] in found[-1]]
         if vocab_size > 30:
             rows = np.random.default_rng(1).integers(3, vocab_size, (vocab_size, 4), dtype=np.int32)
             shortlist = Shortlist(np.arange(2, 9, dtype=np.int32), rows)

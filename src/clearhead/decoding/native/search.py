@@ -8,6 +8,7 @@ Shapes: N masks, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, pointer
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ class NativeSentence:
         beam_size: Maximum open hypotheses.
         num_best: Finished hypotheses to keep.
         longest_penalty: Length penalty at the maximum length.
+        scores: Whether the core computes log-probabilities; they are NaN otherwise.
     """
 
     def __init__(
@@ -51,10 +53,12 @@ class NativeSentence:
         beam_size: int,
         num_best: int,
         longest_penalty: float,
+        scores: bool,
     ) -> None:
         assert sentence.max_length > 0  # the core does not check
         self.sentence = sentence
         self._guided_until = guided_until
+        self._nothing = 0.0 if scores else math.nan  # added to scores
         room = beam_size * sentence.max_length
         # All numbers in one array: scores, newest, parents, masks, tokens of the open and of the finished hypotheses.
         self._numbers = np.zeros(4 * beam_size + 2 * room + num_best * sentence.max_length, dtype=np.int32)
@@ -104,8 +108,8 @@ class NativeSentence:
         return [
             Hypothesis(
                 tuple(self._finished_tokens[one.place, : one.length].tolist()),
-                one.log_prob,
-                one.rank_score,
+                one.log_prob + self._nothing,
+                one.rank_score + self._nothing,
                 bool(one.was_ended),
             )
             for one in self._finished[: min(num_best, self.struct.num_finished)]
@@ -123,6 +127,7 @@ class NativeSearch:
         num_best: Hypotheses to find for each sentence.
         allowed: The allowed tokens of the model.
         changes: Counter of what the caller must look at.
+        scores: Whether `advance` computes log-probabilities.
     """
 
     def __init__(
@@ -133,8 +138,11 @@ class NativeSearch:
         num_best: int,
         allowed: AllowedTokens,
         changes: Int64[np.ndarray, "1"],
+        *,
+        scores: bool,
     ) -> None:
         self._advance = advance
+        self._scores = scores
         self._config = config
         self._num_best = num_best
         self._allowed = allowed
@@ -162,6 +170,7 @@ class NativeSearch:
             beam_size=self._config.beam_size,
             num_best=self._num_best,
             longest_penalty=rank_penalty(sentence.max_length, self._config),
+            scores=self._scores,
         )
 
     def advance(self, active: Sequence[NativeSentence], seen: int) -> None:

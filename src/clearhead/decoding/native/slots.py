@@ -91,11 +91,22 @@ class NativeSlots:
         self.source_lengths.pop()
 
     def search(
-        self, config: DecodeConfig, num_best: int, allowed: AllowedTokens, changes: Int64[np.ndarray, "1"]
+        self,
+        config: DecodeConfig,
+        num_best: int,
+        allowed: AllowedTokens,
+        changes: Int64[np.ndarray, "1"],
+        *,
+        scores: bool,
     ) -> NativeSearch:
         """Return a search in these slots; see `engine.SearchingSlots`."""
         assert config.beam_size == self._beam_size
-        return NativeSearch(self._advance, self._weights.model.config.eos_id, config, num_best, allowed, changes)
+        if not scores and config.beam_size == 1 and self._listed is None and self._weights.rough_decoder is not None:
+            self._decoder = self._weights.rough_decoder
+        else:
+            scores = True
+        eos_id = self._weights.model.config.eos_id
+        return NativeSearch(self._advance, eos_id, config, num_best, allowed, changes, scores=scores)
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""

@@ -20,6 +20,7 @@ typedef struct {
     const Product *product;
     const int32_t *ids; /* NULL is the first `count` tokens */
     int64_t count;
+    const Stack *rough; /* whose rough product it is, or NULL */
 } Vocabulary;
 
 /* Find the best tokens among some logits. */
@@ -62,6 +63,61 @@ static void look_at(float *logits, int64_t first, int64_t size, const Vocabulary
     if (c->all) memcpy(c->all + first, logits, size * sizeof *logits);
 }
 
+/* Keep the best of a row's tokens that are left, by their logits in float32, which are computed as in fp32_block. */
+static void settle(const Stack *stack, const float *x, Left *left) {
+    const Product *p = &stack->output;
+    float best = -INFINITY;
+    int32_t id = 0, count = 0;
+    for (int32_t i = 0; i < left->count; i++)
+        if (left->most[i] > left->least) left->ids[count++] = left->ids[i];
+    for (int32_t first = 0; first < count; first += WIDE) {
+        const float *row[WIDE];
+        Floats logit = {0}, weight;
+        for (int i = 0; i < WIDE; i++)
+            row[i] = stack->rough.matrix + left->ids[first + i < count ? first + i : first] * p->inputs;
+        for (int64_t k = 0; k < p->inputs; k++) {
+            for (int i = 0; i < WIDE; i++) weight[i] = row[i][k];
+            logit = multiply_add(all(x[k]), weight, logit);
+        }
+        for (int i = 0; i < WIDE && first + i < count; i++) {
+            int32_t own = left->ids[first + i];
+            float value = p->bias ? logit[i] + p->bias[own] : logit[i];
+            if (value > best) best = value, id = own;
+        }
+    }
+    *left = (Left){.least = best, .total = left->total, .count = count > 0, .ids = {id}, .most = {INFINITY}};
+}
+
+/* Update the tokens that may be the best of a row with more of its logits in 8 bits, which are at most so far from those
+ * in float32: with levels l of step t for the row x, and levels m of step u for the weights w, the difference is the sum
+ * of x (w - u m) and (x - t l) u m, at most |x| u / 2 and |u m| t / 2, and what is lost to rounding. */
+static void narrow(
+    float *logits, int64_t first, int64_t size, const Stack *stack, const float *x, float step, const uint8_t *may_come,
+    Left *left
+) {
+    const Product *p = &stack->rough.product;
+    float of_weights = left->total * (0.501f + 64.0f * (p->inputs + 8) * 0x1p-23f), of_row = step * 0.501f;
+    for (int64_t i = 0; i < size; i += WIDE) {
+        Floats value = load(logits + i), size_of = (Floats)((Ints)value & 0x7fffffff);
+        Floats error = all(of_weights) * load(p->scales + first + i) + all(of_row) * load(stack->rough.sizes + first + i)
+                       + all(0x1p-20f) * size_of + all(1e-30f); /* more than 0 */
+        Floats least = value - error;
+        store(logits + i, value + error);
+        for (unsigned above = lanes_above(least, left->least); above; above &= above - 1) {
+            int64_t at = i + __builtin_ctz(above);
+            if (at < size && may_come[first + at] && least[at - i] > left->least) left->least = least[at - i];
+        }
+    }
+    for (int64_t i = 0; i < size; i += WIDE)
+        for (unsigned above = lanes_above(load(logits + i), left->least); above; above &= above - 1) {
+            int64_t at = i + __builtin_ctz(above);
+            if (at >= size || !may_come[first + at]) continue;
+            if (left->count == MOST_LEFT) settle(stack, x, left);
+            left->most[left->count] = logits[at];
+            left->ids[left->count++] = (int32_t)(first + at);
+        }
+}
+
 static void begin_choices(Scratch *s, int64_t rows, int64_t count) {
     memset(s->best_ids, 0, rows * count * sizeof *s->best_ids);
     for (int64_t i = 0; i < rows * count; i++) s->best[i] = -INFINITY;
@@ -82,10 +138,33 @@ static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t
                         .last = rounded(end, PANEL) / PANEL, .y = s->logits, .stride = some + LANES}, s);
         spend(s, VOCABULARY);
         for (int64_t i = 0; i < rows; i++)
-            for (int64_t at = first; at < end; at += CHUNK)
-                look_at(s->logits + i * (some + LANES) + at - first, at, end - at < CHUNK ? end - at : CHUNK, v, count,
-                        s->choices + row + i);
+            for (int64_t at = first; at < end; at += CHUNK) {
+                float *logits = s->logits + i * (some + LANES) + at - first;
+                int64_t size = end - at < CHUNK ? end - at : CHUNK;
+                Choice *c = s->choices + row + i;
+                if (v->rough)
+                    narrow(logits, at, size, v->rough, x + i * v->product->inputs, s->scales[i], c->may_come, s->left + i);
+                else look_at(logits, at, size, v, count, c);
+            }
         spend(s, CHOICE);
+    }
+}
+
+/* Find the best token of each row, the one that `choose` finds, without its log-probability. */
+static void choose_roughly(const Stack *stack, const Tokens *t, int64_t rows, Scratch *s) {
+    int64_t inputs = stack->output.inputs;
+    for (int64_t row = 0; row < rows; row++) {
+        Lanes total = {{{0}}};
+        for (int64_t i = 0; i < inputs; i += WIDE)
+            total.part[0] += (Floats)((Ints)load(s->x + row * inputs + i) & 0x7fffffff);
+        s->left[row] = (Left){.least = -INFINITY, .total = sum_of(total)};
+    }
+    choose_among(&(Vocabulary){&stack->rough.product, NULL, t->num_ids, stack}, 0, rows, 1, s);
+    for (int64_t row = 0; row < rows; row++) {
+        settle(stack, s->x + row * inputs, s->left + row);
+        if (!(s->left[row].least > -INFINITY)) continue;
+        s->best[row] = 0.0f;
+        s->best_ids[row] = s->left[row].ids[0];
     }
 }
 
@@ -97,12 +176,16 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
         s->choices[row].may_come = step->masks + step->mask[row] * step->vocab_size;
         if (step->log_probs) s->choices[row].all = step->log_probs + row * step->vocab_size;
     }
-    choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids}, 0, rows, count, s);
+    if (stack->rough.product.panels) {
+        choose_roughly(stack, t, rows, s);
+        return;
+    }
+    choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids, NULL}, 0, rows, count, s);
     for (int64_t row = 0, next; row < rows; row = next) {
         for (next = row; next < rows && step->slot[next] == step->slot[row];) next++;
         const Slot *slot = step->slots + step->slot[row];
         if (slot->num_own)
-            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own}, row, next - row, count, s);
+            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own, NULL}, row, next - row, count, s);
     }
     for (int64_t row = 0; row < rows; row++) {
         Choice *c = s->choices + row;
@@ -117,7 +200,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
 static void look_up(const Stack *stack, const Tokens *t, const Targets *targets, Scratch *s) {
     begin_choices(s, targets->num_rows, 1);
     for (int64_t row = 0; row < targets->num_rows; row++) s->choices[row].wanted = targets->wanted[row];
-    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids}, 0, targets->num_rows, 1, s);
+    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids, NULL}, 0, targets->num_rows, 1, s);
     for (int64_t row = 0; row < targets->num_rows; row++) {
         const Choice *c = s->choices + row;
         targets->log_probs[row] = c->logit - c->largest - (float)log(c->sum);

@@ -9,8 +9,6 @@
 #include "core.h"
 #include "simd.h"
 
-#define MOST_LEVEL 63.0f
-
 #define BLOCK (WIDE * REGISTERS)   /* outputs whose weights lie together, and are multiplied together */
 #define BLOCK_TILES (BLOCK / 16)
 

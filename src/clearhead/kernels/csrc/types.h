@@ -13,6 +13,7 @@
 #define MOST_ROWS 12   /* rows computed together, at most */
 #define TILE_ROWS 16   /* rows of an AMX tile */
 #define TILE_BYTES 1024 /* of 16 lines of 64 bytes: the weights of 16 outputs */
+#define MOST_LEVEL 63 /* of weights in 8 bits: they have 7 bits, so that sums of two products fit into 16 */
 #define CHUNK 512      /* logits of a row computed before they are read, so few that they are still in the cache */
 #define LOGITS (CHUNK + LANES) /* stride of their rows; not a power of two, to avoid cache conflicts */
 
@@ -51,12 +52,20 @@ typedef struct {
     Product up, gate, down; /* an absent gate has no panels */
 } Layer;
 
+/* The output matrix in 8 bits beside float32; see `narrow` in choice.h. */
+typedef struct {
+    Product product;      /* no panels if the log-probabilities are needed */
+    const float *matrix;  /* [token][D] */
+    const float *sizes;   /* of each token: at least the sum of its absolute weights in 8 bits */
+} Rough;
+
 typedef struct {
     int64_t d_model, num_heads, d_k, d_v, d_ff, num_layers, is_pre, activation;
     int64_t divides_scores, divides_output; /* attention scores by sqrt(d_k); final states by sqrt(d_model) */
     const Layer *layers;
     Norm final_norm;
     Product output; /* in an encoder, cross-attention keys and values of all decoder layers; in a decoder, logits */
+    Rough rough;
 } Stack;
 
 /* A sentence in flight. The key-value histories of its beams form a tree: each key has a place and a link to the
@@ -165,6 +174,17 @@ typedef struct Choice {
     float *all; /* [token]: receives all logits, in the end log-probabilities; or NULL */
 } Choice;
 
+#define MOST_LEFT 64 /* tokens that may be the best, at most; more are compared at once */
+
+/* Tokens that may be the best of a row, in ascending order. */
+typedef struct Left {
+    float least;      /* no less than this is the best logit */
+    float total;      /* sum of the row's absolute numbers */
+    int32_t count;
+    int32_t ids[MOST_LEFT];
+    float most[MOST_LEFT]; /* no more than this are their logits */
+} Left;
+
 /* Scratch memory for the rows of a call. */
 typedef struct Scratch {
     float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *scales;
@@ -175,6 +195,7 @@ typedef struct Scratch {
     int32_t *path; /* [row][longest]: places of the row's history */
     char *is_taken; /* [place] of a slot */
     Choice *choices;
+    Left *left; /* of each row, if the stack has a rough product */
     float *best;   /* [row][count] */
     int32_t *best_ids;
     Team *team;
@@ -225,6 +246,7 @@ static int64_t lay_out(
     ROOM(s->path, is_search ? rows * longest : 0);
     ROOM(s->is_taken, is_search ? count * longest : 0); /* `count` is at least the beam size */
     ROOM(s->choices, rows);
+    ROOM(s->left, stack->rough.product.panels ? rows : 0);
     ROOM(s->best, rows * count);
     ROOM(s->best_ids, rows * count);
 #undef ROOM
