@@ -42,17 +42,19 @@ class Clearhead:
     has_shortlist = False
 
     def __init__(self, directory: Path, threads: int, precision: str) -> None:
-        import torch
-
         from clearhead.config import ModelConfig
         from clearhead.decoding import NativeEngine, Shortlist, make_engine
-        from clearhead.files.tensors import load_weights
+        from clearhead.files.arrays import read_arrays
         from clearhead.kernels.library import form
-        from clearhead.model import Transformer
+        from clearhead.model.rounded_weights import stored_headers
+        from clearhead.model.stored import StoredModel
+        from clearhead.runtime.device import set_num_threads
 
-        torch.set_num_threads(threads)
-        model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()
-        load_weights(model, directory / "clearhead" / "model.safetensors")
+        set_num_threads(threads)
+        config = ModelConfig(**_read_json(directory / "clearhead" / "config.json"))
+        model = StoredModel(
+            config, read_arrays(directory / "clearhead" / "model.safetensors", stored_headers(config))[0]
+        )
         forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "int8": "int8"}
         self.model = make_engine(model, forms[precision])
         path = directory / "clearhead" / "shortlist.safetensors"

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import sys
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,18 +89,26 @@ def can_multiply_bf16() -> bool:
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
-@cache
-def keep_freed_memory() -> None:
+def keep_freed_memory(most: int = 2**31 - 1) -> None:
     """Make the C library keep freed memory for the next step instead of returning it to the system.
 
     A new page costs a page fault and is filled with zeros; together this takes a tenth of a training step. On systems
     other than Linux with glibc, nothing is changed.
+
+    Args:
+        most: Bytes to keep in each thread, at least; a smaller number than before changes nothing.
     """
-    _set_malloc_options(
-        (_M_MMAP_THRESHOLD, 32 * 2**20),  # the maximum; larger blocks are still allocated from the system
-        (_M_TRIM_THRESHOLD, 2**31 - 1),
-        (_M_TOP_PAD, 64 * 2**20),
-    )
+    global _kept
+    if most > _kept:
+        _kept = most
+        _set_malloc_options(
+            (_M_MMAP_THRESHOLD, 32 * 2**20),  # the maximum; larger blocks are still allocated from the system
+            (_M_TRIM_THRESHOLD, most),
+            (_M_TOP_PAD, min(most // 16, 64 * 2**20)),
+        )
+
+
+_kept = 0
 
 
 def return_freed_memory() -> None:

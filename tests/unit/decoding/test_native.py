@@ -206,15 +206,15 @@ def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
 
 def test_a_slot_has_a_place_for_each_beam_at_each_position_and_keeps_what_it_holds():
     slot = _Slot(uninitialized([1, 7 * LANES]), source_length=3, beam_size=5)
-    assert len(slot._past) == len(slot._parents) == (2 * 3 + 16) * 5
+    assert len(slot._past) == len(slot._parents) == (3 + 16) * 5
     slot._past[:], slot._parents[:] = 0.5, 3
-    assert slot.make_room(20) == 2  # positions 20 and 21
-    assert slot.make_room(21) == 1
-    assert len(slot._past) == 22 * 5
-    assert slot.make_room(22) == 24  # 46 positions
-    assert len(slot._past) == len(slot._parents) >= 23 * 5
-    assert (slot._past[: 22 * 5] == 0.5).all()
-    assert (slot._parents[: 22 * 5] == 3).all()
+    assert slot.make_room(17) == 2  # positions 17 and 18
+    assert slot.make_room(18) == 1
+    assert len(slot._past) == 19 * 5
+    assert slot.make_room(19) == 21  # 40 positions
+    assert len(slot._past) == len(slot._parents) >= 20 * 5
+    assert (slot._past[: 19 * 5] == 0.5).all()
+    assert (slot._parents[: 19 * 5] == 3).all()
 
 
 def test_sources_are_encoded_in_groups_of_about_512_tokens(make_model, monkeypatch):

@@ -62,6 +62,17 @@ print((resident() - before) >> 20)
     assert (int(ran.stdout) < 16) == returns
 
 
+def test_what_is_kept_of_freed_memory_only_grows(monkeypatch):
+    kept = []
+    monkeypatch.setattr(device, "_kept", 0)
+    monkeypatch.setattr(device, "_set_malloc_options", lambda *options: kept.append(options[1][1]))
+    for most in (16 << 20, 8 << 20, 16 << 20):
+        device.keep_freed_memory(most)
+    device.keep_freed_memory()
+    device.keep_freed_memory(16 << 20)
+    assert kept == [16 << 20, 2**31 - 1]
+
+
 def run(program, **environment):
     """Return what a Python process prints."""
     environment = {**os.environ, "OMP_NUM_THREADS": "", **environment}

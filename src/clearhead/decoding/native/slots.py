@@ -206,7 +206,7 @@ class _Slot:
         self.struct = STRUCTS["Slot"](
             memory=memory.ctypes.data, source_length=source_length, newest=self._newest.ctypes.data
         )
-        self._allocate((2 * source_length + 16) * beam_size)  # enough for an output of ordinary length
+        self._allocate((source_length + 16) * beam_size)  # enough for an output of ordinary length
 
     def make_room(self, position: int) -> int:
         """Grow the slot to hold a position, even if its beams share no history; return how many it holds from there."""
