@@ -15,7 +15,8 @@ class Hypothesis:
     """Target ids; the last one is `eos_id`."""
     log_prob: float
     """Sum of the log-probabilities of all tokens, in nats, as the search added them. In fp32 the compiled core's sum
-    equals the score of the same tokens. Other precisions round it, and a shortlist normalizes over fewer tokens."""
+    equals the score of the same tokens. Other precisions round it, and a shortlist normalizes over fewer tokens. NaN if
+    it was not asked for (`SearchOptions.scores`)."""
     rank_score: float
     """The ranking score: `log_prob`, divided by the length penalty in beam search."""
     was_ended: bool = False

@@ -276,13 +276,14 @@ def test_without_scores_the_lowest_of_equal_tokens_comes_first():
     assert found_without_scores(model, [[3, END]], [4]) == [(100, 100, 100, END)]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8", "bf16"])
 @pytest.mark.parametrize("part", ["output_proj", "decoder.layers.0.feed_forward.down_proj"])
-def test_without_scores_weights_that_are_no_numbers_are_reported(part):
+def test_without_scores_weights_that_are_no_numbers_are_reported(part, precision):
     model = Transformer(ModelConfig(**WIDTHS, vocab_size=700, tying="none")).eval()
     model.get_parameter(f"{part}.weight")[9, 5] = math.nan
     config = DecodeConfig(beam_size=1)
     with pytest.raises(ModelError, match="probabilities are not numbers"):
-        list(search(NativeEngine(model), [[3, END]], [9], SearchOptions(config, scores=False)))
+        list(search(NativeEngine(model, precision), [[3, END]], [9], SearchOptions(config, scores=False)))
 
 
 # Finished hypotheses

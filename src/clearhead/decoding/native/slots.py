@@ -101,8 +101,8 @@ class NativeSlots:
     ) -> NativeSearch:
         """Return a search in these slots; see `engine.SearchingSlots`."""
         assert config.beam_size == self._beam_size
-        if not scores and config.beam_size == 1 and self._listed is None and self._weights.rough_decoder is not None:
-            self._decoder = self._weights.rough_decoder
+        if not scores and config.beam_size == 1 and self._listed is None and self._weights.greedy_decoder is not None:
+            self._decoder = self._weights.greedy_decoder
         else:
             scores = True
         eos_id = self._weights.model.config.eos_id

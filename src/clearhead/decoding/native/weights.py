@@ -54,24 +54,24 @@ class NativeWeights:
         self._tokens: dict[str, tuple[int, Struct]] = {}
 
     @cached_property
-    def rough_decoder(self) -> Struct | None:
-        """The decoder with its output matrix in 8 bits too, for a greedy search that needs no log-probabilities.
+    def greedy_decoder(self) -> Struct | None:
+        """The decoder for a greedy search that needs no log-probabilities; None if the output weights are no numbers.
 
-        In 8 bits every logit is known up to a bound. The few tokens that may be the best are compared in float32, so
-        the search finds the same tokens. None if the core cannot do that with this model.
+        In float32 it has the output matrix in 8 bits too. In 8 bits every logit is known up to a bound. The few tokens
+        that may be the best are compared in float32, so the search finds the same tokens.
         """
         weight, bias = self.model["output_proj.weight"], self.model.get("output_proj.bias")
-        if self.precision != "fp32" or weight.shape[1] % 64:
-            return None
         magnitudes = np.abs(weight)
         sizes = magnitudes.sum(axis=1) + weight.shape[1] / 2 / CONSTANTS["MOST_LEVEL"] * magnitudes.max(axis=1)
         if not np.isfinite(sizes).all() or not (bias is None or np.isfinite(bias).all()):
             return None  # the ordinary search reports it
-        product = make_product(weight, bias, "int8")
-        sizes = np.pad(1.001 * sizes, (0, product.outputs - len(sizes)))
         decoder = STRUCTS["Stack"].from_buffer_copy(self.decoder)
         decoder.keep("layers", self)
-        decoder.rough = STRUCTS["Rough"](product=product).point(matrix=weight, sizes=sizes)
+        decoder.finds_best_alone = True
+        if self.precision == "fp32" and weight.shape[1] % 64 == 0:
+            product = make_product(weight, bias, "int8")
+            sizes = np.pad(1.001 * sizes, (0, product.outputs - len(sizes)))
+            decoder.rough = STRUCTS["Rough"](product=product).point(matrix=weight, sizes=sizes)
         return decoder
 
     def encode(

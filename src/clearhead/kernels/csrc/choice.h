@@ -21,6 +21,7 @@ typedef struct {
     const int32_t *ids; /* NULL is the first `count` tokens */
     int64_t count;
     const Stack *rough; /* whose rough product it is, or NULL */
+    int64_t best_alone; /* whether the log-probabilities are not needed */
 } Vocabulary;
 
 /* Find the best tokens among some logits. */
@@ -49,6 +50,7 @@ static void look_at(float *logits, int64_t first, int64_t size, const Vocabulary
         if (c->may_come && lanes_above(of_some, c->best[count - 1]))
             find_best(logits + i, first + i, some, v, count, c);
     }
+    if (v->best_alone) return;
     float peak = largest_of(most);
     if (peak > c->largest) {
         c->sum *= exponential(all(c->largest - peak))[0];
@@ -150,7 +152,7 @@ static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t
     }
 }
 
-/* Find the best token of each row, the one that `choose` finds, without its log-probability. */
+/* Find the best token of each row in float32 by way of 8 bits. */
 static void choose_roughly(const Stack *stack, const Tokens *t, int64_t rows, Scratch *s) {
     int64_t inputs = stack->output.inputs;
     for (int64_t row = 0; row < rows; row++) {
@@ -159,11 +161,10 @@ static void choose_roughly(const Stack *stack, const Tokens *t, int64_t rows, Sc
             total.part[0] += (Floats)((Ints)load(s->x + row * inputs + i) & 0x7fffffff);
         s->left[row] = (Left){.least = -INFINITY, .total = sum_of(total)};
     }
-    choose_among(&(Vocabulary){&stack->rough.product, NULL, t->num_ids, stack}, 0, rows, 1, s);
+    choose_among(&(Vocabulary){&stack->rough.product, NULL, t->num_ids, stack, 1}, 0, rows, 1, s);
     for (int64_t row = 0; row < rows; row++) {
         settle(stack, s->x + row * inputs, s->left + row);
-        if (!(s->left[row].least > -INFINITY)) continue;
-        s->best[row] = 0.0f;
+        s->best[row] = s->left[row].least;
         s->best_ids[row] = s->left[row].ids[0];
     }
 }
@@ -176,16 +177,17 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
         s->choices[row].may_come = step->masks + step->mask[row] * step->vocab_size;
         if (step->log_probs) s->choices[row].all = step->log_probs + row * step->vocab_size;
     }
-    if (stack->rough.product.panels) {
-        choose_roughly(stack, t, rows, s);
-        return;
-    }
-    choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids, NULL}, 0, rows, count, s);
+    if (stack->rough.product.panels) choose_roughly(stack, t, rows, s);
+    else
+        choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids, NULL, stack->finds_best_alone}, 0, rows, count, s);
+    for (int64_t row = 0; row < rows && stack->finds_best_alone; row++)
+        if (s->best[row] > -INFINITY) s->best[row] = 0.0f;
+    if (stack->finds_best_alone) return;
     for (int64_t row = 0, next; row < rows; row = next) {
         for (next = row; next < rows && step->slot[next] == step->slot[row];) next++;
         const Slot *slot = step->slots + step->slot[row];
         if (slot->num_own)
-            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own, NULL}, row, next - row, count, s);
+            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own, NULL, 0}, row, next - row, count, s);
     }
     for (int64_t row = 0; row < rows; row++) {
         Choice *c = s->choices + row;
@@ -200,7 +202,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
 static void look_up(const Stack *stack, const Tokens *t, const Targets *targets, Scratch *s) {
     begin_choices(s, targets->num_rows, 1);
     for (int64_t row = 0; row < targets->num_rows; row++) s->choices[row].wanted = targets->wanted[row];
-    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids, NULL}, 0, targets->num_rows, 1, s);
+    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids, NULL, 0}, 0, targets->num_rows, 1, s);
     for (int64_t row = 0; row < targets->num_rows; row++) {
         const Choice *c = s->choices + row;
         targets->log_probs[row] = c->logit - c->largest - (float)log(c->sum);

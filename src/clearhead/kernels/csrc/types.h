@@ -54,7 +54,7 @@ typedef struct {
 
 /* The output matrix in 8 bits beside float32; see `narrow` in choice.h. */
 typedef struct {
-    Product product;      /* no panels if the log-probabilities are needed */
+    Product product;      /* no panels if there is none */
     const float *matrix;  /* [token][D] */
     const float *sizes;   /* of each token: at least the sum of its absolute weights in 8 bits */
 } Rough;
@@ -66,6 +66,7 @@ typedef struct {
     Norm final_norm;
     Product output; /* in an encoder, cross-attention keys and values of all decoder layers; in a decoder, logits */
     Rough rough;
+    int64_t finds_best_alone; /* the best token of each row, without its log-probability, which is 0 instead */
 } Stack;
 
 /* A sentence in flight. The key-value histories of its beams form a tree: each key has a place and a link to the
