@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING
 
 from clearhead.config import Sampling
 from clearhead.decoding.beam_state import SearchOptions
-from clearhead.decoding.constraints import Required, RequiredTerm, TokenSequence, WordEdges
 from clearhead.decoding.decode import decode, make_engine, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
-from clearhead.decoding.mbr import expected_chrf
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
@@ -17,11 +15,21 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.runtime.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from clearhead.decoding.constraints import Required, RequiredTerm, TokenSequence, WordEdges
+    from clearhead.decoding.mbr import expected_chrf
     from clearhead.decoding.pytorch.engine import PyTorchEngine
     from clearhead.decoding.shortlist_learning import learn_shortlist
 
-# Imported on first use, because they need PyTorch.
-__getattr__ = lazy_names(__name__, {"PyTorchEngine": "pytorch.engine", "learn_shortlist": "shortlist_learning"})
+# Imported on first use, because they need PyTorch, or most searches do not need them.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "PyTorchEngine": "pytorch.engine",
+        **dict.fromkeys(("Required", "RequiredTerm", "TokenSequence", "WordEdges"), "constraints"),
+        "expected_chrf": "mbr",
+        "learn_shortlist": "shortlist_learning",
+    },
+)
 
 __all__ = [
     "NO_PREFIX",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clearhead.config import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeConfig, Sampling
-from clearhead.decoding.batched_sampling import TOGETHER
 from clearhead.decoding.engine import Candidates
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
@@ -76,6 +75,8 @@ class SearchOptions:
     def most_beams(self) -> int:
         """Maximum number of hypotheses, or samples, of a sentence in flight at once."""
         if self.sampling is not None:
+            from clearhead.decoding.batched_sampling import TOGETHER
+
             return min(self.num_found, TOGETHER)
         widest = max((self.beam_width(number) * number for number in range(1, self.most_required + 1)), default=0)
         return self.config.beam_size + widest

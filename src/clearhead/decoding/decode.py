@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,7 +11,6 @@ import numpy as np
 from clearhead.config import DecodePrecision
 from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.beam_state import SearchOptions
-from clearhead.decoding.constraints import Required
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.ensemble_engine import EnsembleEngine
@@ -26,6 +24,7 @@ from clearhead.model.stored import StoredModel
 from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
+    from clearhead.decoding.constraints import Required
     from clearhead.model.transformer import Transformer
 
 _Result = TypeVar("_Result")
@@ -160,6 +159,8 @@ def on_threads(
     if threads <= 1:
         yield from map(function, batches)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(threads)
     try:
         yield from pool.map(function, batches)

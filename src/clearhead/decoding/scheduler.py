@@ -12,25 +12,23 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.batched_sampling import advance_samples, begin_samples, in_groups
 from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
-from clearhead.decoding.constraints import Required
-from clearhead.decoding.diverse_beam_search import advance_diverse
 from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch
-from clearhead.decoding.grid_beam_search import advance_constrained, begin_constrained
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 from clearhead.decoding.rules import check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
 from clearhead.runtime.device import num_threads
+
+if TYPE_CHECKING:
+    from clearhead.decoding.constraints import Required
 
 ENCODED_TOKENS = 512
 """Source tokens that a worker encodes in one batch, if so many are waiting."""
@@ -197,6 +195,8 @@ def search(
     # Longest first, so that what needs too much memory fails at once, not after an hour.
     sentences = sentences_of(sources, max_lengths, prefixes, required)
     if options.sampling is not None:
+        from clearhead.decoding.batched_sampling import in_groups
+
         sentences = list(in_groups(sentences, options.num_found))
     waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
     waiting.close()
@@ -283,11 +283,18 @@ class _Worker:
 
     def _begin(self, sentence: Sentence) -> InFlight:
         options, bos_id = self.options, first_token(self.model, sentence.source)
+        # Imported here, because most searches need none of them.
         if options.sampling is not None:
+            from clearhead.decoding.batched_sampling import begin_samples
+
             return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
         if options.is_constrained:
+            from clearhead.decoding.grid_beam_search import begin_constrained
+
             return begin_constrained(sentence, bos_id, self._allowed, options)
         if options.diversity:
+            from clearhead.decoding.independent_hypotheses import SeparateHypotheses
+
             count = options.config.beam_size
             return SeparateHypotheses.begin(sentence, bos_id, self._allowed, [None] * count, count=count)
         if self._search is not None:
@@ -302,10 +309,16 @@ class _Worker:
             for searched in active:
                 searched.scores = []
         elif options.is_constrained:
+            from clearhead.decoding.grid_beam_search import advance_constrained
+
             advance_constrained(active, log_probs, options, eos_id)
         elif options.sampling is not None:
+            from clearhead.decoding.batched_sampling import advance_samples
+
             advance_samples(active, log_probs, options.sampling, eos_id)
         else:
+            from clearhead.decoding.diverse_beam_search import advance_diverse
+
             advance_diverse(active, log_probs, options.diversity, options.config, eos_id)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from clearhead.decoding.constraints import Required
 from clearhead.decoding.repetition import most_times
 from clearhead.runtime.lazy import cached_property
+
+if TYPE_CHECKING:
+    from clearhead.decoding.constraints import Required
 
 
 @dataclass(frozen=True, slots=True)

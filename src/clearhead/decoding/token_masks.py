@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Required
 from clearhead.decoding.repetition import is_loop
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
@@ -36,6 +35,8 @@ from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
+
+    from clearhead.decoding.constraints import Required
 
     Mask = Bool[np.ndarray, " V"]
 else:
@@ -97,6 +98,8 @@ class AllowedTokens:
         self, written: Sequence[int], sentence: Sentence, required: Required, missing: Sequence[int], *, is_over: bool
     ) -> Mask | None:
         """Return the mask that lets required terms and placeholders fit before the length limit."""
+        from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD
+
         now = required.progress(written)
         room = sentence.max_length - len(written) - 2 - len(missing)  # after the next token, before the end token
         is_complete = not (missing or now.remaining)

@@ -18,11 +18,6 @@ from clearhead.errors import DataError
 from clearhead.files.writing import is_leftover, is_standard_output, new_file
 from clearhead.text.shortening import first_few
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions of files that are decompressed when read and compressed when written."""
 
@@ -107,7 +102,7 @@ def open_binary(path: str) -> Iterator[IO[bytes]]:
         raise DataError(f"{name} is a directory; give a file") from None
     except EOFError:
         raise DataError(f"{name} is cut off: its compressed data ends too early; make or fetch it again") from None
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, _zstd().ZstdError) as error:
         raise DataError(f"{name} cannot be decompressed, it is damaged or has the wrong extension: {error}") from None
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from None
@@ -182,9 +177,18 @@ def _decompressed(file: io.BufferedReader, suffix: str) -> IO[bytes]:
         case ".xz":
             return io.BufferedReader(_StreamReader(file, lzma.LZMADecompressor, padding=b"\0"))
         case ".zst":
-            return io.BufferedReader(_StreamReader(file, zstd.ZstdDecompressor))
+            return io.BufferedReader(_StreamReader(file, _zstd().ZstdDecompressor))
         case _:
             return file
+
+
+def _zstd() -> Any:
+    """Return the module of the library, imported when it is needed."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 class _StreamReader(io.RawIOBase):
@@ -324,6 +328,7 @@ def _compressed(file: IO[bytes], suffix: str) -> Any:
         case ".xz":
             return lzma.LZMAFile(file, "wb")
         case ".zst":
+            zstd = _zstd()
             return zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1})
         case _:
             return file

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import COMPRESSIONS
-from clearhead.formats.document import Document
 from clearhead.formats.extensions import GETTEXT, XLIFF
+
+if TYPE_CHECKING:
+    from clearhead.formats.document import Document
 
 Name = Literal["csv", "docx", "html", "json", "markdown", "po", "srt", "tmx", "tsv", "vtt", "xliff"]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, Self
 
-from clearhead.text.icu_messages import message_syntax
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholder_masking import Unit, units_of, without_signs
 from clearhead.text.placeholders import (
@@ -223,6 +222,8 @@ def missing_placeholders(source: str, text: str) -> list[str]:
 def _absent_placeholders(source: str, text: str) -> list[str]:
     if not may_have_placeholders(source):
         return []
+    from clearhead.text.icu_messages import message_syntax
+
     if (syntax := message_syntax(source)) and syntax != message_syntax(text):
         return [syntax[0]]
     return list((Counter(placeholders_of(source)) - Counter(placeholders_of(text))).elements())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, SearchOptions, cut_sources
-from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeholders, strip_markup
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
@@ -16,6 +16,9 @@ from clearhead.translation.alignment import Aligner, encoded_pair
 from clearhead.translation.search import DecodedText, TextSearch, distinct
 from clearhead.translation.segmentation import Piece
 from clearhead.translation.term_constraints import WantedTerms, search_with_terms
+
+if TYPE_CHECKING:
+    from clearhead.text.markup_projection import Stripped
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,14 @@ class MarkupRestorer:
         for row, (piece, prefix, group) in enumerate(zip(pieces, prefixes, groups, strict=True)):
             written = group[0].text
             if len(prefix.tokens) == prefix.given and (missing := missing_placeholders(piece.text, written)):
+                from clearhead.text.markup_projection import is_tag, strip_markup
+
                 tags = any(map(is_tag, [*missing, *missing_placeholders(written, piece.text)]))
                 stripped[row] = strip_markup(piece.text, tags=tags)
         if not stripped:
             return list(groups)
+        from clearhead.text.markup_projection import parts_with_placeholders
+
         without_tags = self._found_without_tags(stripped, pieces, prefixes, wanted, options)
         texts = [
             (row, own, one)

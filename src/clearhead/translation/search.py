@@ -13,10 +13,8 @@ from clearhead.decoding import (
     Ensemble,
     Hypothesis,
     Prefix,
-    Required,
     SearchOptions,
     decode,
-    expected_chrf,
     make_engine,
     score,
 )
@@ -26,6 +24,7 @@ from clearhead.text.line_ends import on_one_line
 from clearhead.tokenizers import Vocabulary
 
 if TYPE_CHECKING:
+    from clearhead.decoding import Required
     from clearhead.model.transformer import Transformer
 
     Model = StoredModel | Transformer | Ensemble
@@ -37,7 +36,7 @@ Decode = Callable[
         SearchOptions,
         Callable[[int], None] | None,
         Sequence[Prefix],
-        Sequence[Required],
+        Sequence["Required"],
     ],
     list[list[Hypothesis]],
 ]
@@ -226,6 +225,8 @@ def distinct(group: list[DecodedText]) -> list[DecodedText]:
 
 def _most_expected(samples: list[DecodedText], count: int) -> list[DecodedText]:
     """Return the distinct texts with the highest utility; ties go to the more probable."""
+    from clearhead.decoding import expected_chrf
+
     for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
         one.utility = utility
     return sorted(distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]

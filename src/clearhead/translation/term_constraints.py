@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, TokenSequence, WordEdges
+from clearhead.decoding import Prefix, SearchOptions
 from clearhead.errors import ConfigError
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
@@ -22,6 +22,9 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
 from clearhead.translation.result import TermUse
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
+
+if TYPE_CHECKING:
+    from clearhead.decoding import Required, RequiredTerm, TokenSequence, WordEdges
 
 _BEFORE = "a"
 """A word put before a form, to tokenize the form in the middle of a text."""
@@ -115,6 +118,8 @@ class TermEncoder:
         found = terms.found_in(text, any_case=any_case)
         if not found:
             return WantedTerms()
+        from clearhead.decoding import Required
+
         encoded = [(term, self._required(term)) for _, term in found]
         terms_of_tokens = [one for _, one in encoded if one is not None]
         required = Required(terms_of_tokens, self._edges, given) if terms_of_tokens else None
@@ -125,6 +130,8 @@ class TermEncoder:
         own = [form for form in term.forms if self._is_encodable(form)]
         if not own:
             return None
+        from clearhead.decoding import RequiredTerm
+
         capital = [form[0].upper() + form[1:] for form in own]
         first = self._behind("", [*capital]) or self._behind("", own)
         later = self._behind(f"{_BEFORE} ", own)
@@ -148,6 +155,8 @@ class TermEncoder:
     @cached_property
     def _edges(self) -> WordEdges:
         """Which tokens begin or end a word, determined by decoding each token after a word."""
+        from clearhead.decoding import WordEdges
+
         (before,) = self._tokenizer.encode_prefixes([_BEFORE])
         texts = self._tokenizer.decode_batch([[*before, token] for token in range(self._tokenizer.vocab_size)])
         behind = [text[len(_BEFORE) :] for text in texts]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import ClearheadError, DeviceError
 from clearhead.runtime.device import num_gpus, num_threads, resolve_device, set_num_threads
@@ -20,6 +17,10 @@ from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 
 @dataclass
@@ -53,6 +54,8 @@ class TranslatorTeam(Translator):
         if count == 1:
             yield Translator.load(path, device=device, ensemble=ensemble)
             return
+        import multiprocessing
+
         devices = _devices(resolve_device(device), count)
         here = Translator.load(path, device="cpu", ensemble=ensemble)
         team = cls(here.bundle, here.path, here.shortlist, here.ensemble)
@@ -115,6 +118,8 @@ class TranslatorTeam(Translator):
         return recalled(lines, matches, made, one_line=one_line)
 
     def _answers(self, on_progress: Callable[[int], None] | None) -> list[list[Translation]]:
+        from multiprocessing.connection import Connection, wait
+
         answers: dict[int, list[Translation] | ClearheadError] = {}
         while len(answers) < len(self._members):
             waiting = {connection: n for n, (_, connection) in enumerate(self._members) if n not in answers}
