@@ -208,6 +208,19 @@ def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
     assert ran.stderr.splitlines()[-1] == "set()"
 
 
+def test_translating_lines_makes_few_dataclasses(files):  # each takes half a millisecond to make
+    program = f"""{MISSING}
+sys.argv[1:] = ["translate", *sys.argv[1:3]]
+from clearhead.cli.main import run
+try: run()
+finally:
+    parts = [vars(part) for name, part in sys.modules.items() if name.startswith("clearhead")]
+    every = {{id(one): one for part in parts for one in part.values() if isinstance(one, type)}}
+    print(sum("__dataclass_fields__" in vars(one) for one in every.values()), file=sys.stderr)"""
+    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
+    assert int(ran.stderr.splitlines()[-1]) <= 20
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("target", [None, "A dog."])
 def test_an_explanation_without_pytorch_has_the_same_attention_steps_and_search(files, sentences, beam, target):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +29,6 @@ Files = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (docs/data-doctor.md).")]
 
 
-@dataclass(frozen=True)
 class CorpusOptions(PairFormat):
     """Line-aligned files of a corpus, and how its files of pairs are read."""
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.console import notice
+from clearhead.cli.options import OptionGroup
 
 if TYPE_CHECKING:
     from clearhead.translation.memory import Lookup
     from clearhead.translation.terminology import Terms
 
 
-@dataclass(frozen=True)
-class TermOptions:
+class TermOptions(OptionGroup):
     """Terminology and translation memory."""
 
     terms: Annotated[

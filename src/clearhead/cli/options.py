@@ -1,10 +1,9 @@
-"""Arguments and options shared by several commands; groups of options as dataclasses, and their decorator."""
+"""Arguments and options shared by several commands; groups of options as classes, and their decorator."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -19,26 +18,33 @@ if TYPE_CHECKING:
     from clearhead.formats import Wanted
 
 
+class OptionGroup:
+    """Options of a command: annotated attributes with defaults. Making a dataclass of them takes half a millisecond."""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take options in groups, which are dataclasses: typer knows single options alone."""
+    """Let a command take options in groups: typer knows single options alone."""
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
+    groups: dict[str, tuple[type[OptionGroup], Iterable[str]]] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if not is_dataclass(parameter.annotation):
+        group = parameter.annotation
+        if not (isinstance(group, type) and issubclass(group, OptionGroup)):
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
             continue
-        groups[parameter.name] = parameter.annotation
-        options = get_type_hints(parameter.annotation, include_extras=True)
+        options = get_type_hints(group, include_extras=True)
+        groups[parameter.name] = group, options.keys()
         parameters += [
-            inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=options[field.name])
-            for field in fields(parameter.annotation)
+            inspect.Parameter(name, parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=option)
+            for name, option in options.items()
         ]
 
     @wraps(command)
     def run_command(**values: Any) -> None:
-        for name, group in groups.items():
-            options = {field.name: values.pop(field.name) for field in fields(group) if field.name in values}
-            values[name] = group(**options)
+        for name, (group, options) in groups.items():
+            values[name] = group(**{option: values.pop(option) for option in options if option in values})
         command(**values)
 
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -131,8 +137,7 @@ Threads = Annotated[
 """Applied by its callback; commands do not use the value."""
 
 
-@dataclass(frozen=True)
-class PairFormat:
+class PairFormat(OptionGroup):
     """How files of pairs are read."""
 
     columns: Columns = None
@@ -154,8 +159,7 @@ class PairFormat:
         return Wanted(columns, self.from_lang, self.to_lang)
 
 
-@dataclass(frozen=True)
-class DecodeOptions:
+class DecodeOptions(OptionGroup):
     """Decoding, in the commands that translate."""
 
     source_lang: Annotated[
@@ -212,7 +216,6 @@ class DecodeOptions:
         }
 
 
-@dataclass(frozen=True)
 class TranslatorOptions(DecodeOptions):
     """Decoding with everything that a translator can use."""
 

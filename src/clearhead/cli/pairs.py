@@ -35,7 +35,6 @@ class GivenPairs:
         return [pair.target for pair in self.pairs]
 
 
-@dataclass(frozen=True)
 class PairOptions(PairFormat):
     """A file of pairs, in place of two line-aligned files."""
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from clearhead.cli.checks import given
-from clearhead.cli.options import Seed
+from clearhead.cli.options import OptionGroup, Seed
 from clearhead.config import Sampling
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(OptionGroup):
     """Search for translations, or random samples."""
 
     length_penalty: Annotated[

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Columns, FromLang, Swap, Threads, ToLang, with_option_groups
+from clearhead.cli.options import Columns, FromLang, OptionGroup, Swap, Threads, ToLang, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.text.terminal import for_terminal
 
 Files = list[str] | None
 
 
-@dataclass(frozen=True)
-class DataOptions:
+class DataOptions(OptionGroup):
     """Options that are settings of `[data]`."""
 
     source: Annotated[Files, typer.Option(help="Source text, one segment per line; several files may be given.")] = None

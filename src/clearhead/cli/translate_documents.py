@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,7 @@ import typer
 
 from clearhead.cli.checks import refuse_binary, refuse_overwriting, refuse_report
 from clearhead.cli.console import notice, progress
+from clearhead.cli.options import OptionGroup
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
@@ -34,8 +34,7 @@ LONGEST_NUMBER = 6
 """Maximum digits of a column number."""
 
 
-@dataclass(frozen=True)
-class DocumentOptions:
+class DocumentOptions(OptionGroup):
     """Options that apply only to documents, but for the languages, which name those of a translation memory as well."""
 
     columns: Annotated[

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -32,8 +31,7 @@ MOST_AXES = 8
 """Maximum number of axes of a stored tensor; weights of Transformers have at most 3, and PyTorch itself allows 64."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorHeader:
+class TensorHeader(NamedTuple):
     """Header of a tensor in a safetensors file."""
 
     shape: tuple[int, ...]

@@ -12,9 +12,9 @@ import re
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
+from typing import NamedTuple
 
 from clearhead.text.placeholders import (
     CLOSING_MARK,
@@ -33,8 +33,7 @@ _MARKS = ("*", "**")
 _CLOSING_MARK = re.compile(CLOSING_MARK)
 
 
-@dataclass(frozen=True, slots=True)
-class Protected:
+class Protected(NamedTuple):
     """A text with signs in place of placeholders."""
 
     text: str
@@ -63,8 +62,7 @@ class Protected:
         return {sign: text for signs, texts in self.units for sign, text in zip(signs, texts, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """A single placeholder, or an opening and a closing one."""
 
     texts: tuple[str, ...]

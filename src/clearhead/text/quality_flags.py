@@ -94,8 +94,7 @@ class _Number(NamedTuple):
     """Its runs of digits, in ASCII: `1.250,5` has three."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenInTraining:
+class SeenInTraining(NamedTuple):
     """What a model has seen in training, as far as known."""
 
     statistics: LineStatistics | None

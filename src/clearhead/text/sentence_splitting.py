@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import sentencex
 
@@ -37,8 +37,7 @@ _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
 Otherwise the rules for English are used, which know the sentence-ending marks of all scripts."""
 
 
-@dataclass(frozen=True, slots=True)
-class CutLine:
+class CutLine(NamedTuple):
     """The sentences of a line, and the white space between them."""
 
     sentences: tuple[str, ...]

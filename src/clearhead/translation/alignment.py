@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig
@@ -45,8 +44,7 @@ MOST_TOKENS_TO_CHOOSE = 40
 _ADVICE = "choose one with `clearhead optimize MODEL --source FILE --target FILE`"
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPair:
+class EncodedPair(NamedTuple):
     """A tokenized pair: ids of both sides, and the spans of tokens and words in their texts."""
 
     source_ids: list[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clearhead.config import ModelConfig
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from clearhead.text.markup_projection import Stripped
 
 
-@dataclass(frozen=True, slots=True)
 class MarkupRestorer:
-    """Restores markup in search results, for a model without tokens for placeholders."""
+    """Restores markup in search results, for a model without tokens for placeholders.
 
-    config: ModelConfig
-    """Configuration of the model, or of the ensemble."""
-    search: TextSearch
-    aligner: Aligner
+    Args:
+        config: Configuration of the model, or of the ensemble.
+        search: Searches and retokenizes texts.
+        aligner: Aligns words.
+    """
+
+    def __init__(self, config: ModelConfig, search: TextSearch, aligner: Aligner) -> None:
+        self.config, self.search, self.aligner = config, search, aligner
 
     def __call__(
         self,

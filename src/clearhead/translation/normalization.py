@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from clearhead.config import DecodeConfig
 from clearhead.runtime.interruption import check_interruption
@@ -32,8 +32,7 @@ _SPACES = re.compile(r"\s+")
 _MOST_WORDS, _LONGEST_WORD = 65_536, 40
 
 
-@dataclass(frozen=True, slots=True)
-class NormalizedLine:
+class NormalizedLine(NamedTuple):
     """A line as the model reads it, with its sentences."""
 
     text: str

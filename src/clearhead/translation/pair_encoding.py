@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
@@ -14,11 +13,11 @@ from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.alignment import EncodedPair, encoded_pair
 
 
-@dataclass(frozen=True, slots=True)
 class PairEncoder:
     """Tokenizes sentence pairs with a model's vocabulary."""
 
-    tokenizer: Vocabulary
+    def __init__(self, tokenizer: Vocabulary) -> None:
+        self.tokenizer = tokenizer
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1

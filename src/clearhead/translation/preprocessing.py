@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import NO_PREFIX, Prefix, cut_sources, given_prefix
@@ -24,8 +23,7 @@ from clearhead.translation.segmentation import LinePart, Piece, SegmentedLines, 
 from clearhead.translation.terminology import Terms
 
 
-@dataclass(frozen=True, slots=True)
-class PreprocessedLines:
+class PreprocessedLines(NamedTuple):
     """Preprocessed lines, with everything needed to join their translations into lines."""
 
     lines: Sequence[str]
@@ -118,7 +116,7 @@ class PreprocessedLines:
                 at += len(gap) + len(original)
                 found[number].append(LinePart(number, start, at, piece.source, gap, is_sentence=True))
                 start = at
-            found[number][-1] = replace(found[number][-1], end=len(line))
+            found[number][-1] = found[number][-1]._replace(end=len(line))
         return found
 
 

@@ -92,20 +92,29 @@ class DecodedText:
     """Whether a better hypothesis was left out because it is blank."""
 
 
-@dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Runs searches on one engine and returns texts."""
+    """Runs searches on one engine and returns texts.
 
-    tokenizer: Vocabulary
-    engine: Engine
-    scorer: Callable[[], Engine]
-    """Returns the engine that scores texts; called only when there is one to score."""
-    max_length: int | None
-    """Tokens that the model can write at most; None for no limit."""
-    one_line: bool
-    """Replace line ends in texts by spaces."""
-    decode: Decode = decode
-    """The search function."""
+    Args:
+        tokenizer: The vocabulary.
+        engine: The engine that searches.
+        scorer: Returns the engine that scores texts; called only when there is one to score.
+        max_length: Tokens that the model can write at most; None for no limit.
+        one_line: Replace line ends in texts by spaces.
+        decode: The search function.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Vocabulary,
+        engine: Engine,
+        scorer: Callable[[], Engine],
+        max_length: int | None,
+        one_line: bool,
+        decode: Decode = decode,
+    ) -> None:
+        self.tokenizer, self.engine, self.scorer = tokenizer, engine, scorer
+        self.max_length, self.one_line, self.decode = max_length, one_line, decode
 
     def __call__(
         self,

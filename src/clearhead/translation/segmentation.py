@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from clearhead.config import DecodeConfig
 from clearhead.text.line_statistics import LineStatistics
@@ -16,8 +15,7 @@ from clearhead.tokenizers import Vocabulary
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A unit of translation: a whole line, or a sentence of a split line."""
 
     source: str
@@ -33,8 +31,7 @@ class Piece:
     """Target language; None if neither its line nor a setting names one."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinePart:
+class LinePart(NamedTuple):
     """A line, or a sentence of a line that is split."""
 
     number: int
@@ -49,8 +46,7 @@ class LinePart:
     is_sentence: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentedLines:
+class SegmentedLines(NamedTuple):
     """Lines split into units of translation."""
 
     pieces: list[Piece]

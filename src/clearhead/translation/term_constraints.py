@@ -7,9 +7,8 @@ term is translated again by constrained search, for the best translation with al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _OPENING = ("(", '"', "„", "“", "«", "-", "/")
 """Signs that may precede a word without a space."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantedTerms:
+class WantedTerms(NamedTuple):
     """The terms of a source, as constraints for the search."""
 
     found: tuple[FoundTerm, ...] = ()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import with_option_groups
+from clearhead.cli.options import OptionGroup, with_option_groups
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(OptionGroup):
     word: Annotated[str, typer.Option("--word")] = "a"
     is_loud: Annotated[bool, typer.Option("--loud")] = False
     threads: Annotated[int, typer.Option("--threads", expose_value=False)] = 1
