@@ -184,8 +184,9 @@ collections, looked = [], []
 atexit.register(lambda: print(gc.get_freeze_count() > 10_000, file=sys.stderr))
 importlib.metadata.entry_points = lambda **group: looked.append(group) or []
 sys.argv[1:] = ["translate", *sys.argv[1:3]]
-from clearhead.cli.main import run
+import clearhead
 gc.callbacks.append(lambda phase, info: collections.append(phase))
+from clearhead.cli.main import run
 try: run()
 finally: print(collections, looked, file=sys.stderr)"""
     ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)

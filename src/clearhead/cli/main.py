@@ -143,8 +143,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _save_time() -> None:
-    """Leave out what start and end do in vain: collecting garbage, and looking for plugins of pydantic."""
-    gc.set_threshold(100_000)  # new objects; a start makes 60,000, and with 700, the default, collecting took 40 ms
+    """Leave out what start and end do in vain: looking for plugins of pydantic, and collecting garbage."""
     atexit.register(gc.freeze)  # or Python would seek garbage in all objects before the system frees them: 70 ms
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # which it seeks in all installed packages
 
