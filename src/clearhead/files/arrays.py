@@ -79,9 +79,10 @@ def read_arrays(
             lacks, or does not fit the model.
     """
     with opened(path, framework="numpy") as file:
+        headers = headers_of(file)
         if fitting is not None:
-            require_fit(fitting, headers_of(file), origin=str(path))
-        lacked = [header.dtype for header in headers_of(file).values() if header.dtype not in _TYPES]
+            require_fit(fitting, headers, origin=str(path))
+        lacked = [header.dtype for header in headers.values() if header.dtype not in _TYPES]
         if lacked:
             raise ModelError(f"cannot read the weights {path}: it holds {lacked[0]}, a type that NumPy lacks")
         # All in one piece, which takes half the time of the library: the system makes large pages of it.

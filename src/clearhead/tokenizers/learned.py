@@ -55,14 +55,16 @@ class Tokenizer(Vocabulary):
         if not isinstance(text, str):
             raise ValueError(f"the text of a tokenizer.json must be str, not {type(text).__name__}")
         try:
-            _require_our_parts(json.loads(text))
+            values = json.loads(text)
+            _require_our_parts(values)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         with typed_errors(ValueError):
             backend = tokenizers.Tokenizer.from_str(text)
             backend.encode_special_tokens = True  # a "</s>" in the text is text
             added = backend.get_added_tokens_decoder()
-            ids = set(backend.get_vocab(with_added_tokens=True).values())
+            pieces = values["model"]["vocab"]  # a mapping, but of Unigram a list; the library takes longer to list them
+            ids = {*(pieces if isinstance(pieces, dict) else backend.get_vocab()).values(), *added}
         special = {token.content: token_id for token_id, token in sorted(added.items()) if token.special}
         if missing := [token for token in SPECIAL_TOKENS if token not in special]:
             raise ValueError(f"it has no special token {' '.join(missing)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import sys
 
 import pytest
 from hypothesis import example, given, settings
@@ -320,6 +321,19 @@ def test_a_vocabulary_whose_ids_have_gaps_is_refused():
     values["model"]["vocab"]["a"] = 10**9
     with pytest.raises(ValueError, match=r"the ids of its \d+ pieces are not 0 to \d+"):
         Tokenizer(json.dumps(values))
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_reading_a_vocabulary_has_the_library_list_no_pieces(kind):
+    text = Tokenizer.train(CORPUS, kind=kind, vocab_size=400).text
+    called = []
+    sys.setprofile(lambda frame, event, function: event == "c_call" and called.append(function.__name__))
+    try:
+        read = Tokenizer(text)
+    finally:
+        sys.setprofile(None)
+    assert read.vocab_size == len(read.tokens())
+    assert ("from_str" in called, "get_vocab" in called) == (True, False)
 
 
 # Wrong use
