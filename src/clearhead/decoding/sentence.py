@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from clearhead.decoding.repetition import most_times
 from clearhead.runtime.lazy import cached_property
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from clearhead.decoding.constraints import Required
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """A forced target prefix; see `token_masks`."""
 
     tokens: tuple[int, ...]

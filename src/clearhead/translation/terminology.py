@@ -14,7 +14,6 @@ from __future__ import annotations
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -32,8 +31,7 @@ _MOST_SHOWN = 10
 """Bad lines listed in an error message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """A source term and its accepted translations."""
 
     source: str
