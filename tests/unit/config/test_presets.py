@@ -167,3 +167,10 @@ def test_unknown_presets_are_refused_with_the_nearest_name():
 def test_the_preset_follows_the_corpus_size(num_pairs, name):
     assert choose_preset(num_pairs) == name
     assert name in PRESETS
+
+
+def test_the_fast_preset_has_its_layers_where_they_run_once():
+    tiny, fast = PRESETS["tiny"](), PRESETS["fast"]()
+    assert (fast.num_encoder_layers, fast.num_decoder_layers) == (6, 1)
+    layers = {"num_encoder_layers": 4, "num_decoder_layers": 4}
+    assert fast.model_copy(update=layers) == tiny
