@@ -20,7 +20,8 @@ never writes the padding or the start token; the peers are left free to, as a tr
 "CTranslate2's best" is the fastest of its configurations in the same table: for int8, of those in int8 if there are
 any, else of those in float32. "of limit" is the share of what this machine can do at most, measured beside each table:
 of the peak of products for batches, of the bandwidth at which it reads the weights for one at a time (limits.py counts
-the work). A shortlist leaves out a part of that work, so it has no share.
+the work). A shortlist leaves out a part of that work, so it has no share; clearhead's greedy search in float32 computes
+the product with the vocabulary in 8 bits, all but a few tokens, so its share is of more work than it does.
 
 Marian (pymarian) translates random weights alone: they are the same, but its positions are not, so its outputs differ,
 in the same number of tokens. The output matrix is a copy of the embedding, for Marian leaves a tied one in float32.

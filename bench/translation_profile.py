@@ -55,7 +55,8 @@ def main() -> None:
 def _profile(model: NativeEngine, sources: list[list[int]], beam: int, batch: int) -> dict[str, float]:
     """Return seconds by part."""
     tokens = batch * beam * sum(map(len, sources)) // len(sources)
-    options = SearchOptions(DecodeConfig(beam_size=beam, length_penalty=0.0, batch_tokens=tokens))
+    config = DecodeConfig(beam_size=beam, length_penalty=0.0, batch_tokens=tokens)
+    options = SearchOptions(config, scores=False)  # as for plain text
     decode(model, sources[:batch], options)  # warm up
     encoder = 0.0
     encode = NativeSlots.encode
