@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import math
 import random
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -284,6 +287,71 @@ def test_without_scores_weights_that_are_no_numbers_are_reported(part, precision
     config = DecodeConfig(beam_size=1)
     with pytest.raises(ModelError, match="probabilities are not numbers"):
         list(search(NativeEngine(model, precision), [[3, END]], [9], SearchOptions(config, scores=False)))
+
+
+def model_of_state(state, weights):
+    """Return a model whose decoder ends in the same state everywhere, whatever it reads.
+
+    Args:
+        state: The numbers that are not zero, by their places.
+        weights: The output weights that are not zero, by token and place.
+    """
+    model = Transformer(ModelConfig(**WIDTHS, vocab_size=700, tying="none")).eval()
+    norm = model.decoder.layers[-1].feed_forward_residual.norm
+    for weight in (norm.weight, norm.bias, model.output_proj.weight):
+        weight.zero_()
+    for place, number in state.items():
+        norm.bias[place] = number
+    for place, number in weights.items():
+        model.output_proj.weight[place] = number
+    return model
+
+
+def test_without_scores_numbers_too_large_for_8_bits_are_compared_in_float32():
+    # The step of the state times that of token 9's or 600's weights is infinite; their logits are not.
+    model = model_of_state({0: 1e32, 1: 1.0}, {(9, 1): 1e12, (600, 1): 2e12})
+    assert found_without_scores(model, [[3, END]], [3]) == [(600, 600, END)]
+
+
+def test_without_scores_a_token_that_is_never_written_does_not_win_against_impossible_ones():
+    impossible = {(token, 0): -1e10 for token in range(3, 100)}  # their logits are minus infinity
+    model = model_of_state({0: 1e30}, {(0, 0): 5e-30, (100, 0): 1e-30, **impossible})
+    assert found_without_scores(model, [[3, END]], [3]) == [(100, 100, END)]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "bf16"])
+@pytest.mark.parametrize("weight", [1e20, 3e38])  # 64 of the latter have no finite sum either
+def test_without_scores_infinite_logits_are_reported(precision, weight):
+    model = model_of_state({0: 1e20}, {(9, 0): weight, **{(7, place): weight for place in range(64)}})
+    options = SearchOptions(DecodeConfig(beam_size=1), scores=False)
+    with pytest.raises(ModelError, match="probabilities are not numbers"):
+        list(search(NativeEngine(model, precision), [[3, END]], [9], options))
+
+
+def test_the_sizes_of_weights_below_the_smallest_step_are_bounds_too():
+    tiny = float(np.finfo(np.float32).tiny)
+    model = model_of_state({}, {(9, place): 0.6 * tiny for place in range(64)})  # one step each in 8 bits
+    sizes = NativeEngine(model).weights.greedy_decoder.rough.sizes
+    assert ctypes.c_float.from_address(sizes.value + 9 * 4).value >= 64 * tiny
+
+
+def test_without_scores_a_model_in_float32_needs_no_tiles_where_there_is_amx(monkeypatch):
+    monkeypatch.setattr("clearhead.kernels.panels.has_amx", lambda: True)
+    decoder = NativeEngine(model_of_state({}, {})).weights.greedy_decoder
+    assert not decoder.rough.product.is_on_amx
+    assert not decoder.output.is_on_amx
+
+
+def test_after_a_search_without_scores_a_model_is_freed_at_once():
+    engine = NativeEngine(model_of_state({0: 1.0}, {(9, 0): 1.0}))
+    list(search(engine, [[3, END]], [3], SearchOptions(DecodeConfig(beam_size=1), scores=False)))
+    weights = weakref.ref(engine.weights)
+    gc.disable()
+    try:
+        del engine
+        assert weights() is None
+    finally:
+        gc.enable()
 
 
 # Finished hypotheses

@@ -62,15 +62,17 @@ class NativeWeights:
         """
         weight, bias = self.model["output_proj.weight"], self.model.get("output_proj.bias")
         magnitudes = np.abs(weight)
-        sizes = magnitudes.sum(axis=1) + weight.shape[1] / 2 / CONSTANTS["MOST_LEVEL"] * magnitudes.max(axis=1)
+        steps = np.maximum(magnitudes.max(axis=1) / CONSTANTS["MOST_LEVEL"], np.finfo(np.float32).tiny)  # as packed
+        with np.errstate(over="ignore"):
+            sizes = 1.001 * (magnitudes.sum(axis=1) + weight.shape[1] / 2 * steps)
         if not np.isfinite(sizes).all() or not (bias is None or np.isfinite(bias).all()):
             return None  # the ordinary search reports it
         decoder = STRUCTS["Stack"].from_buffer_copy(self.decoder)
-        decoder.keep("layers", self)
+        decoder.keep("layers", self.decoder)  # not this object, which keeps the decoder: it would never be freed
         decoder.finds_best_alone = True
         if self.precision == "fp32" and weight.shape[1] % 64 == 0:
-            product = make_product(weight, bias, "int8")
-            sizes = np.pad(1.001 * sizes, (0, product.outputs - len(sizes)))
+            product = make_product(weight, bias, "int8", on_amx=False)  # a stack in float32 configures no tiles
+            sizes = np.pad(sizes, (0, product.outputs - len(sizes)))
             decoder.rough = STRUCTS["Rough"](product=product).point(matrix=weight, sizes=sizes)
         return decoder
 

@@ -87,7 +87,7 @@ static void settle(const Stack *stack, const float *x, Left *left) {
             if (value > best) best = value, id = own;
         }
     }
-    *left = (Left){.least = best, .total = left->total, .count = count > 0, .ids = {id}, .most = {INFINITY}};
+    *left = (Left){.least = best, .total = left->total, .count = best > -INFINITY, .ids = {id}, .most = {INFINITY}};
 }
 
 /* Update the tokens that may be the best of a row with more of its logits in 8 bits, which are at most so far from those
@@ -104,7 +104,7 @@ static void narrow(
         Floats error = all(of_weights) * load(p->scales + first + i) + all(of_row) * load(stack->rough.sizes + first + i)
                        + all(0x1p-20f) * size_of + all(1e-30f); /* more than 0 */
         Floats least = value - error;
-        store(logits + i, value + error);
+        store(logits + i, smaller(value + error, all(INFINITY))); /* what overflowed may be the best */
         for (unsigned above = lanes_above(least, left->least); above; above &= above - 1) {
             int64_t at = i + __builtin_ctz(above);
             if (at < size && may_come[first + at] && least[at - i] > left->least) left->least = least[at - i];
@@ -181,7 +181,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
     else
         choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids, NULL, stack->finds_best_alone}, 0, rows, count, s);
     for (int64_t row = 0; row < rows && stack->finds_best_alone; row++)
-        if (s->best[row] > -INFINITY) s->best[row] = 0.0f;
+        s->best[row] -= s->best[row]; /* 0; NaN if it is infinite, which counts as impossible */
     if (stack->finds_best_alone) return;
     for (int64_t row = 0, next; row < rows; row = next) {
         for (next = row; next < rows && step->slot[next] == step->slot[row];) next++;
