@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Options of glibc's mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+# More than any size of freed memory.
+_ALL = 2**31 - 1
 
 
 def resolve_device(name: str = "auto") -> str:
@@ -89,7 +91,7 @@ def can_multiply_bf16() -> bool:
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
-def keep_freed_memory(most: int = 2**31 - 1) -> None:
+def keep_freed_memory(most: int = _ALL) -> None:
     """Make the C library keep freed memory for the next step instead of returning it to the system.
 
     A new page costs a page fault and is filled with zeros; together this takes a tenth of a training step. On systems
@@ -115,8 +117,11 @@ def return_freed_memory() -> None:
     """Make the C library return large freed blocks to the system at once, instead of keeping more of each larger size.
 
     For processes whose threads compute at times, such as a server's: each thread would keep the most that it ever used.
-    It undoes `keep_freed_memory`. On systems other than Linux with glibc, nothing is changed.
+    It undoes `keep_freed_memory`, which changes nothing any more: an engine that is made later asks for it too. On
+    systems other than Linux with glibc, nothing is changed.
     """
+    global _kept
+    _kept = _ALL
     _set_malloc_options((_M_MMAP_THRESHOLD, 128 * 2**10), (_M_TRIM_THRESHOLD, 128 * 2**10), (_M_TOP_PAD, 128 * 2**10))
 
 

@@ -73,6 +73,15 @@ def test_what_is_kept_of_freed_memory_only_grows(monkeypatch):
     assert kept == [16 << 20, 2**31 - 1]
 
 
+def test_what_returns_freed_memory_does_so_also_after_an_engine_is_made(monkeypatch):
+    set_to = []
+    monkeypatch.setattr(device, "_kept", 0)
+    monkeypatch.setattr(device, "_set_malloc_options", lambda *options: set_to.append(options[1][1]))
+    device.return_freed_memory()
+    device.keep_freed_memory(16 << 20)  # as an engine does
+    assert set_to == [128 << 10]
+
+
 def run(program, **environment):
     """Return what a Python process prints."""
     environment = {**os.environ, "OMP_NUM_THREADS": "", **environment}

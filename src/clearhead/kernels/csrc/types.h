@@ -14,14 +14,14 @@
 #define TILE_ROWS 16   /* rows of an AMX tile */
 #define TILE_BYTES 1024 /* of 16 lines of 64 bytes: the weights of 16 outputs */
 #define MOST_LEVEL 63 /* of weights in 8 bits: they have 7 bits, so that sums of two products fit into 16 */
-#define CHUNK 512      /* logits of a row computed before they are read, so few that they are still in the cache */
-#define LOGITS (CHUNK + LANES) /* stride of their rows; not a power of two, to avoid cache conflicts */
+#define CHUNK 512      /* logits of a row read at once, and with many rows computed at once: they are still in the cache */
+#define LOGITS (CHUNK + LANES) /* room for those of a row; not a power of two, to avoid cache conflicts */
 
 #define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
 #define IDLE_SECONDS 1e-3 /* until an idle helper sleeps: longer than Python needs between two steps */
 #define WORTH_SHARING (1 << 17) /* bytes of a matrix above which several threads read it faster than one */
 
-#define FROM_BACK ((int64_t)1 << 32)
+#define FROM_BACK ((int64_t)1 << 32) /* see Team */
 
 #define INLINE static inline __attribute__((always_inline))
 
