@@ -35,8 +35,12 @@ class Call:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other call is running."""
-        return len(self.helpers.calls) <= 1
+        """Whether this call is running, begun in this process, and no other.
+
+        Its teams may have been copied by a fork while a helper was counted in them that does not exist in the child:
+        the core would wait for it forever.
+        """
+        return len(self.helpers.calls) == 1 and self in self.helpers.calls
 
     def team(self, size: int) -> Team:
         """Return the team of one worker: the worker and helpers that no other worker of this call has."""

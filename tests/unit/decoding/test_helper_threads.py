@@ -108,6 +108,17 @@ def test_two_calls_at_once_go_on_alone_and_the_one_that_is_left_is_helped_again(
         assert team.wake() is not None
 
 
+def test_a_call_begun_before_a_fork_goes_on_alone_in_the_child(core):
+    with helpers.call() as call:
+        team = call.team(2)
+        assert team.wake() is not None
+        helpers.begin()  # as in the child
+        assert team.wake() is None
+        with helpers.call() as another:
+            assert team.wake() is None
+            assert another.team(2).wake() is not None
+
+
 def test_a_team_that_the_core_dismissed_is_not_woken_again(core):
     with helpers.call() as call:
         team = call.team(2)

@@ -14,7 +14,7 @@
 #define TILE_ROWS 16   /* rows of an AMX tile */
 #define TILE_BYTES 1024 /* of 16 lines of 64 bytes: the weights of 16 outputs */
 #define MOST_LEVEL 63 /* of weights in 8 bits: they have 7 bits, so that sums of two products fit into 16 */
-#define CHUNK 512      /* logits of a row read at once, and with many rows computed at once: they are still in the cache */
+#define CHUNK 512      /* logits of a row read at once, and with many rows computed at once: they stay in the cache */
 #define LOGITS (CHUNK + LANES) /* room for those of a row; not a power of two, to avoid cache conflicts */
 
 #define PATIENCE 20000 /* spins, about a millisecond: a helper that takes longer was descheduled */
