@@ -183,7 +183,8 @@ and tables of positions stay in float32.
 - **Training** with `--from` starts from the rounded weights in float32, and says so; the original is the better start.
 - **Comparison.** Both models translate the lines of `--source`, each with its own settings; with `--target`, they are
   compared by BLEU and chrF. Without lines they translate the golden sentences. The card has the result. Golden
-  sentences are translated anew, and a shortlist and an alignment head are copied.
+  sentences are translated anew, in float32, which every processor computes alike. A shortlist and an alignment head are
+  copied.
 
 The embedding is a third of the weights in this model of Multi30k German-English (2.9 million weights, 4+4 layers of
 width 128, three-way tying; test2016, beam 4; 2 cores with AVX-512). It is rounded because that costs no BLEU:

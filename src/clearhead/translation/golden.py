@@ -28,7 +28,9 @@ _WORDS = 4
 
 
 def make_golden(translator: Translator, sources: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Translate a few sentences raw, with the model's own decode settings.
+    """Translate a few sentences raw, with the model's own decode settings but in float32.
+
+    In other precisions, PyTorch and each form of the compiled core may add in another order and choose another text.
 
     Args:
         translator: The model as it is now.
@@ -40,11 +42,12 @@ def make_golden(translator: Translator, sources: Sequence[str] | None = None) ->
         Objects with `source`, `text` and `score`, ready for `save_bundle`.
     """
     if sources is not None:
-        chosen = translator.translate(list(dict.fromkeys(source for source in sources if source.strip())), raw=True)
+        given = list(dict.fromkeys(source for source in sources if source.strip()))
+        chosen = translator.translate(given, raw=True, precision="fp32")
     else:
         bundle = translator.bundle
         made = vocabulary_sources(bundle.tokenizer, _CANDIDATES, is_tagged=bundle.decode.target_lang is None)
-        chosen = sorted(translator.translate(made, raw=True), key=_doubt)[:NUM_GOLDEN]
+        chosen = sorted(translator.translate(made, raw=True, precision="fp32"), key=_doubt)[:NUM_GOLDEN]
     return [{"source": one.source, "text": one.text, "score": one.score} for one in chosen]
 
 
@@ -88,7 +91,7 @@ def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) ->
     ]
     try:
         sources = [sentence["source"] for sentence in sound.values()]
-        translations = translator.translate(sources, raw=True, name="golden.jsonl")
+        translations = translator.translate(sources, raw=True, precision="fp32", name="golden.jsonl")
     except ConfigError as error:  # a sentence without a language tag
         return [*problems, str(error)]
     for (number, sentence), now in zip(sound.items(), translations, strict=True):

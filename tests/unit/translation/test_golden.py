@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -22,6 +23,22 @@ def test_golden_sentences_are_the_models_own_translations(english_translator, en
         assert set(sentence) == {"source", "text", "score"}
         assert sentence["text"] == translation.text
         assert sentence["score"] == translation.score
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_golden_sentences_are_translated_in_float32_which_every_engine_computes_alike(
+    make_bundle, english_sentences, precision
+):
+    bundle = make_bundle(d_model=64, num_heads=2, d_ff=64)
+    golden = make_golden(Translator(bundle), english_sentences[:6])
+    rounded = Translator(replace(bundle, decode=bundle.decode.with_changes({"precision": precision})))
+    asked = []
+    translate = rounded.translate
+    rounded.translate = lambda *lines, **given: asked.append(given["precision"]) or translate(*lines, **given)
+    assert make_golden(rounded, english_sentences[:6]) == golden
+    assert check_golden(rounded, golden) == []
+    assert make_golden(rounded)
+    assert asked == ["fp32"] * 3
 
 
 def test_blank_and_repeated_sentences_are_passed_over(english_translator, english_sentences):
