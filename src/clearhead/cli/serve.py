@@ -95,32 +95,32 @@ def serve(
     finishes the running requests and exits. SIGHUP reloads models and keys; they are also reloaded automatically when
     their files are replaced.
     """
-    from clearhead.config import ServeConfig
-    from clearhead.serving.models import model_sources
-
     paths = [*(models or []), *([f"demo={DEMO}"] if demo else [])]
     if not paths:
         raise ConfigError("name a model to serve, such as runs/de-en; or --demo, after `clearhead demo`")
     if demo and not Path(DEMO).exists():
         raise ConfigError(f"there is no {DEMO} to serve; train it with `clearhead demo`")
-    config = ServeConfig.from_dict(_values(settings or []), origin="--set")
-    sources = model_sources(paths)
     try:
         from clearhead.serving.keys import keys_in
+        from clearhead.serving.models import model_sources
         from clearhead.serving.search_process import SearchProcesses, can_search_apart
         from clearhead.serving.server import bind, log_to_stderr
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
         from clearhead.serving.terms_and_memories import Resources, named_files
     except ModuleNotFoundError as error:
-        if error.name is not None and error.name.partition(".")[0] == "clearhead":
+        package = (error.name or "").partition(".")[0]
+        if package == "clearhead":
             raise
         raise ConfigError(
-            f"serving needs the package {error.name}, which is not installed: pip install 'clearhead[serve]'"
+            f"serving needs the package {package}, which is not installed: pip install 'clearhead[serve]'"
         ) from None
     from clearhead.bundle import model_directory
+    from clearhead.config import ServeConfig
     from clearhead.runtime.device import resolve_device, return_freed_memory
 
+    config = ServeConfig.from_dict(_values(settings or []), origin="--set")
+    sources = model_sources(paths)
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
     resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
