@@ -193,6 +193,18 @@ finally: print(collections, looked, file=sys.stderr)"""
     assert ran.stderr.splitlines()[-2:] == ["[] []", "True"]
 
 
+def test_the_first_collection_puts_the_usual_threshold_back():  # a server with 100,000 kept hundreds of MB of garbage
+    program = """
+import gc
+usual = gc.get_threshold(), len(gc.callbacks)
+import clearhead.cli
+at_start = gc.get_threshold()
+gc.collect()
+print(at_start[0] > 60_000, (gc.get_threshold(), len(gc.callbacks)) == usual)"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True True\n"
+
+
 def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
     program = f"{MISSING}; sys.argv[1:] = ['translate', *sys.argv[1:3]]; from clearhead.cli.main import run\ntry: run()"
     unused = (
