@@ -115,13 +115,16 @@ def _engine_facts(bundle: Bundle) -> dict[str, str]:
     from clearhead.decoding import NativeEngine
     from clearhead.kernels.library import describe
     from clearhead.runtime.device import resolve_device
+    from clearhead.runtime.pytorch import has_pytorch
 
     device = resolve_device()
     obstacle: str | None = "the compiled core computes on the CPU alone"
     if device == "cpu":
         obstacle = NativeEngine.obstacle(bundle.weights, bundle.decode.precision)
-    engine = "PyTorch" if obstacle else "compiled core"
-    return {"engine": engine, "device": device, "because": obstacle or describe()}
+    if obstacle is None:
+        return {"engine": "compiled core", "device": device, "because": describe()}
+    engine = "PyTorch" if has_pytorch() else "PyTorch, which is not installed"
+    return {"engine": engine, "device": device, "because": obstacle}
 
 
 def _run_facts(run: Path) -> dict[str, Any]:

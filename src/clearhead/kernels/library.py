@@ -19,6 +19,7 @@ from pathlib import Path
 
 from clearhead.errors import CompiledCoreWarning, DeviceError
 from clearhead.kernels.structs import STRUCTS
+from clearhead.runtime.pytorch import has_pytorch
 
 ISA_VARIABLE = "CLEARHEAD_ISA"
 """Environment variable that holds the core to one form."""
@@ -33,12 +34,14 @@ def library() -> ctypes.CDLL | None:
         DeviceError: If `CLEARHEAD_ISA` names no form that this processor can run.
 
     Warns:
-        CompiledCoreWarning: Once per process, if the core exists but is unusable, or slow on this processor.
+        CompiledCoreWarning: Once per process, if the core exists but is unusable and PyTorch takes its place, or if it
+            is slow on this processor.
     """
     core, fault = _load()
-    if fault is not None:
-        warnings.warn(fault, CompiledCoreWarning, stacklevel=2)
-    elif core is not None and form() == "plain" and ISA_VARIABLE not in os.environ:
+    if fault is not None and has_pytorch():  # otherwise what needs the core is an error, with the same reason
+        message = f"{fault}; until then PyTorch does its work, more slowly"
+        warnings.warn(message, CompiledCoreWarning, stacklevel=2)
+    elif core is not None and form() == "plain" and not os.environ.get(ISA_VARIABLE):
         warnings.warn(
             f"this processor ({platform.machine()}) has none of the instructions that the compiled core is fast with: "
             f"it computes in plain C, which is many times slower",
@@ -59,7 +62,7 @@ def form() -> str | None:
     if core is None:
         return None
     wanted = os.environ.get(ISA_VARIABLE)
-    found = core.use_form(wanted.encode() if wanted else None)
+    found = core.use_form(os.fsencode(wanted) if wanted else None)
     if found is None:
         best = core.use_form(None).decode()
         raise DeviceError(
@@ -97,8 +100,8 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
 
 def _not_in_use(reason: str) -> str:
     return (
-        f"the compiled core is not in use: {reason}; install clearhead again (`pip install .`, in a checkout "
-        f"`make setup` or `pip install -e .`); until then PyTorch does its work, more slowly"
+        f"the compiled core is not in use: {reason}; install clearhead again (`pip install --force-reinstall --no-deps "
+        f"clearhead`, in a checkout `pip install -e .`)"
     )
 
 
@@ -158,5 +161,5 @@ def describe() -> str:
         return f"clearhead's compiled core is in use, in its form for {form()}"
     return fault or (
         "clearhead's compiled core is not in use: this installation was built for no particular platform, or without a "
-        "C compiler; PyTorch does its work"
+        "C compiler"
     )

@@ -92,6 +92,14 @@ def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model
     assert found == {"engine": "PyTorch", "device": "cpu", "because": installation["compiled_core"]}
 
 
+def test_where_neither_the_core_nor_pytorch_translates_that_is_told(run_command, make_model_dir, monkeypatch):
+    model = make_model_dir()
+    monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    said = run_command(info, model).stdout.splitlines()
+    assert said[-1] == "translates: by PyTorch, which is not installed, on cpu, beam 4"
+
+
 @pytest.mark.skipif(library() is None, reason="the compiled core is not in use here")
 def test_the_engine_that_translates_a_model_is_told_with_its_reason(run_command, make_model_dir):
     odd, wide = make_model_dir("odd"), make_model_dir("wide", d_model=64, num_heads=2, d_ff=32)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.errors import CompiledCoreWarning
+from clearhead.bundle import load_bundle
+from clearhead.decoding import make_engine
+from clearhead.errors import ClearheadError, CompiledCoreWarning, DeviceError
 from clearhead.kernels import library as library_module
 from clearhead.kernels.library import describe, form, has_amx, library
 from clearhead.kernels.panels import LANES, PANEL, make_product
@@ -376,13 +379,13 @@ def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_libr
     assert not has_amx()
     assert describe() == (
         "clearhead's compiled core is not in use: this installation was built for no particular platform, or without a "
-        "C compiler; PyTorch does its work"
+        "C compiler"
     )
 
 
 # A core that cannot be used
 
-ADVICE = r"install clearhead again \(`pip install .`.*; until then PyTorch does its work"
+ADVICE = r"install clearhead again \(`pip install --force-reinstall --no-deps clearhead`, in a checkout .*\)"
 
 
 @pytest.fixture
@@ -411,11 +414,11 @@ def the_core():
 
 def assert_refused(reason):
     """See that the core is not in use, which is said once, and always when asked."""
-    with pytest.warns(CompiledCoreWarning, match=f"the compiled core is not in use: .*{reason}.*{ADVICE}") as said:
+    with pytest.warns(CompiledCoreWarning) as said:
         assert [library(), library()] == [None, None]
     assert len(said) == 1
-    assert "\n" not in str(said[0].message)
-    assert describe() == str(said[0].message)
+    assert re.fullmatch(f"the compiled core is not in use: .*{reason}.*{ADVICE}", describe())
+    assert str(said[0].message) == f"{describe()}; until then PyTorch does its work, more slowly"
 
 
 def test_the_core_that_was_built_is_found():
@@ -429,6 +432,28 @@ def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
     content, record = the_core()
     put_core(content[: int(len(content) * share)], record)
     assert_refused(r"_core.so is damaged \(its SHA-256 is not the one in _core.sha256\)")
+
+
+def test_without_pytorch_a_core_that_cannot_be_used_is_no_warning_but_an_error_of_what_needs_it(
+    put_core, monkeypatch, make_model_dir
+):
+    model = load_bundle(make_model_dir()).weights
+    put_core(None, b"one")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert library() is None
+    for name in [name for name in sys.modules if name.startswith("clearhead.decoding.pytorch")]:
+        monkeypatch.delitem(sys.modules, name)
+    reason = re.escape(describe())
+    with pytest.raises(ClearheadError, match=rf"^this model \({reason}\) needs PyTorch, which is not installed: pip"):
+        make_engine(model)
+
+
+@pytest.mark.parametrize("value", ["\udcff", "\x1b[31m"])
+@needs_core
+def test_a_form_whose_name_is_not_utf8_is_unknown(monkeypatch, forget_the_library, value):
+    monkeypatch.setenv(library_module.ISA_VARIABLE, value)
+    with pytest.raises(DeviceError, match="the compiled core has no such form"):
+        form()
 
 
 @needs_core
