@@ -20,6 +20,9 @@ from clearhead.model.weight_shapes import weight_shapes
 MOST_LEVEL = 63
 """Largest 8-bit level, as in kernels/csrc/packing.h: packing the weights again finds the same levels and scales."""
 
+_MOST_SCALE = np.finfo(np.float32).max / np.float32(MOST_LEVEL)
+"""Largest scale whose numbers float32 can hold."""
+
 _SCALE = "_scale"
 """End of the name of a matrix' scales: one for each row, with which its levels are multiplied."""
 
@@ -122,10 +125,13 @@ def _to_bf16(matrix: np.ndarray) -> np.ndarray:
 
 
 def _require_sound(levels: np.ndarray, scales: np.ndarray, what: str) -> None:
-    is_bad = ~(np.isfinite(scales) & (scales > 0))
+    is_bad = ~((scales > 0) & (scales <= _MOST_SCALE))  # NaN, too
     if is_bad.any():
         row = int(is_bad.argmax())
-        raise ModelError(f"{what}: the scale of row {row} is {scales[row]}, but must be a positive number")
+        raise ModelError(
+            f"{what}: the scale of row {row} is {scales[row]}, but must be a positive number of at most {_MOST_SCALE}; "
+            f"copy the model again"
+        )
     if levels.size and not -MOST_LEVEL <= levels.min() <= levels.max() <= MOST_LEVEL:
         raise ModelError(f"{what}: its levels must be between -{MOST_LEVEL} and {MOST_LEVEL}; copy the model again")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from clearhead.errors import DeviceError
 from clearhead.runtime.cpus import openmp_threads, usable_cpus
+from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
     import torch
@@ -28,12 +29,16 @@ def resolve_device(name: str = "auto") -> str:
     `auto` is the first CUDA GPU if PyTorch is installed, else the CPU.
 
     Raises:
+        ClearheadError: If only PyTorch could use the device, and is not installed.
         DeviceError: If the name is unknown or this machine has no such device.
     """
     if name == "auto":
         return "cuda" if num_gpus() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(name)):
         raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N")
+    if name != "cpu" and _has_driver():
+        with needing_pytorch(f"device {name!r}"):
+            import torch  # noqa: F401
     available = ["cpu"] if name == "cpu" else [f"cuda:{index}" for index in range(num_gpus())]
     if not available or (":" in name and name not in available):
         found = ", ".join(available) or "no cuda device"

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from clearhead.errors import DeviceError
+from clearhead.errors import ClearheadError, DeviceError
 from clearhead.runtime import device
 from clearhead.runtime.device import device_name, resolve_device
 
@@ -126,7 +126,7 @@ def test_pytorch_is_imported_to_find_a_gpu_only_where_its_driver_is(monkeypatch,
         def find_spec(cls, name, *_):
             if name == "torch":
                 cls.asked.append(name)
-                raise ModuleNotFoundError(name)
+                raise ModuleNotFoundError(name, name=name)
 
     monkeypatch.setattr(device.ctypes, "CDLL", load)
     monkeypatch.setattr(Path, "exists", lambda _: False)
@@ -134,6 +134,9 @@ def test_pytorch_is_imported_to_find_a_gpu_only_where_its_driver_is(monkeypatch,
     monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])
     assert resolve_device() == "cpu"
     assert bool(Missing.asked) == has_driver
+    message = "needs PyTorch, which is not installed: pip" if has_driver else "is not available: this machine has no"
+    with pytest.raises(ClearheadError, match=f"^device 'cuda' {message}"):
+        resolve_device("cuda")
 
 
 def test_a_gpu_is_chosen_where_pytorch_finds_one(monkeypatch):
