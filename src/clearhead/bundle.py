@@ -13,6 +13,7 @@ alignment.json          the best head for word alignment, chosen in training or 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -289,15 +290,18 @@ def refuse_model(directory: Path) -> None:
 
 
 def require_new(directory: Path) -> None:
-    """Require that nothing exists at the path of a directory that `export` writes.
+    """Require that nothing exists at the path of a directory that `export` writes, and that it can be written.
 
     Raises:
-        ModelError: If something does, or the path is not UTF-8.
+        ModelError: If something does, the path is not UTF-8, or a directory above it is none or read-only.
     """
     if not is_utf8(directory):
         raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
     if directory.exists():
         raise ModelError(f"{directory} is there already; choose another name, or remove it first")
+    above = next(filter(os.path.exists, directory.absolute().parents))
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise ModelError(f"cannot write to {directory}: {above} is not a directory that may be changed")
 
 
 def read_card(directory: Path) -> str:

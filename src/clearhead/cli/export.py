@@ -13,7 +13,7 @@ from clearhead.cli.options import Model, SourceFile, Threads
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config.choices import ExportLibrary, ExportPrecision
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
@@ -96,6 +96,8 @@ def _export_small(
         sources, references = pairs.sources, pairs.targets
     elif source is not None:
         sources = list(read_lines(source))
+    if sources == []:
+        raise DataError(f"{source} has no lines to compare the models on")
     num_lines = len(bundle.golden if sources is None else sources)
     with progress("comparing", total=2 * num_lines) as advance:
         comparison, notes = export_small(

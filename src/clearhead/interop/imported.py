@@ -170,6 +170,11 @@ A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), impo
 {theirs}"""
 
 
+def proof_settings(bundle: Bundle) -> DecodeConfig:
+    """Return the search settings of a comparison: the model's own, in float32, as the other library computes."""
+    return bundle.decode.with_changes({"precision": "fp32"})
+
+
 def can_prove(library: str = "transformers") -> bool:
     """Return whether a library for the comparison is installed."""
     return importlib.util.find_spec(library) is not None

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 
 from clearhead.cli.export import export
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.files import writing
 from clearhead.interop import export_model as exports
 from clearhead.interop import imported
@@ -259,6 +260,34 @@ def test_half_a_model_is_not_written_as_onnx(make_bundle, tmp_path):
     bundle = make_bundle(num_decoder_layers=0)
     with pytest.raises(ConfigError, match="this model has an encoder or a decoder alone"):
         exports.export_directory(bundle, tmp_path / "theirs", "onnx", [])
+
+
+@pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
+def test_a_model_that_translates_in_int8_is_compared_in_float32_as_the_other_library_computes(
+    make_bundle, tmp_path, sentences, to
+):
+    bundle = make_bundle(d_model=64, num_heads=2, d_ff=64, decode={"precision": "int8"})
+    exports.export_directory(bundle, tmp_path / "theirs", to, sentences[:4])
+    assert (tmp_path / "theirs").is_dir()
+
+
+def test_a_small_model_is_not_compared_on_no_lines(make_model_dir, tmp_path, run_command, write_lines):
+    small = [export, make_model_dir(), "-o", tmp_path / "small", "--to", "clearhead", "--precision", "bf16"]
+    empty = write_lines("empty")
+    for lines in (["--source", empty], ["--source", empty, "--target", empty]):
+        with pytest.raises(DataError, match=rf"^{re.escape(str(empty))} has no lines to compare the models on$"):
+            run_command(*small, *lines)
+    assert not (tmp_path / "small").exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(make_model_dir, tmp_path, run_command, monkeypatch):
+    monkeypatch.setattr("clearhead.translation.small_model.Translator", None)
+    monkeypatch.setattr("clearhead.interop.export_model.write_huggingface", None)
+    model, file = make_model_dir(), tmp_path / "file"
+    file.touch()
+    for to in (["hf"], ["clearhead", "--precision", "int8"]):
+        with pytest.raises(ModelError, match=rf"cannot write to {file / 'a' / 'b'}: {file} is not a directory"):
+            run_command(export, model, "-o", file / "a" / "b", "--to", *to)
 
 
 def test_a_small_model_is_compared_on_given_lines(make_model_dir, tmp_path, run_command, write_lines, sentences):

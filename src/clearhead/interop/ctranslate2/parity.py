@@ -13,7 +13,7 @@ from clearhead.config.choices import ForeignPrecision
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import SubwordPieces
-from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE
+from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE, proof_settings
 
 
 @torch.inference_mode()
@@ -47,7 +47,7 @@ def prove_ctranslate2(
     """
     if tolerance is None:
         tolerance = TOLERANCE if precision == "float32" else MOST_ROUNDING
-    vocabulary, settings = bundle.tokenizer, bundle.decode
+    vocabulary, settings = bundle.tokenizer, proof_settings(bundle)
     parts = vocabulary.split_sources(sources, settings.target_lang)
     ids = vocabulary.encode_parts(parts, settings.source_lang)
     given = [vocabulary.given(language) for language, _ in parts]

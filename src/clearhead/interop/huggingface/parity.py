@@ -16,7 +16,7 @@ from clearhead.bundle import Bundle
 from clearhead.config import ModelConfig
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
-from clearhead.interop.imported import TOLERANCE
+from clearhead.interop.imported import TOLERANCE, proof_settings
 from clearhead.text.language_tags import tagged_language
 from clearhead.tokenizers import Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary
@@ -49,7 +49,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         ModelError: Showing the first difference, or if transformers cannot read the directory.
     """
     tokenizer, model = _their_model(directory, kind)
-    ours, settings = bundle.tokenizer, bundle.decode
+    ours, settings = bundle.tokenizer, proof_settings(bundle)
     bytes_here, unk_id = _byte_pieces(directory, ours)
     lost = 0
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
