@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from clearhead.model.recorder import Recorder
     from clearhead.model.transformer import Transformer
 
-AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False, "raw": True}
-"""Decode settings for raw input and output: no splitting, no normalization, no markup placement, no shortlist."""
+AS_IT_IS: dict[str, Any] = {
+    "split": "never",
+    "familiar": False,
+    "place_markup": False,
+    "precision": "fp32",
+    "shortlist": False,
+    "raw": True,
+}
+"""Decode settings for raw input and output: no splitting, no normalization, no markup placement, no shortlist;
+no rounding, as the recorded search and the steps have none."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -391,3 +392,11 @@ def test_what_a_terminal_would_obey_is_shown_as_a_code(make_translator):
     lines = summary_lines(explain(make_translator(), "Ein\x1b[2J Hund", "A\ndog\x07"))
     assert lines[:2] == ["source       Ein[001B][2J Hund", "translation  A↵dog[0007]"]
     assert not any(set(line) & set(map(chr, range(32))) for line in lines)
+
+
+def test_a_model_that_translates_in_int8_is_explained_in_float32_as_its_search_is(make_bundle, sentences):
+    bundle = make_bundle(d_model=64, num_heads=2, d_ff=64, decode={"precision": "int8"})
+    whole = replace(bundle, decode=bundle.decode.with_changes({"precision": "fp32"}))
+    words = [" ".join(line.split()[:number]) for line in sentences for number in range(1, 6)]
+    found, expected = ([explain(Translator(one), text).translation for text in words] for one in (bundle, whole))
+    assert found == expected
