@@ -81,7 +81,7 @@ class RoundedWeights(Mapping[str, np.ndarray]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self.stored
+        return name in self.stored and not str(name).endswith(_SCALE)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.stored if not name.endswith(_SCALE))

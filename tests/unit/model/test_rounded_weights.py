@@ -89,6 +89,7 @@ def test_a_copy_by_pickle_has_the_same_weights():
     found = rounded(matrix())
     copy = pickle.loads(pickle.dumps(found))
     assert (list(copy), len(copy), copy.precision) == ([NAME], 1, "int8")
+    assert [name in copy for name in (NAME, NAME + "_scale", "other")] == [True, False, False]
     np.testing.assert_array_equal(copy[NAME], found[NAME])
 
 
