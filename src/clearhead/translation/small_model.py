@@ -9,6 +9,7 @@ from pathlib import Path
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, read_card, require_new, save_bundle
 from clearhead.config.choices import StoredPrecision
 from clearhead.decoding import NativeEngine
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.evaluation.metrics import Evaluation, judge
@@ -75,7 +76,8 @@ def export_small(
     Raises:
         ConfigError: If the model is rounded already.
         DataError: If there are not as many references as sources.
-        ModelError: If the path exists or cannot be written, or the weights cannot be rounded.
+        ModelError: If the path exists or cannot be written, the weights cannot be rounded, or the shortlist or the
+            alignment head is damaged.
     """
     require_new(directory)
     if bundle.precision is not None:
@@ -85,6 +87,7 @@ def export_small(
         )
     if references is not None and len(references) != len(sources or ()):
         raise DataError(f"{len(sources or ()):,} sources and {len(references):,} references are no pairs")
+    shortlist, head = _read_beside(bundle)
     whole = StoredModel.of(bundle.weights)
     rounded = StoredModel(
         whole.config, RoundedWeights.of(whole.arrays, precision, origin=str(bundle.directory or "the model"))
@@ -102,7 +105,11 @@ def export_small(
     comparison = _compare(bundle, small, golden_sources if sources is None else sources, references, on_progress)
     card = _card(directory.name, bundle, precision, comparison, given=sources is not None)
     save_bundle(directory, small, golden=golden, card=card)
-    _copy_beside(bundle, directory)
+    identity = load_bundle(directory).identity()
+    if shortlist is not None:
+        shortlist.save(directory / SHORTLIST_FILE, identity)
+    if head is not None:
+        save_head(directory / ALIGNMENT_FILE, *head, identity)
     return comparison, notes
 
 
@@ -146,13 +153,16 @@ The SHA-256 of the original's weights is {bundle.model_sha256 or "not known"}. I
 {original}"""
 
 
-def _copy_beside(bundle: Bundle, directory: Path) -> None:
-    """Copy the shortlist and the alignment head of a model to its small copy, if it has them."""
+def _read_beside(bundle: Bundle) -> tuple[Shortlist | None, tuple[AlignmentHead, float] | None]:
+    """Return the shortlist of a model, and its alignment head with the agreement; None for what it does not have.
+
+    Raises:
+        ModelError: If a file is damaged, or was made for another model.
+    """
     if bundle.directory is None:
-        return
-    identity = load_bundle(directory).identity()
-    if (bundle.directory / SHORTLIST_FILE).is_file():
-        Shortlist.load(bundle.directory / SHORTLIST_FILE, bundle.identity()).save(directory / SHORTLIST_FILE, identity)
-    if (bundle.directory / ALIGNMENT_FILE).is_file():
-        agreement = read_json(bundle.directory / ALIGNMENT_FILE, ModelError).get("agreement")
-        save_head(directory / ALIGNMENT_FILE, alignment_head(bundle), float(agreement or 0), identity)
+        return None, None
+    shortlist, head = bundle.directory / SHORTLIST_FILE, bundle.directory / ALIGNMENT_FILE
+    return (
+        Shortlist.load(shortlist, bundle.identity()) if shortlist.is_file() else None,
+        (alignment_head(bundle), float(read_json(head, ModelError).get("agreement") or 0)) if head.is_file() else None,
+    )

@@ -147,6 +147,14 @@ def test_a_shortlist_and_an_alignment_head_are_copied(original, tmp_path, senten
     assert all(one.tokens for one in found)
 
 
+@pytest.mark.parametrize("name", ["shortlist.safetensors", "alignment.json"])
+def test_a_damaged_file_beside_the_model_is_refused_before_anything_is_written(original, tmp_path, name):
+    (original.directory / name).write_text("{")
+    with pytest.raises(ModelError, match=rf"{name} is damaged"):
+        export_small(original, tmp_path / "small", "int8")
+    assert not (tmp_path / "small").exists()
+
+
 def test_a_small_model_is_not_rounded_again(original, tmp_path):
     export_small(original, tmp_path / "small", "int8")
     with pytest.raises(ConfigError, match="in int8 already"):
