@@ -58,7 +58,7 @@ class NativeSentence:
         assert sentence.max_length > 0  # the core does not check
         self.sentence = sentence
         self._guided_until = guided_until
-        self._nothing = 0.0 if scores else math.nan  # added to scores
+        self._has_scores = scores
         room = beam_size * sentence.max_length
         # All numbers in one array: scores, newest, parents, masks, tokens of the open and of the finished hypotheses.
         self._numbers = np.zeros(4 * beam_size + 2 * room + num_best * sentence.max_length, dtype=np.int32)
@@ -108,8 +108,8 @@ class NativeSentence:
         return [
             Hypothesis(
                 tuple(self._finished_tokens[one.place, : one.length].tolist()),
-                one.log_prob + self._nothing,
-                one.rank_score + self._nothing,
+                one.log_prob if self._has_scores else math.nan,
+                one.rank_score if self._has_scores else math.nan,
                 bool(one.was_ended),
             )
             for one in self._finished[: min(num_best, self.struct.num_finished)]
