@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
@@ -133,8 +134,9 @@ def test_every_form_finds_the_same_to_the_last_bit(use, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(12, 512, 10))
 def test_every_form_finds_the_same_for_hundreds_of_models(use, first):
+    is_sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")  # by `make sanitize`: larger models take many hours
     for seed in range(first, first + 10):
-        compare(use, seed, ["fp32", "int8", "bf16", "bf16x3"], most=3)
+        compare(use, seed, ["fp32", "int8", "bf16", "bf16x3"], most=1 if is_sanitized else 3)
 
 
 def test_a_form_that_is_not_there_is_one_line(use):
