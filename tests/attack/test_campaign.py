@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 PATIENCE = 120.0
 """Seconds: the suite may run on a machine that is busy with something else."""
-FORKING = {"kills", "full_disks", "regroupings", "threaded_calls", "command_line", "publishing"}
-"""Attacks whose cases fork, or change PyTorch's threads."""
+APART = {"kills", "full_disks", "regroupings", "threaded_calls", "command_line", "publishing", "server"}
+"""Attacks whose cases start processes, fork, or change PyTorch's threads."""
 
 
 class Here(Children):
@@ -66,7 +66,7 @@ def check(part: str, count: int, children: Children, stock: Stock) -> None:
     assert found
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part not in FORKING])
+@pytest.mark.parametrize("part", [part for part in PARTS if part not in APART])
 def test_a_few_cases_of_an_attack_that_needs_no_process_find_nothing(part, here):
     check(part, attack_of(part).few, *here)
 
