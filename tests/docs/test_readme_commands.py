@@ -116,7 +116,7 @@ def test_the_commands_lead_from_the_file_to_a_judged_model(block, corpus, files,
     assert learned.isdisjoint({pair[::side] for pair in test})
     assert len((files / "output.txt").read_text(encoding="utf-8").splitlines()) == 3
     table = capsys.readouterr().out
-    assert re.search(r"^BLEU +\d+\.\d\d  nrefs:1", table, re.MULTILINE)
+    assert re.search(r"^BLEU +\d+\.\d\d  \d+\.\d\d to \d+\.\d\d +nrefs:1", table, re.MULTILINE)
     assert re.search(rf"^sentences +{TEST_PAIRS[corpus]}$", table, re.MULTILINE)
 
 

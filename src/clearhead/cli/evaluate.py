@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 
 TITLES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++"}
+
+
+NEAR, FAR = "near_training", "far_from_training"
+PARTS = {NEAR: "like one of the training text (half of their words or more)", FAR: "unlike any of the training text"}
+"""The two parts of a test set, by their name in JSON."""
 
 
 class Measure(StrEnum):
@@ -97,7 +103,10 @@ def evaluate(
     align_by: AlignBy = None,
     decoding: TranslatorOptions,
 ) -> None:
-    """Print BLEU and chrF (with sacreBLEU signatures), exact match and speed on a test set."""
+    """Print BLEU and chrF (with 95 % intervals and sacreBLEU signatures), exact match and speed on a test set.
+
+    Of a run directory, the lines like its training text and those unlike it are judged apart, too.
+    """
     refuse_clashes(context, {"--metric": metric or list(Measure)})
     refuse_mixing("--output", output, "metrics")
     files = [path for path in (source, reference, pairs.pairs, hypothesis, gold_alignments) if path is not None]
@@ -111,6 +120,7 @@ def evaluate(
     from clearhead.text.line_ends import on_one_line
     from clearhead.text.word_links import spaced_words
     from clearhead.translation.test_set import evaluate as evaluate_translator
+    from clearhead.translation.test_set import near_training
     from clearhead.translation.worker_pool import TranslatorTeam
 
     measured: dict[str, Any] = {
@@ -145,6 +155,7 @@ def evaluate(
                     sources,
                     references,
                     **measured,
+                    intervals=True,
                     name=given.name,
                     on_progress=advance,
                     **decoding.settings,
@@ -159,7 +170,7 @@ def evaluate(
     alignment = None
     if model is None:
         made_elsewhere = list(read_lines(hypothesis or "")) if pairs.pairs else sources
-        evaluation = judge(made_elsewhere, references, **measured)
+        evaluation = judge(made_elsewhere, references, **measured, intervals=True)
     else:
         evaluation, translations, alignment = judged(model, others)
     unwritten = None
@@ -171,7 +182,12 @@ def evaluate(
         except DataError as error:  # of a full disk; the metrics are not lost with it
             unwritten = error
     result: dict[str, Any] = evaluation.to_dict()
-    lines = [*_table(evaluation), *_alignment_lines(alignment)]
+    lines = _table(evaluation)
+    for name, part in ({} if model is None else _parts(near_training(model, sources))).items():
+        found = judge(list(compress(translations, part)), list(compress(references, part)), **measured)
+        result[name] = found.to_dict()
+        lines.append(_part_line(name, found))
+    lines += _alignment_lines(alignment)
     if alignment is not None:
         result["alignment"] = asdict(alignment)
     if compare is not None:
@@ -195,13 +211,27 @@ def evaluate(
 
 def _table(evaluation: Evaluation) -> list[str]:
     values = evaluation.to_dict()
-    rows = [("metric", "value", "signature")]
-    rows += [(TITLES[name], f"{values[name]:.2f}", metric.signature) for name, metric in evaluation.metrics.items()]
-    rows += [("exact match, %", f"{values['exact_match']:.2f}", ""), ("sentences", f"{values['sentences']:,}", "")]
+    rows = [("metric", "value", "95 %", "signature")]
+    for name, metric in evaluation.metrics.items():
+        interval = "{:.2f} to {:.2f}".format(*metric.interval) if metric.interval else ""
+        rows.append((TITLES[name], f"{values[name]:.2f}", interval, metric.signature))
+    rows += [("exact match, %", f"{values['exact_match']:.2f}", "", "")]
+    rows += [("sentences", f"{values['sentences']:,}", "", "")]
     speeds = {"sentences/s": "sentences_per_second", "output tokens/s": "output_tokens_per_second"}
-    rows += [(title, f"{values[name]:,.2f}", "") for title, name in speeds.items() if name in values]
-    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
-    return [f"{name:<{first}}  {value:>{second}}  {signature}".rstrip() for name, value, signature in rows]
+    rows += [(title, f"{values[name]:,.2f}", "", "") for title, name in speeds.items() if name in values]
+    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
+    return [f"{row[0]:<{first}}  {row[1]:>{second}}  {row[2]:<{third}}  {row[3]}".rstrip() for row in rows]
+
+
+def _parts(is_near: Sequence[bool] | None) -> dict[str, list[bool]]:
+    """Return which lines of a test set are near its model's training text, and which are not."""
+    parts = {NEAR: list(is_near or ()), FAR: [not one for one in is_near or ()]}
+    return {name: part for name, part in parts.items() if any(part)}
+
+
+def _part_line(name: str, evaluation: Evaluation) -> str:
+    scores = ", ".join(f"{TITLES[metric]} {found.score:.2f}" for metric, found in evaluation.metrics.items())
+    return f"{evaluation.sentences:,} lines {PARTS[name]}: {scores}"
 
 
 def _alignment_lines(scores: AlignmentScores | None) -> list[str]:

@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sacrebleu.significance import PairedTest, Result
+from sacrebleu.significance import Result
 
 from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import DataError
-from clearhead.evaluation.metrics import DEFAULT_METRICS, make_metrics
-
-NUM_SAMPLES = 1_000
-"""Number of bootstrap resamples of the test set."""
+from clearhead.evaluation.metrics import DEFAULT_METRICS, interval_of, make_metrics, resample
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +92,13 @@ def compare(
     if not references:
         raise DataError("there is nothing to compare: the test set holds no lines")
     made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
-    test = PairedTest(
-        [("baseline", list(baseline_outputs)), ("system", list(system_outputs))],
-        metrics={str(name): metric for name, metric in made.items()},
-        references=[list(references)],
-        test_type="bs",
-        n_samples=NUM_SAMPLES,
-    )
-    signatures, results = test()
-    found = {  # sacreBLEU's names, in the same order
-        name: _metric_comparison(title, results[title], str(signatures[title]))
-        for name, title in zip(made, signatures, strict=True)
-    }
-    return Comparison(len(references), found)
+    found = resample([baseline_outputs, system_outputs], references, made)
+    return Comparison(len(references), {name: _metric_comparison(*of_metric) for name, of_metric in found.items()})
 
 
-def _metric_comparison(name: str, results: list[Any], signature: str) -> MetricComparison:
+def _metric_comparison(name: str, signature: str, results: list[Result]) -> MetricComparison:
     baseline, system = results
+    assert system.p_value is not None  # the second is compared with the first
     difference = float(system.score - baseline.score)
     return MetricComparison(
         name=name,
@@ -120,16 +107,10 @@ def _metric_comparison(name: str, results: list[Any], signature: str) -> MetricC
         difference=round(difference, 2),
         # sacreBLEU gives equal outputs its smallest p-value, as if equality were the tested hypothesis.
         p_value=1.0 if difference == 0 else round(float(system.p_value), 4),
-        baseline_interval=_interval(baseline),
-        system_interval=_interval(system),
+        baseline_interval=interval_of(baseline),
+        system_interval=interval_of(system),
         signature=signature,
     )
-
-
-def _interval(result: Result) -> tuple[float, float]:
-    assert result.mean is not None  # the bootstrap always returns both
-    assert result.ci is not None
-    return round(float(result.mean - result.ci), 2), round(float(result.mean + result.ci), 2)
 
 
 def _describe(metric: MetricComparison) -> list[str]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
 
 from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import DataError
 from clearhead.evaluation.tokenization import choose_tokenization, require_tokenization
 
 DEFAULT_METRICS: tuple[MetricName, ...] = ("bleu", "chrf")
+
+NUM_SAMPLES = 1_000
+"""Bootstrap resamples of a test set."""
+_MOST_DRAWN = 4_000_000
+"""Most sentences that all resamples draw together: sacreBLEU holds the counts of all of them, 75 bytes each."""
+_FEWEST_SAMPLES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,9 @@ class Metric:
     signature: str
     """sacreBLEU's record of tokenization, smoothing and version; scores with different signatures are not
     comparable."""
+    interval: tuple[float, float] | None = None
+    """95 percent confidence interval by bootstrap resampling (Koehn 2004): mean of the resampled scores, minus and plus
+    half the width of their middle 95 percent. None if it was not asked for, or there are too many sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,8 @@ class Evaluation:
         values: dict[str, Any] = {}
         for name, metric in self.metrics.items():
             values |= {name: round(metric.score, 2), f"{name}_signature": metric.signature}
+            if metric.interval is not None:
+                values[f"{name}_interval"] = list(metric.interval)
         values |= {"exact_match": round(self.exact_match, 2), "sentences": self.sentences}
         speeds = {
             "sentences_per_second": self.sentences_per_second,
@@ -73,6 +85,7 @@ def judge(
     metrics: Sequence[MetricName] = DEFAULT_METRICS,
     tokenize: Tokenization | None = None,
     lowercase: bool = False,
+    intervals: bool = False,
 ) -> Evaluation:
     """Evaluate translations against their references.
 
@@ -82,6 +95,8 @@ def judge(
         metrics: Metrics to compute.
         tokenize: BLEU's tokenization; None chooses one for the references' script, see `choose_tokenization`.
         lowercase: Whether the metrics ignore case; exact match never does.
+        intervals: Whether to compute confidence intervals, of at most 40,000 sentences; every call draws the same
+            resamples.
 
     Raises:
         ConfigError: If a metric needs a package that is not installed.
@@ -89,9 +104,60 @@ def judge(
     """
     exact = exact_match(hypotheses, references)
     made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
-    return Evaluation(
-        {name: _measure(metric, hypotheses, references) for name, metric in made.items()}, exact, len(hypotheses)
-    )
+    measured = {name: _measure(metric, hypotheses, references) for name, metric in made.items()}
+    if intervals and (samples := min(NUM_SAMPLES, _MOST_DRAWN // len(references))) >= _FEWEST_SAMPLES:
+        made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
+        found = resample([hypotheses], references, made, samples)
+        measured = {
+            name: replace(metric, interval=interval_of(found[name].results[0])) for name, metric in measured.items()
+        }
+    return Evaluation(measured, exact, len(hypotheses))
+
+
+class Resampled(NamedTuple):
+    """sacreBLEU's bootstrap of one metric."""
+
+    title: str
+    """sacreBLEU's name of the metric."""
+    signature: str
+    """It says how often the test set was resampled, too."""
+    results: list[Result]
+    """The result of each system; from the second on with a comparison to the first."""
+
+
+def resample(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    metrics: Mapping[MetricName, BLEU | CHRF],
+    samples: int = NUM_SAMPLES,
+) -> dict[MetricName, Resampled]:
+    """Resample a test set (Koehn 2004), drawing the same sentences for all systems, and return each metric's results.
+
+    Args:
+        systems: Translations of each system.
+        references: One reference for each sentence.
+        metrics: sacreBLEU's metrics, which are changed by it.
+        samples: Number of resamples.
+    """
+    signatures, results = PairedTest(
+        [(str(number), list(hypotheses)) for number, hypotheses in enumerate(systems)],
+        metrics={str(name): metric for name, metric in metrics.items()},
+        references=[list(references)],
+        test_type="bs",
+        n_samples=samples,
+    )()
+    found: Any = results  # annotated for the names of the systems too
+    return {  # both are in the order of the metrics
+        name: Resampled(title, str(signature), found[title])
+        for name, (title, signature) in zip(metrics, signatures.items(), strict=True)
+    }
+
+
+def interval_of(result: Result) -> tuple[float, float]:
+    """Return the 95 percent confidence interval of a resampled score, rounded to two digits."""
+    assert result.mean is not None  # the bootstrap always returns both
+    assert result.ci is not None
+    return round(float(result.mean - result.ci), 2), round(float(result.mean + result.ci), 2)
 
 
 def make_metrics(

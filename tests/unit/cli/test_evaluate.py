@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,17 @@ from small_corpus import clearhead
 
 from clearhead.bundle import save_bundle
 from clearhead.cli.evaluate import evaluate
+from clearhead.data.store import StoreWriter
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.translation.translator import Translator
 
 KEYS = [
     "bleu",
     "bleu_signature",
+    "bleu_interval",
     "chrf",
     "chrf_signature",
+    "chrf_interval",
     "exact_match",
     "sentences",
     "sentences_per_second",
@@ -59,9 +63,12 @@ def test_the_table_says_the_same_as_json(run_command, test_set):
     model, files, *_ = test_set
     found = json.loads(run_command(evaluate, model, *files, "--json").stdout)
     lines = run_command(evaluate, model, *files).stdout.splitlines()
-    assert lines[0].split() == ["metric", "value", "signature"]
-    assert lines[1].split() == ["BLEU", f"{found['bleu']:.2f}", found["bleu_signature"]]
-    assert lines[2].split() == ["chrF", f"{found['chrf']:.2f}", found["chrf_signature"]]
+    assert lines[0].split() == ["metric", "value", "95", "%", "signature"]
+    for line, name, title in ((lines[1], "bleu", "BLEU"), (lines[2], "chrf", "chrF")):
+        low, high = found[f"{name}_interval"]
+        assert low < found[name] < high
+        shown = [f"{low:.2f}", "to", f"{high:.2f}"]
+        assert line.split() == [title, f"{found[name]:.2f}", *shown, found[f"{name}_signature"]]
     assert lines[3].split() == ["exact", "match,", "%", "37.50"]
     assert len(lines) == 7
 
@@ -203,7 +210,7 @@ def test_pairs_in_one_file_are_a_test_set_too(run_command, test_set, write_lines
     found, expected = (
         json.loads(run_command(evaluate, model, *where, "--json").stdout) for where in (["--pairs", tsv], files)
     )
-    assert {name: found[name] for name in KEYS[:6]} == {name: expected[name] for name in KEYS[:6]}
+    assert {name: found[name] for name in KEYS[:8]} == {name: expected[name] for name in KEYS[:8]}
 
 
 def test_columns_and_direction_of_a_test_set_can_be_chosen(run_command, test_set, tmp_path):
@@ -224,7 +231,7 @@ def test_columns_and_direction_of_a_test_set_can_be_chosen(run_command, test_set
             table.write_text(table.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")  # without header
         result = run_command(evaluate, model, *given, "--json")
         found = json.loads(result.stdout)
-        assert {name: found[name] for name in KEYS[:6]} == {name: expected[name] for name in KEYS[:6]}
+        assert {name: found[name] for name in KEYS[:8]} == {name: expected[name] for name in KEYS[:8]}
     assert f"line by line, swapped: from {files[1]} to {files[3]}" in result.stderr
 
 
@@ -239,7 +246,7 @@ def test_translations_made_elsewhere_are_judged_alike(run_command, test_set, wri
     hypotheses = write_lines("hypotheses", *texts)
     expected = json.loads(run_command(evaluate, model, *files, "--json").stdout)
     result = run_command(evaluate, "--hypothesis", hypotheses, *files[2:], "--json")
-    assert json.loads(result.stdout) == {name: expected[name] for name in KEYS[:6]}
+    assert json.loads(result.stdout) == {name: expected[name] for name in KEYS[:8]}
     assert "sentences/s" not in run_command(evaluate, "--hypothesis", hypotheses, *files[2:]).stdout
     tsv = tmp_path / "test.tsv"
     tsv.write_text("".join(f"x\t{b}\n" for b in references), encoding="utf-8")
@@ -249,11 +256,35 @@ def test_translations_made_elsewhere_are_judged_alike(run_command, test_set, wri
         run_command(evaluate, "--hypothesis", write_lines("one", "x"), "--pairs", tsv)
 
 
+def test_lines_like_the_training_text_are_judged_apart(run_command, judged, write_lines, sentences, tmp_path):
+    model, texts = judged
+    run = tmp_path / "run"
+    shutil.copytree(model, run / "model")
+    (run / "data").mkdir()
+    with StoreWriter(run / "data" / "train.arrow") as store:
+        store.append(sentences[0], "anything", [3, 2], [3, 2])
+    references = [texts[0], *("nothing like it" for _ in sentences[1:])]
+    files = ["--source", write_lines("source", *sentences), "--reference", write_lines("reference", *references)]
+    found = json.loads(run_command(evaluate, run, *files, "--json").stdout)
+    assert list(found) == [*KEYS, "near_training", "far_from_training"]
+    near, far = found["near_training"], found["far_from_training"]
+    assert (near["sentences"], near["exact_match"]) == (1, 100.0)
+    assert (far["sentences"], far["exact_match"]) == (len(sentences) - 1, 0.0)
+    lines = run_command(evaluate, run, *files).stdout.splitlines()
+    assert lines[-2] == (
+        f"1 lines like one of the training text (half of their words or more): "
+        f"BLEU {near['bleu']:.2f}, chrF {near['chrf']:.2f}"
+    )
+    assert lines[-1].startswith(f"{len(sentences) - 1} lines unlike any of the training text: BLEU ")
+    assert list(json.loads(run_command(evaluate, run / "model", *files, "--json").stdout)) == KEYS
+
+
 def test_metrics_and_their_form_can_be_chosen(run_command, write_lines):
     files = ["--hypothesis", write_lines("a", "DAS HAUS"), "--reference", write_lines("b", "das haus")]
     chosen = ["--metric", "chrf++", "--metric", "bleu", "--metric", "bleu", "--lowercase", "--tokenize", "char"]
     found = json.loads(run_command(evaluate, *files, *chosen, "--json").stdout)
-    assert list(found) == ["chrf++", "chrf++_signature", "bleu", "bleu_signature", "exact_match", "sentences"]
+    of_metrics = (f"{name}{of}" for name in ("chrf++", "bleu") for of in ("", "_signature", "_interval"))
+    assert list(found) == [*of_metrics, "exact_match", "sentences"]
     assert (found["chrf++"], found["bleu"], found["exact_match"]) == (100.0, 100.0, 0.0)
     assert "case:lc" in found["bleu_signature"]
     assert "tok:char" in found["bleu_signature"]

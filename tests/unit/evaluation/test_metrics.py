@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
@@ -34,6 +35,32 @@ def test_chrf_is_sacrebleus_corpus_chrf():
     metric.corpus_score(HYPOTHESES, [REFERENCES])
     assert ours.name == "chrF2"
     assert ours.signature == str(metric.get_signature())
+
+
+def test_an_interval_is_of_resampled_test_sets_and_changes_neither_score_nor_signature():
+    found = judge(HYPOTHESES, REFERENCES, intervals=True)
+    plain = judge(HYPOTHESES, REFERENCES)
+    resampled = [int(line) for line in np.random.default_rng(12345).choice(5, size=(1_000, 5)).ravel()]
+    for name in ("bleu", "chrf"):
+        scores = np.sort(
+            [
+                judge([HYPOTHESES[i] for i in drawn], [REFERENCES[i] for i in drawn]).metrics[name].score
+                for drawn in np.reshape(resampled, (1_000, 5))
+            ]
+        )
+        middle, half = scores.mean(), (scores[-26] - scores[25]) / 2  # 25 of 1,000 on either side are left out
+        assert found.metrics[name].interval == pytest.approx((middle - half, middle + half), abs=0.01)
+        assert found.metrics[name].score == plain.metrics[name].score
+        assert found.metrics[name].signature == plain.metrics[name].signature
+        assert plain.metrics[name].interval is None
+    assert found.to_dict()["bleu_interval"] == list(found.metrics["bleu"].interval)
+
+
+def test_of_very_many_sentences_there_is_no_interval(monkeypatch):
+    monkeypatch.setattr("clearhead.evaluation.metrics._MOST_DRAWN", 5 * 99)
+    assert judge(HYPOTHESES, REFERENCES, intervals=True).metrics["bleu"].interval is None
+    monkeypatch.setattr("clearhead.evaluation.metrics._MOST_DRAWN", 5 * 100)
+    assert judge(HYPOTHESES, REFERENCES, intervals=True).metrics["bleu"].interval is not None
 
 
 def test_a_perfect_translation_scores_exactly_100():

@@ -7,9 +7,10 @@ import json
 import pytest
 import sacrebleu
 
+from clearhead.data.store import StoreWriter
 from clearhead.errors import ConfigError, DataError
 from clearhead.tokenizers import Tokenizer
-from clearhead.translation.test_set import evaluate
+from clearhead.translation.test_set import evaluate, near_training
 
 
 def test_an_evaluation_is_the_metrics_of_the_translations(english_translator, english_sentences, monkeypatch):
@@ -71,3 +72,21 @@ def test_unequal_and_empty_test_sets_are_refused_before_translating(english_tran
         evaluate(english_translator, english_sentences, english_sentences[:4])
     with pytest.raises(DataError, match="no lines"):
         evaluate(english_translator, [], [])
+
+
+def test_near_is_a_source_with_half_of_the_words_of_a_training_source(tmp_path):
+    assert near_training(tmp_path, ["A dog runs."]) is None  # no prepared data
+    (tmp_path / "data").mkdir()
+    with StoreWriter(tmp_path / "data" / "train.arrow") as store:
+        store.append("A dog runs .", "x", [3, 2], [3, 2])
+    lines = ["A dog runs .", "A dog sleeps there", "A dog eats much there", "runs", ""]
+    assert near_training(tmp_path, lines) == [True, True, False, False, False]
+
+
+def test_a_test_set_is_not_compared_with_very_much_training_text(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    with StoreWriter(tmp_path / "data" / "train.arrow") as store:
+        for text in "abc":
+            store.append(text, "x", [3, 2], [3, 2])
+    monkeypatch.setattr("clearhead.translation.test_set.MOST_COMPARED", 2)
+    assert near_training(tmp_path, ["a"]) is None
