@@ -24,6 +24,10 @@ _LEAST_GAIN = 0.1
 """Minimum gain in points of chrF as well, because a fraction of a very low chrF means nothing."""
 _LOSS = 0.1
 """Fraction of its best chrF that a model must have lost to count as getting worse."""
+_KNOWN_SHARE, _KNOWN_GAP = 0.25, 1.0
+"""The training text is known by heart if its loss is below this share of the validation loss, by so many nats or more."""
+_LAST_LOSSES = 5
+"""Records of the training loss, the last ones, whose mean counts."""
 _WARMUPS = 10
 """Minimum steps of a run, as a multiple of its warm-up steps."""
 _MORE = "a larger model or more text may"
@@ -40,7 +44,7 @@ _FEWEST_PAIRS = 100
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
 
-_Trend = Literal["improving", "likelier", "over-fitted", "worse", "converged"]
+_Trend = Literal["improving", "likelier", "over-fitted", "memorizing", "worse", "converged"]
 
 
 def verdict(
@@ -93,7 +97,7 @@ def verdict(
             f"little yet; {go_on}"
         )
     has_course = len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged
-    trend = _trend(valid) if has_course else None
+    trend = _trend(valid, losses) if has_course else None
     is_early = is_useless and epochs < _FEW_EPOCHS
     learns_nothing = is_early and trend == "converged"
     if trend and not learns_nothing:
@@ -102,7 +106,7 @@ def verdict(
         why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
         if learns_nothing:
             why = "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
-        elif is_early and trend not in ("over-fitted", "worse"):  # more time does not help these
+        elif is_early and trend not in ("over-fitted", "memorizing", "worse"):  # more time does not help these
             why = f"too little time: the text was passed {epochs:.1f} times"
             if not any(go_on in sentence for sentence in sentences):
                 why += f"; {go_on}"
@@ -160,17 +164,26 @@ def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
     )
 
 
-def _trend(valid: Sequence[Mapping[str, Any]]) -> _Trend:
+def _trend(valid: Sequence[Mapping[str, Any]], losses: Sequence[float]) -> _Trend:
     """Return the trend in the last quarter of the run; `likelier` means that only the loss improved."""
     likeliest = min(record["nll"] for record in valid)
     last, before = valid[-1], _before_last_quarter(valid)
-    if _is_gain(last["chrf"], max(record["chrf"] for record in before)):
-        return "improving"
-    if last["nll"] > likeliest + _RISE:
+    is_gain = _is_gain(last["chrf"], max(record["chrf"] for record in before))
+    if not is_gain and last["nll"] > likeliest + _RISE:
         return "over-fitted"
+    if losses and _learned(losses) < min(_KNOWN_SHARE * last["nll"], last["nll"] - _KNOWN_GAP):
+        return "memorizing"
+    if is_gain:
+        return "improving"
     if last["nll"] < min(record["nll"] for record in before) - _RISE:
         return "likelier"
     return "worse" if last["chrf"] < max(record["chrf"] for record in valid) * (1 - _LOSS) else "converged"
+
+
+def _learned(losses: Sequence[float]) -> float:
+    """Return the training loss at the end."""
+    last = losses[-_LAST_LOSSES:]
+    return sum(last) / len(last)
 
 
 def _is_gain(now: float, before: float) -> bool:
@@ -200,6 +213,11 @@ def _course(trend: _Trend, valid: Sequence[Mapping[str, Any]], losses: Sequence[
                 f"to {last['nll']:.2f}{learned}; more text helps, or dropout (--fresh --set model.dropout=..), "
                 f"but not more time"
             )
+        case "memorizing":
+            return (
+                f"memorizing: the training loss is {_learned(losses):.2f}, the validation loss {last['nll']:.2f}, so the "
+                f"model knows its text nearly by heart; more text helps, hardly more time"
+            )
         case "worse":
             return (
                 f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,} to {last['chrf']:.1f}, and the "
@@ -216,6 +234,8 @@ def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:
             least = _WARMUPS * train.warmup_steps if state.step <= train.warmup_steps else 0
             return f"--max-steps {max(2 * (train.max_steps or 0), least)}"
         case "max_minutes":
-            minutes = 2 * max(train.max_minutes or 0.0, state.elapsed / 60)
-            return f"--max-minutes {math.ceil(100 * minutes) / 100:.10g}"
+            minutes = train.max_minutes or 0.0
+            if state.elapsed > 1.5 * 60 * minutes:  # it was trained for longer before this limit was set
+                minutes = math.ceil(state.elapsed / 60)
+            return f"--max-minutes {2 * minutes:.10g}"
     return f"--set train.patience={2 * train.patience}"

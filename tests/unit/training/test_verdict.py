@@ -123,6 +123,26 @@ def test_over_fitting_is_seen_by_the_loss():
     )
 
 
+@pytest.mark.parametrize("valid", [(*RISING[:-1], (70, 2.3)), (*FLAT[:-1], (70.2, 2.3))])
+def test_a_model_that_knows_its_text_by_heart_needs_more_text_and_no_more_time(valid):
+    (line,) = said(records(*valid, train=(5.0, 0.3, 0.35, 0.4, 0.45, 0.5)))
+    assert line == (
+        "memorizing: the training loss is 0.40, the validation loss 2.30, so the model knows its text nearly by heart; "
+        "more text helps, hardly more time"
+    )
+
+
+@pytest.mark.parametrize("loss", [0.6, 1.2])  # a quarter of the validation loss, and half of it
+def test_a_model_with_more_to_learn_is_not_memorizing(loss):
+    (line,) = said(records(*RISING, train=(loss,) * 5))
+    assert line.startswith("still improving: ")
+
+
+def test_a_small_gap_between_the_losses_is_no_memorizing():
+    (line,) = said(records(*((chrf, nll / 3) for chrf, nll in RISING), train=(0.01,) * 5))
+    assert line.startswith("still improving: ")  # validation loss 0.8: a regular language, learned
+
+
 @pytest.mark.parametrize(
     ("pairs", "epochs", "words"),
     [
@@ -223,9 +243,14 @@ def test_a_run_without_a_step_does_not_judge_what_it_did_not_learn():
     assert line.startswith("the time was over before the first step: the model it started from is published; go on")
 
 
-@pytest.mark.parametrize(("minutes", "words"), [(600, "1200"), (0.003, "0.01"), (1234.5, "2469")])
+@pytest.mark.parametrize(("minutes", "words"), [(600, "1200"), (0.003, "0.006"), (1234.5, "2469")])
 def test_minutes_are_advised_as_people_write_them(minutes, words):
     assert said(records(*RISING), max_minutes=minutes)[0].endswith(f" --max-minutes {words}")
+
+
+def test_a_run_a_little_longer_than_its_limit_is_advised_twice_the_limit():
+    state = TrainingState(step=80, elapsed=5.03 * 60)
+    assert said(records(*RISING), state=state, max_minutes=5)[0].endswith(" --max-minutes 10")
 
 
 def test_the_verdict_and_the_first_pair_are_on_the_screen_and_in_the_report(settings, capsys):
