@@ -25,7 +25,7 @@ _LEAST_GAIN = 0.1
 _LOSS = 0.1
 """Fraction of its best chrF that a model must have lost to count as getting worse."""
 _KNOWN_SHARE, _KNOWN_GAP = 0.25, 1.0
-"""The training text is known by heart if its loss is below this share of the validation loss, by so many nats or more."""
+"""Training text is known by heart if its loss is below this share of the validation loss, by so many nats or more."""
 _LAST_LOSSES = 5
 """Records of the training loss, the last ones, whose mean counts."""
 _WARMUPS = 10
@@ -215,8 +215,8 @@ def _course(trend: _Trend, valid: Sequence[Mapping[str, Any]], losses: Sequence[
             )
         case "memorizing":
             return (
-                f"memorizing: the training loss is {_learned(losses):.2f}, the validation loss {last['nll']:.2f}, so the "
-                f"model knows its text nearly by heart; more text helps, hardly more time"
+                f"memorizing: the training loss is {_learned(losses):.2f}, the validation loss {last['nll']:.2f}, so "
+                f"the model knows its text nearly by heart; more text helps, hardly more time"
             )
         case "worse":
             return (
