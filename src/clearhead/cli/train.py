@@ -159,6 +159,8 @@ def train(
         result = train_from_values(values, fresh=fresh, workers=met)
     if met.is_first:
         typer.echo(for_terminal(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}"), err=True)
+        if result.outcome is not None:
+            typer.echo(for_terminal(result.outcome), err=True)
 
 
 def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ from clearhead.runtime.version import __version__
 from clearhead.text.scripts import count_scripts
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
+from clearhead.training.outcome import outcome, unchanged
 from clearhead.training.publish import translatable
 from clearhead.training.report import Judged, LearnedPair, write_report
 from clearhead.training.validation import Validation
@@ -42,8 +43,13 @@ _LONGEST_SHOWN = 100
 """Maximum characters shown of each side of the example pair that illustrates the translation direction."""
 
 
-def report_end(loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str) -> None:
+def report_end(
+    loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str
+) -> str | None:
     """Write `report.html`, and print how the run ended and what to do about it.
+
+    Returns:
+        The outcome of a run that started from a model, in words, which are not printed yet; else None.
 
     Args:
         loop: The run.
@@ -61,6 +67,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
     references = [data.valid.target(row) for row, _ in found]
     qualities = sentence_chrf([one.text for one in translations], references)
     minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
+    is_unchanged = translator.bundle.info["weights"] == UNCHANGED
     judgement = verdict(
         loop.run,
         config.train,
@@ -70,15 +77,20 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
         misaligned=misalignment(data),
         epochs=state.step / loop.order.batches_per_epoch,
         validation=validation,
-        is_unchanged=translator.bundle.info["weights"] == UNCHANGED,
+        is_unchanged=is_unchanged,
         ended_by=ended_by,
     )
+    valid = [record for record in records if record.get("split") == "valid"]
+    if is_unchanged:
+        found_out = unchanged(valid) if state.step else None
+    else:
+        found_out = outcome(loop.run, translator, translations, references)
     write_report(
         loop.run / "report.html",
         config=config,
         summary={
             "direction": _direction(data, config.data),
-            "verdict": "; ".join(judgement),
+            "verdict": "; ".join(filter(None, [found_out, *judgement])),
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             **({"general text (greedy)": validation.general.scores} if validation.general else {}),
             "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
@@ -104,6 +116,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
     )
     for line in judgement:
         loop.display.say(line)
+    return found_out
 
 
 def _explained(translator: Translator, translations: Sequence[Translation]) -> Iterator[Explanation]:

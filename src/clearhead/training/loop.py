@@ -25,9 +25,10 @@ from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
 from clearhead.training.log import MetricsLog, NoLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from clearhead.training.outcome import FEWEST_DECIDING
 from clearhead.training.progress import Display
 from clearhead.training.publish import publish
-from clearhead.training.run_directory import OLDER_MODEL
+from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import Stepper, StepResult
@@ -99,7 +100,7 @@ class Loop:
             self.attention_log.cut(self.last_validation)
 
     def start_from(self, bundle: Bundle) -> None:
-        """Load the weights of a trained model; for a run with general text, also keep a copy of that model."""
+        """Load the weights of a trained model, and keep a copy of that model in the run."""
         if bundle.precision is not None and self.workers.is_first:
             self.display.say(
                 f"{self.config.from_model} is stored in {bundle.precision}: training starts from its rounded weights, "
@@ -107,10 +108,10 @@ class Loop:
             )
         self._take(model_tensors(bundle.model), origin=str(self.config.from_model))
         self.state.imported_from = bundle.imported_from
-        if self.data.general is not None and self.workers.is_first:
+        if self.workers.is_first:
             card = read_card(model_directory(str(self.config.from_model)))  # may contain a licence
-            card = card or f"# {OLDER_MODEL}\n\nThe model that the run {self.run.name} started from, as it was.\n"
-            save_bundle(self.run / OLDER_MODEL, bundle, golden=bundle.golden, card=card)
+            card = card or f"# {MODEL_BEFORE}\n\nThe model that the run {self.run.name} started from, as it was.\n"
+            save_bundle(self.run / MODEL_BEFORE, bundle, golden=bundle.golden, card=card)
 
     def _take(self, tensors: dict[str, Tensor], *, origin: str) -> None:
         own = model_tensors(self.model)
@@ -306,7 +307,9 @@ class Loop:
             scores |= {"general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
             watched = f"; general text {general.scores}"
         log.write("valid", step, **scores, elapsed=elapsed)
-        is_new_best = best is None or is_better(validation, best)
+        is_few = min(len(self.data.valid), self.config.train.validate_sentences) < FEWEST_DECIDING
+        is_first_trained = best is not None and best.step == 0 < step
+        is_new_best = best is None or (is_few and is_first_trained) or is_better(validation, best)
         self.display.say(
             f"step {step:,}  {self.state.elapsed / 60:.1f} min  validation {validation.scores}, "
             f"perplexity {validation.ppl:.2f}{watched}{'  best so far' if is_new_best else ''}"

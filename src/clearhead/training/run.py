@@ -54,6 +54,8 @@ class TrainResult:
     """Validation BLEU of the published model with greedy decoding, in percent."""
     was_finished: bool
     """Whether the run was already finished, so that nothing was done."""
+    outcome: str | None = None
+    """Whether the model is better than the one that the run started from, in words; None without such a model."""
 
 
 def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
@@ -129,9 +131,9 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
                 validation, translator = loop.publish_best()
             assert translator is not None, "the first worker publishes"
             head = choose_alignment_head(run / "model", translator, data)
-            report_end(loop, translator, validation, head, ended_by)
+            found_out = report_end(loop, translator, validation, head, ended_by)
             workers.wait()
-            return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
+            return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False, found_out)
     except OSError as error:
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
 

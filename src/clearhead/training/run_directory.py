@@ -10,12 +10,12 @@ from pathlib import Path
 from clearhead.errors import CheckpointError
 from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
 
-OLDER_MODEL = "started-from"
-"""Directory name for a copy of the initial model, kept in runs with general text."""
+MODEL_BEFORE = "model-before"
+"""Directory name for a copy of the model that a run started from."""
 
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
-    *("report.html", "model", "attention.jsonl", OLDER_MODEL),
+    *("report.html", "model", "attention.jsonl", MODEL_BEFORE),
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from clearhead.config import TrainConfig
 from clearhead.data.prepare import Prepared
 from clearhead.training.checkpoints import TrainingState
-from clearhead.training.run_directory import OLDER_MODEL
+from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.validation import Validation
 
 _RISE = 0.03
@@ -85,10 +85,8 @@ def verdict(
     is_from_model = bool(valid) and valid[0]["step"] == 0
     if is_from_model and not state.step:
         sentences.append(f"the time was over before the first step: the model it started from is published; {go_on}")
-    elif is_from_model:
-        sentences.append(_beside_start(valid, validation, is_unchanged))
-        if validation.general is not None and not is_unchanged:
-            sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, train.general_margin))
+    elif is_from_model and validation.general is not None and not is_unchanged:
+        sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, train.general_margin))
     if is_useless and misaligned is not None:
         return [f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}", *sentences]
     if not is_from_model and state.step <= train.warmup_steps:
@@ -118,7 +116,9 @@ def verdict(
             f"BLEU is below {_USELESS_BLEU:g}, which says little here, for chrF is {validation.chrf:.1f}: BLEU looks "
             f"for four words in a row, and these lines may be too short; go by chrF and by the samples in the report"
         )
-    return sentences or [f"too short to tell: it was validated once; {go_on}"]
+    if not sentences and not is_from_model:  # whose outcome is said beside this
+        sentences.append(f"too short to tell: it was validated once; {go_on}")
+    return sentences
 
 
 def misalignment(data: Prepared) -> str | None:
@@ -141,25 +141,13 @@ def misalignment(data: Prepared) -> str | None:
     )
 
 
-def _beside_start(valid: Sequence[Mapping[str, Any]], validation: Validation, is_unchanged: bool) -> str:
-    """Return a comparison with the initial model, whose validation is the first record."""
-    before = valid[0]["chrf"]
-    if not is_unchanged:
-        return f"the model it started from has chrF {before:.1f} on the validation text, this one {validation.chrf:.1f}"
-    found = max((record["chrf"] for record in valid[1:]), default=0.0)
-    return (
-        f"no better than the model it started from, which is published as it was: chrF {before:.1f}, and at most "
-        f"{found:.1f} after training; more text helps, or a lower rate (--fresh --set train.learning_rate=..)"
-    )
-
-
 def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
     """Return a comparison of the scores on general text before and after training."""
     if now >= before - margin:
         return f"general text has chrF {now:.1f}, and had {before:.1f} before"
     return (
         f"general text got worse: chrF {before:.1f} before and {now:.1f} now, which is more than the margin of "
-        f"{margin:g} (train.general_margin); the model as it was is at {run / OLDER_MODEL}; more general text "
+        f"{margin:g} (train.general_margin); the model as it was is at {run / MODEL_BEFORE}; more general text "
         f"mixed in helps (data.general_share), a lower rate, or fewer steps"
     )
 

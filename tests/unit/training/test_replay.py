@@ -114,9 +114,9 @@ def test_both_texts_are_validated_and_the_older_model_is_kept(usual, finished_ru
     assert [record["step"] for record in records] == [0, 2, 4]
     assert all({"general_nll", "general_bleu", "general_chrf"} <= record.keys() for record in records)
     assert len(re.findall(r"; general text BLEU \d+\.\d\d, chrF", said)) == 3
-    older, before = (path / "model.safetensors" for path in (run / "started-from", finished_run / "model"))
+    older, before = (path / "model.safetensors" for path in (run / "model-before", finished_run / "model"))
     assert file_sha256(older) == file_sha256(before)
-    assert len(load_bundle(run / "started-from").golden) == len(load_bundle(finished_run).golden)
+    assert len(load_bundle(run / "model-before").golden) == len(load_bundle(finished_run).golden)
     assert "general_chrf" in load_bundle(run).info["metrics"]
     assert "general text, mixed in" in said
     assert "prepared 36 training and 4 validation pairs, 180 general pairs to mix in and 4 to watch, in " in said
@@ -130,12 +130,11 @@ def test_both_texts_are_validated_and_the_older_model_is_kept(usual, finished_ru
 
 def test_the_older_model_keeps_its_card(usual, finished_run):
     card = (finished_run / "model" / "README.md").read_bytes()
-    assert (usual[0] / "started-from" / "README.md").read_bytes() == card
+    assert (usual[0] / "model-before" / "README.md").read_bytes() == card
 
 
-def test_a_run_without_general_text_keeps_nothing(fine_tuned):
+def test_a_run_without_general_text_watches_none(fine_tuned):
     run = fine_tuned(data={"general_pairs": []})
-    assert not (run / "started-from").exists()
     assert open_prepared(run / "data").general is None
     assert "general_chrf" not in load_bundle(run).info["metrics"]
 

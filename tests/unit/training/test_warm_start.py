@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from contextlib import redirect_stderr
-from dataclasses import replace
+from dataclasses import astuple, replace
 from io import StringIO
 from pathlib import Path
 
@@ -125,14 +126,27 @@ def test_a_model_that_is_not_bettered_is_published_as_it_was(from_finished, fini
         return Validation(nll, 9.0, "", chrf, "")
 
     monkeypatch.setattr("clearhead.training.loop.measure", validate)
-    run = train_from_values(from_finished(train={"average_last": 1})).run
+    monkeypatch.setattr("clearhead.training.loop.FEWEST_DECIDING", 5)
+    run, *_, outcome = astuple(train_from_values(from_finished(train={"average_last": 1})))
     bundle = load_bundle(run)
     assert bundle.info["weights"] == "the model it started from"
     assert_equal(weights(run / "model"), weights(finished_run / "model"))
-    line = "no better than the model it started from, which is published as it was"
-    assert line in capsys.readouterr().err
+    line = "no better than the model it started from, which is published as it was: chrF 30.0, and at most 29.0 after"
+    assert outcome.startswith(line)
     assert line in (run / "report.html").read_text(encoding="utf-8")
     assert train_from_values({"out": str(run)}).was_finished
+
+
+def test_few_validation_pairs_decide_nothing_alone(from_finished, finished_run, monkeypatch):
+    """The new weights are published though the five pairs say that they are worse, and the older model is kept."""
+    measured = iter([30.0, 20.0, 19.0])
+    monkeypatch.setattr("clearhead.training.loop.measure", lambda *_: Validation(3.0, 9.0, "", next(measured), ""))
+    run, *_, outcome = astuple(train_from_values(from_finished(train={"average_last": 1})))
+    assert load_bundle(run).info["weights"] == "step 2"
+    assert_equal(weights(run / "model-before"), weights(finished_run / "model"))
+    assert outcome.startswith("undecided, for 5 pairs are too few: chrF ")
+    assert f"the model before is kept in {run / 'model-before'}: try both" in outcome
+    assert html.escape(outcome, quote=False) in (run / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_model_names_what_it_started_from_without_a_path(started, finished_run):
