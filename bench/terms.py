@@ -5,11 +5,15 @@ python bench/terms.py MODEL --source test2016.en --reference test2016.de --train
 The terms come from the data: a content word of a source, with the words that stand most often beside it in the training
 text (Dice's coefficient) and look alike as its forms. A line of the test set is taken if it has so many terms and its
 reference has a form of each: so what is asked for is right, and BLEU may rise.
+
+`--prices` compares the log-probabilities of sentences with and without these terms, and with wrong ones: how often they
+fall by more than a bound, and how many of the sentences that terms spoil are found by it.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +24,7 @@ from typing import Any
 
 from clearhead.decoding import Engine, NativeEngine, PyTorchEngine
 from clearhead.evaluation import bleu
+from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.files import read_lines
 from clearhead.formats import read_parallel
 from clearhead.runtime.device import set_num_threads
@@ -33,6 +38,8 @@ MOST_LINES = 0.02
 LEAST_DICE = 0.3
 """Of a word and its translation."""
 LEAST_DICE_OF_FORMS = 0.02
+SPOILED = 10.0
+"""Points of chrF that a sentence lost by its terms."""
 ALIKE = 0.6
 """Share of its letters that a form has in common with the translation, from the beginning."""
 
@@ -50,6 +57,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4], metavar="K")
     parser.add_argument("--threads", type=int, metavar="N")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="lines to print, as they are with and without")
+    parser.add_argument("--prices", action="store_true", help="what the price of terms tells, instead")
     options = parser.parse_args()
     if options.threads:
         set_num_threads(options.threads)
@@ -64,6 +72,10 @@ def main() -> None:
     asked = sum(len(terms.found_in(source)) for source, _ in chosen)
     print(f"{len(terms):,} terms; {len(chosen):,} lines with {asked:,} of them\n")
     translator = Translator.load(options.model)
+    if options.prices:
+        for beam in options.beam:
+            _print_prices(translator, chosen, terms, beam)
+        return
     _print_row("engine", "", "terms met", "BLEU", "lines a second")
     _print_row(*["---"] * 5)
     for engine in _engines(translator):
@@ -88,6 +100,38 @@ def _print_way(
     way = f"`--beam {beam}{' --terms' if given else ''}`"
     quality = bleu(texts, references).score
     _print_row(name, way, f"{sum(met) / len(met):.1%}", f"{quality:.1f}", f"{len(lines) / seconds:.0f}")
+
+
+def _print_prices(translator: Translator, lines: Sequence[tuple[str, str]], terms: Terms, beam: int) -> None:
+    sources, references = zip(*lines, strict=True)
+    forms = [term.forms for term in terms.terms]
+    random.Random(1).shuffle(forms)
+    wrong = Terms([Term(term.source, own) for term, own in zip(terms.terms, forms, strict=True)])
+    free = translator.translate(sources, beam_size=beam)
+    found: dict[bool, list[tuple[float, bool]]] = {}
+    for given in (terms, wrong):
+        bound = translator.translate(sources, beam_size=beam, terms=given)
+        both = zip(references, free, bound, strict=True)
+        found[given is wrong] = [
+            ((one.score or 0.0) - (other.score or 0.0), _loss(reference, one.text, other.text) > SPOILED)
+            for reference, one, other in both
+            if one.text != other.text
+        ]
+    spoiled = [price for of_terms in found.values() for price, is_spoiled in of_terms if is_spoiled]
+    print(f"\nbeam {beam}: {len(found[False]):,} lines changed by good terms, {len(found[True]):,} by wrong ones\n")
+    _print_row("price above", "good terms", "spoiled sentences")
+    _print_row(*["---"] * 3)
+    for most in (10, 15, 20, 30):
+        shares = (
+            sum(price > most for price in prices) / max(1, len(prices))
+            for prices in ([price for price, _ in found[False]], spoiled)
+        )
+        _print_row(f"{most} nats", *(f"{share:.0%}" for share in shares))
+
+
+def _loss(reference: str, before: str, after: str) -> float:
+    one, other = sentence_chrf([before, after], [reference, reference])
+    return one - other
 
 
 def _show(translator: Translator, lines: Sequence[tuple[str, str]], terms: Terms) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 10
 """Maximum line numbers or missed terms in a notice; of the rest only the count is given."""
+_MOST_SHOWN = 200
+"""Characters shown of a translation."""
 
 
 class TranslationNotices:
@@ -34,6 +36,7 @@ class TranslationNotices:
         self._first: defaultdict[str, list[int]] = defaultdict(list)
         self._last: dict[str, int] = {}
         self._missed: list[tuple[int, TermUse]] = []
+        self._costly: list[tuple[int, TermUse]] = []
         self._terms = self._reused = self._shown = 0
 
     def add(self, translations: Sequence[Translation], *, numbers: Iterable[int]) -> None:
@@ -56,8 +59,8 @@ class TranslationNotices:
                     self._first[flag.kind].append(number)
             for use in translation.terms or ():
                 self._terms += 1
-                if not use.form:
-                    self._missed.append((number, use))
+                if use.reason is not None:
+                    (self._missed if not use.form else self._costly).append((number, use))
             if translation.memory is not None:
                 self._reused += translation.memory.is_reused
                 self._shown += not translation.memory.is_reused
@@ -75,7 +78,7 @@ class TranslationNotices:
 
     def tell(self) -> None:
         """Report all counts."""
-        from clearhead.text.shortening import first_few
+        from clearhead.text.shortening import first_few, shortened
         from clearhead.translation.result import TERM_REASONS
 
         self.tell_flagged()
@@ -85,7 +88,14 @@ class TranslationNotices:
                 for number, use in self._missed
             ]
             words = f"; missed: {first_few(missed, MOST_NAMED, '; ')}" if missed else ""
-            notice(f"{self._name}: {self._terms - len(self._missed):,} of {self._terms:,} terms met{words}")
+            met = self._terms - len(self._missed)
+            price = f", {len(self._costly):,} of them at a price" if self._costly else ""
+            notice(f"{self._name}: {met:,} of {self._terms:,} terms met{price}{words}")
+            for number, use in self._costly[:MOST_NAMED]:
+                notice(
+                    f"{self._name}, line {number}: {use.source!r} as {use.form!r} costs the sentence much; look at it, "
+                    f"or use it without: {shortened(use.without or '', _MOST_SHOWN)!r}"
+                )
         if self._reused or self._shown:
             notice(
                 f"{self._name}: translation memory: {self._reused:,} reused, {self._shown:,} similar ones, which the "

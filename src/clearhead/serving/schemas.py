@@ -149,8 +149,8 @@ class TranslatedTexts(_Fields):
     """Alternative translations, if requested."""
     warnings: dict[str, str] | list[dict[str, str]] | None = None
     """What to check in each translation: the kind of each problem, with its details. The kinds are those of
-    `/v1/translate`, `source_truncated` and `output_truncated` for text that was cut, and `terms` for missing terms. The
-    field is absent if there is no problem in any of them."""
+    `/v1/translate`, `source_truncated` and `output_truncated` for text that was cut, and `terms` for terms that are
+    missing or met at a price. The field is absent if there is no problem in any of them."""
 
 
 class FileFields(_Fields):
@@ -275,8 +275,10 @@ class _Term(_Fields):
     """The required translation."""
     form: str
     """The form used in the translation; empty if the term is missing."""
-    reason: Literal["unspellable", "unmet", "left"] | None = None
-    """Reason why the term is missing."""
+    reason: Literal["unspellable", "unmet", "left", "costly"] | None = None
+    """Reason why the term is missing; `costly` if it was met at a price (docs/terms.md)."""
+    without: str | None = None
+    """Of a term met at a price: the translation of its sentence without it."""
 
 
 class _Sentence(_Judged):

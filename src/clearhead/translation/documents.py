@@ -192,8 +192,10 @@ def _filling(translation: Translation) -> Filling:
         suggestion = Suggestion(match.source, match.target, match.similarity, is_used=match.is_reused)
         notes.append(f"{MEMORY_NOTE}, {suggestion.percent} %: " + ("reused" if match.is_reused else str(suggestion)))
     for use in translation.terms or ():
-        if not use.form:
-            notes.append(f"term missed: {use.source} -> {use.target} ({TERM_REASONS[use.reason or 'unmet']})")
+        if use.reason is not None:
+            reason, without = TERM_REASONS[use.reason], f"; without it: {use.without}" if use.without else ""
+            what = f"term missed: {use.source} -> {use.target}" if not use.form else f"{use.source} -> {use.form}"
+            notes.append(f"{what} ({reason}{without})")
     return Filling(translation.text, "\n".join(map(_on_one_line, notes)), suggestion)
 
 
@@ -314,4 +316,5 @@ def _left(translation: Translation) -> Translation:
     """Return a translation that is not used, with all its terms marked as missing."""
     if translation.terms is None:
         return translation
-    return replace(translation, terms=tuple(replace(use, form="", reason="left") for use in translation.terms))
+    left = (replace(use, form="", reason="left", without=None) for use in translation.terms)
+    return replace(translation, terms=tuple(left))

@@ -85,7 +85,12 @@ class Postprocessor:
                 found = self._with_source(found, piece, changed(originals[index]))
             elif links is not None:
                 found = replace(found, alignment=tuple(links[row]))
-            results[index] = found if terms is None else replace(found, terms=terms[row].uses(found.text))
+            if terms is not None:
+                without = group[0].without_terms
+                if without is not None:
+                    without = changed(piece.protected.restored(without))
+                found = replace(found, terms=terms[row].uses(found.text, without))
+            results[index] = found
         return read.joined(results, num_best=options.num_best, are_samples=options.are_samples, one_line=one_line)
 
     def _of_piece(

@@ -14,14 +14,18 @@ from clearhead.text.sentence_splitting import join_sentences
 from clearhead.text.word_links import Link, joined_links
 
 MISSED_TERMS = "terms"
-"""Kind of problem of a translation that lacks terms."""
+"""Kind of problem of a translation that lacks terms, or has some at a price."""
+
+COSTLY = "costly"
+"""Reason of a term that is met at a price."""
 
 TERM_REASONS = {
+    COSTLY: "met at a price: the model finds the sentence without it far more probable",
     "unspellable": "the model's vocabulary cannot write it",
     "unmet": "no translation within the length limit was found that has it in one piece",
     "left": "its part of the message was left as it was",
 }
-"""Reasons why a translation lacks a term, with their explanations."""
+"""Reasons why a translation lacks a term, or has it at a price, with their explanations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ class TermUse:
     form: str
     """The form as written in the translation; empty if the term is missing."""
     reason: str | None = None
-    """Why the term is missing, a key of `TERM_REASONS`; None if it is not."""
+    """Why the term is missing or was met at a price, a key of `TERM_REASONS`; None if it was simply met."""
+    without: str | None = None
+    """Of a term met at a price: the translation of its sentence without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +133,16 @@ class Translation:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What to check, by kind with its detail: the `warnings`, what was cut, and the terms that are missing.
+        """What to check, by kind with its detail: the `warnings`, what was cut, and terms missing or met at a price.
 
         The kinds are those of `text.quality_flags`, `source_truncated`, `output_truncated` and `terms`.
         """
         found = {flag.kind: flag.detail for flag in self.warnings}
         found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(self, kind)}
-        if missed := [f"{use.source} -> {use.target}" for use in self.terms or () if not use.form]:
+        missed = [f"{use.source} -> {use.target}" for use in self.terms or () if not use.form]
+        costly = [use for use in self.terms or () if use.reason == COSTLY]
+        missed += [f"{use.source} -> {use.form} at a price (without it: {use.without})" for use in costly]
+        if missed:
             found[MISSED_TERMS] = ", ".join(missed)
         return found
 

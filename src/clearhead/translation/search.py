@@ -90,6 +90,8 @@ class DecodedText:
     """Whether its markup was restored after the search."""
     follows_blank: bool = False
     """Whether a better hypothesis was left out because it is blank."""
+    without_terms: str | None = None
+    """The text that was found without its terms, if they made it much less probable."""
 
 
 class TextSearch:

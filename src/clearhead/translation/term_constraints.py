@@ -19,11 +19,14 @@ from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
-from clearhead.translation.result import TermUse
+from clearhead.translation.result import COSTLY, TermUse
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
 
 if TYPE_CHECKING:
     from clearhead.decoding import Required, RequiredTerm, TokenSequence, WordEdges
+
+MOST_PRICE = 15.0
+"""Nats by which terms may lower the log-probability of a sentence; above, they are met at a price (docs/terms.md)."""
 
 _BEFORE = "a"
 """A word put before a form, to tokenize the form in the middle of a text."""
@@ -47,12 +50,19 @@ class WantedTerms(NamedTuple):
         forms = forms_in(self.found, text) if self.required is not None else []
         return all(form or one.term in self.unencodable for one, form in zip(self.found, forms, strict=False))
 
-    def uses(self, text: str) -> tuple[TermUse, ...]:
-        """Return for each term how the translation uses it, or why it is missing."""
+    def uses(self, text: str, without_terms: str | None = None) -> tuple[TermUse, ...]:
+        """Return for each term how the translation uses it, or why it is missing.
+
+        Args:
+            text: The translation.
+            without_terms: The translation without its terms, if they were met at a price.
+        """
         uses = []
-        for (source, term), form in zip(self.found, forms_in(self.found, text), strict=True):
-            reason = None if form else "unspellable" if term in self.unencodable else "unmet"
-            uses.append(TermUse(source, term.forms[0], form, reason))
+        free = [""] * len(self.found) if without_terms is None else forms_in(self.found, without_terms)
+        for (source, term), form, form_without in zip(self.found, forms_in(self.found, text), free, strict=True):
+            is_costly = form and not form_without and without_terms is not None
+            reason = COSTLY if is_costly else None if form else "unspellable" if term in self.unencodable else "unmet"
+            uses.append(TermUse(source, term.forms[0], form, reason, without_terms if is_costly else None))
         return tuple(uses)
 
 
@@ -176,6 +186,8 @@ def search_with_terms(
 ) -> list[list[Any]]:
     """Return the texts of each source, with its terms wherever the search can satisfy them.
 
+    A best text whose terms cost more than `MOST_PRICE` carries the text without them.
+
     Args:
         search: A `TextSearch`, or a function with the same arguments and result.
         wanted: Terms of each source.
@@ -186,21 +198,24 @@ def search_with_terms(
         on_progress: Called with the number of sources finished, batch by batch.
     """
 
-    def found(rows: Sequence[int], tell: Callable[[int], None] | None, *, constrained: bool) -> dict[int, list[Any]]:
+    def found(rows: Sequence[int], tell: Callable[[int], None] | None, **how: Any) -> dict[int, list[Any]]:
         own = [sources[row] for row in rows], [prefixes[row] for row in rows]
-        required = [wanted[row].required for row in rows] if constrained else []
-        groups = search(*own, options, scores=scores, on_progress=tell, required=required)
+        groups = search(*own, options, on_progress=tell, **how)
         return dict(zip(rows, groups, strict=True))
 
     bound = [row for row, terms in enumerate(wanted) if terms.required is not None]
     if not bound:
         return search(sources, prefixes, options, scores=scores, on_progress=on_progress)
-    groups = found([row for row in range(len(sources)) if wanted[row].required is None], on_progress, constrained=False)
-    groups |= found(bound, None, constrained=False)
+    free = [row for row in range(len(sources)) if wanted[row].required is None]
+    groups = found(free, on_progress, scores=scores, required=[])
+    groups |= found(bound, None, scores=True, required=[])  # prices are compared
     again = [row for row in bound if not all(wanted[row].are_met(one.text) for one in groups[row])]
     if on_progress is not None and len(again) < len(bound):
         on_progress(len(bound) - len(again))
-    for row, group in found(again, on_progress, constrained=True).items():
+    required = [wanted[row].required for row in again]
+    for row, group in found(again, on_progress, scores=True, required=required).items():
         if wanted[row].are_met(group[0].text):  # otherwise the unconstrained translation is better
+            if groups[row][0].log_prob - group[0].log_prob > MOST_PRICE:
+                group[0].without_terms = groups[row][0].text
             groups[row] = group
     return [groups[row] for row in range(len(sources))]

@@ -164,8 +164,11 @@ def test_what_is_to_be_checked_is_said_to_every_client(client):
     assert "warnings" not in client.post("/translate", json={"q": " ", **fields}).json()
     terms = client.post("/translate", json={"q": "Zwei Hunde, Männer", "source": "fr", "target": "de"}).json()
     native = client.post("/v1/translate", json={"text": "Zwei Hunde, Männer", "source": "fr", "target": "de"}).json()
-    missed = [f"{one['source']} -> {one['target']}" for one in native["translations"][0]["terms"] if not one["form"]]
-    assert terms.get("warnings", {}).get("terms", "") == ", ".join(missed)
+    uses = native["translations"][0]["terms"]
+    wrong = [f"{one['source']} -> {one['target']}" for one in uses if not one["form"]]
+    costly = [one for one in uses if one["reason"] == "costly"]
+    wrong += [f"{one['source']} -> {one['form']} at a price (without it: {one['without']})" for one in costly]
+    assert terms.get("warnings", {}).get("terms", "") == ", ".join(wrong)
 
 
 def test_markup_stays_and_text_never_becomes_markup(client):

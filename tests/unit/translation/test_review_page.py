@@ -81,15 +81,17 @@ def test_missed_terms_are_a_reason_and_what_was_reused_is_none():
     page = page_of(
         made("a", terms=(TermUse("Hund", "hound", "hound"),)),
         made("b", terms=(TermUse("Hund", "hound", "", "length"), TermUse("Katze", "cat", "cats"))),
+        made("e", terms=(TermUse("Maus", "mouse", "mice", "costly", "The rat."),)),
         replace(made("c", score=None, kinds=["numbers"]), memory=exact),
         replace(made("d", score=None), memory=exact),
         made("", "", score=0.0),
     )
     text = outline(page).text
-    assert sources_of(page) == ["b", "c", "a"]
+    assert sources_of(page) == ["b", "e", "c", "a"]
     assert "A term is not translated as it should be: Hund -> hound" in text
     assert "score per token none" in text
-    assert "5 translated; 2 of them look wrong." in text
+    assert "Maus -> mice at a price (without it: The rat.)" in text
+    assert "6 translated; 3 of them look wrong." in text
     assert "Reused from a translation memory, and not shown: 1." in text
 
 

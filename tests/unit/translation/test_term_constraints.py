@@ -50,6 +50,29 @@ def test_unigram_vocabularies_have_terms_as_well(make_bundle):
     assert all(form for forms in met(found) for form in forms)
 
 
+def test_a_term_that_makes_its_sentence_far_less_probable_is_met_at_a_price(translator, monkeypatch):
+    terms, free = Terms([Term("Hund", ("dog",))]), translator.translate(["Zwei Hund"])[0]
+    (bound,) = translator.translate(["Zwei Hund"], terms=terms)
+    price = free.score - bound.score
+    assert price > 0.1
+    monkeypatch.setattr("clearhead.translation.term_constraints.MOST_PRICE", price - 0.01)
+    for scores in (True, False):
+        (found,) = translator.translate(["Zwei Hund"], terms=terms, scores=scores)
+        assert found.text == bound.text
+        assert found.terms == (TermUse("Hund", "dog", met([found])[0][0], "costly", free.text),)
+        assert found.problems["terms"] == f"Hund -> {found.terms[0].form} at a price (without it: {free.text})"
+    monkeypatch.setattr("clearhead.translation.term_constraints.MOST_PRICE", price + 0.01)
+    assert translator.translate(["Zwei Hund"], terms=terms)[0].terms[0].reason is None
+
+
+def test_a_term_that_is_there_without_asking_costs_nothing(translator, monkeypatch):
+    monkeypatch.setattr("clearhead.translation.term_constraints.MOST_PRICE", -1000.0)
+    word = term_words(translator.translate(["Zwei Hund"])[0].text)[0].text
+    terms = Terms([Term("Zwei", (word,)), Term("Hund", ("dog",))])
+    reasons = [use.reason for use in translator.translate(["Zwei Hund"], terms=terms)[0].terms]
+    assert reasons == [None, "costly"]
+
+
 def test_lines_without_terms_and_with_terms_that_are_met_anyway_stay_as_they_are(translator):
     free = translator.translate(LINES)
     word = term_words(free[0].text)[0].text

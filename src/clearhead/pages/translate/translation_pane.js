@@ -59,10 +59,14 @@ export class TranslationPane {
       const detail = answer.warning_details?.[kind];
       return `${this.#meanings[kind] ?? kind}${detail ? `: ${detail}` : ""}`;
     });
-    const terms = (answer.terms ?? [])
+    const terms = answer.terms ?? [];
+    const missed = terms
       .filter(({ form }) => form === "")
       .map(({ source, target }) => `the term ${spoken(source)} is not translated as ${spoken(target)}`);
-    return [...cut, ...warnings, ...terms].map((text) => `${where}${where === "" ? text[0].toUpperCase() + text.slice(1) : text}`);
+    const costly = terms
+      .filter(({ reason }) => reason === "costly")
+      .map(({ source, form, without }) => `the term ${spoken(source)} as ${spoken(form)} spoils its sentence; without it: ${without}`);
+    return [...cut, ...warnings, ...missed, ...costly].map((text) => `${where}${where === "" ? text[0].toUpperCase() + text.slice(1) : text}`);
   }
 }
 
