@@ -23,7 +23,7 @@ CSRC = Path("src/clearhead/kernels/csrc")
 FLAGS = ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-g0"]
 AVX2 = ["-mavx2", "-mfma"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
-DOT = "-march=armv8.2-a+dotprod"
+ARMV8_2 = "-march=armv8.2-a"
 FORMS = {
     "x86_64": {
         "avx2": AVX2,
@@ -32,7 +32,7 @@ FORMS = {
         "avx512_vnni": [*AVX512, "-mavx512vnni"],
         "avx512_bf16": [*AVX512, "-mavx512vnni", "-mavx512bf16"],
     },
-    "aarch64": {"neon": [], "neon_dot": [DOT]},
+    "aarch64": {"neon": [], "neon_dot": [f"{ARMV8_2}+dotprod"], "neon_i8mm": [f"{ARMV8_2}+dotprod+i8mm"]},
 }
 """Flags of each form of the core, by processor; the plain form, without flags, is for every processor."""
 
@@ -74,7 +74,7 @@ def compile_forms(compiler, triple, directory):
 
     def compile_form(form, flags):
         if "ziglang" in compiler:  # which reads -march as the name of a processor
-            flags = ["-mcpu=generic+v8_2a+dotprod" if flag == DOT else flag for flag in flags]
+            flags = [flag.replace(ARMV8_2, "-mcpu=generic+v8_2a") for flag in flags]
         output = f"{directory}/{form}.o"
         names = [f"-DFORM={form}", f"-DFORM_{form}"]
         subprocess.run([*compiler, *FLAGS, *flags, *names, "-c", str(CSRC / "form.c"), "-o", output], check=True)

@@ -2,7 +2,7 @@
 
 `library` returns None, and PyTorch does all work, if the core was not compiled, was compiled from other sources, or is
 damaged. The environment variable `CLEARHEAD_ISA` holds the core to one form, for tests and benchmarks: `plain`, `avx2`,
-`avx-vnni`, `avx512`, `avx512-vnni`, `avx512-bf16`, `amx`, `neon` or `neon-dot`.
+`avx-vnni`, `avx512`, `avx512-vnni`, `avx512-bf16`, `amx`, `neon`, `neon-dot` or `neon-i8mm`.
 """
 
 from __future__ import annotations

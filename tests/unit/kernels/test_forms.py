@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.usefixtures("inference"),
 ]
 
-FORMS = ("amx", "avx512-bf16", "avx512-vnni", "avx512", "avx-vnni", "avx2", "neon-dot", "neon", "plain")
+FORMS = ("amx", "avx512-bf16", "avx512-vnni", "avx512", "avx-vnni", "avx2", "neon-i8mm", "neon-dot", "neon", "plain")
 
 
 @pytest.fixture

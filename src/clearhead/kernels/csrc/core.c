@@ -29,6 +29,7 @@ static const struct {
     {"avx-vnni", &form_avx_vnni, HAS_AVX_VNNI},
     {"avx2", &form_avx2, HAS_AVX2},
 #elif defined(__aarch64__)
+    {"neon-i8mm", &form_neon_i8mm, HAS_DOT | HAS_I8MM},
     {"neon-dot", &form_neon_dot, HAS_DOT},
     {"neon", &form_neon, 0},
 #endif

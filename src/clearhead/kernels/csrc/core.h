@@ -22,5 +22,5 @@ typedef struct Form {
     void (*assist)(Team *team);
 } Form;
 
-extern const Form form_plain, form_neon, form_neon_dot, form_avx2, form_avx_vnni, form_avx512, form_avx512_vnni,
-    form_avx512_bf16;
+extern const Form form_plain, form_neon, form_neon_dot, form_neon_i8mm, form_avx2, form_avx_vnni, form_avx512,
+    form_avx512_vnni, form_avx512_bf16;

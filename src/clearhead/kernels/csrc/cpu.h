@@ -11,7 +11,8 @@ enum Ability {
     HAS_AVX512_VNNI = 8,
     HAS_AVX512_BF16 = 16, /* and VNNI */
     HAS_AMX = 32,        /* tiles of bfloat16 and of 8 bits */
-    HAS_DOT = 64,        /* NEON's products of 8 bits */
+    HAS_DOT = 64,        /* NEON's products of 8 bits: FEAT_DotProd */
+    HAS_I8MM = 128,      /* and its products of 2 by 2 rows of them: FEAT_I8MM */
 };
 
 #if defined(__x86_64__)
@@ -47,9 +48,19 @@ static int64_t abilities_of_processor(void) {
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 
-static int64_t abilities_of_processor(void) { return getauxval(AT_HWCAP) >> 20 & 1 ? HAS_DOT : 0; /* ASIMDDP */ }
+/* Linux's asm/hwcap.h: HWCAP_ASIMDDP, HWCAP2_I8MM. */
+static int64_t abilities_of_processor(void) {
+    return (getauxval(AT_HWCAP) >> 20 & 1 ? HAS_DOT : 0) | (getauxval(AT_HWCAP2) >> 13 & 1 ? HAS_I8MM : 0);
+}
 #elif defined(__aarch64__) && defined(__APPLE__)
-static int64_t abilities_of_processor(void) { return HAS_DOT; } /* every Mac with an ARM processor */
+#include <sys/sysctl.h>
+
+/* Every Mac with an ARM processor has the products; those since M2 the others. */
+static int64_t abilities_of_processor(void) {
+    int has_i8mm = 0;
+    size_t size = sizeof has_i8mm;
+    return HAS_DOT | (!sysctlbyname("hw.optional.arm.FEAT_I8MM", &has_i8mm, &size, NULL, 0) && has_i8mm ? HAS_I8MM : 0);
+}
 #else
 static int64_t abilities_of_processor(void) { return 0; }
 #endif

@@ -52,8 +52,8 @@ INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t 
 }
 
 /* The weights of a register's outputs: in each line of a tile, an output has 4 bytes. */
-#define WEIGHTS(r) \
-    load_ints(line + (r) / REGISTERS * at.apart + (r) % REGISTERS * WIDE / 16 * TILE_BYTES + (r) % REGISTERS * WIDE % 16 * 4)
+#define WEIGHTS(line, r) \
+    load_ints((line) + (r) / REGISTERS * at.apart + (r) % REGISTERS * WIDE / 16 * TILE_BYTES + (r) % REGISTERS * WIDE % 16 * 4)
 /* What 4 bytes of a row hold, in every lane. */
 #define OF_ROW(x, i) all_ints(*(const int32_t *)((x) + (i) * stride + k))
 
@@ -66,18 +66,33 @@ INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t 
     for (int i = 0; i < n; i++)
         for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = all_ints(-WEIGHT_OFFSET * s->sums[row + i]);
     for (int64_t k = 0; k < stride; at.weights += BLOCK_TILES * TILE_BYTES)
-        for (const char *line = at.weights; line < at.weights + TILE_BYTES; line += 64, k += 4, at.ahead += at.step) {
+        for (const char *line = at.weights; line < at.weights + TILE_BYTES; line += LINES * 64, k += LINES * 4) {
+            for (int i = 0; blocks == 1 && i < LINES; i++, at.ahead += at.step) __builtin_prefetch(at.ahead);
+#if defined(IN_PAIRS) /* but for the last of an odd number of rows */
+            Ints pair[ROW_BLOCK / 2];
+            for (int i = 0; i < n / 2; i++) pair[i] = bytes_of_two(x + 2 * i * stride + k, x + (2 * i + 1) * stride + k);
+            for (int r = 0; r < blocks * REGISTERS; r++) {
+                Ints w = WEIGHTS(line, r), next = WEIGHTS(line + 64, r), *last = &sum[n - 1][r];
+                for (int i = 0; i < n / 2; i++) add_levels_of_two(&sum[2 * i][r], &sum[2 * i + 1][r], w, next, pair[i]);
+                if (n % 2) *last = add_levels(add_levels(*last, w, OF_ROW(x, n - 1)), next, OF_ROW(x + 4, n - 1));
+            }
+#else
             Ints w[2 * REGISTERS];
             for (int r = 0; r < blocks * REGISTERS; r++) {
-                w[r] = WEIGHTS(r);
+                w[r] = WEIGHTS(line, r);
                 if (n > 1 && (n + 1) * blocks * REGISTERS < VECTOR_REGISTERS) IN_REGISTER(w[r]);
             }
-            if (blocks == 1) __builtin_prefetch(at.ahead);
             for (int i = 0; i < n; i++) {
                 Ints levels = OF_ROW(x, i);
                 for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_levels(sum[i][r], w[r], levels);
             }
+#endif
         }
+#if defined(IN_PAIRS)
+    for (int i = 0; i < n / 2; i++)
+        for (int r = 0; r < blocks * REGISTERS; r++) part_rows(&sum[2 * i][r], &sum[2 * i + 1][r]);
+#endif
+    UNROLLED
     for (int i = 0; i < n; i++) {
         Floats value[2 * REGISTERS];
         for (int r = 0; r < blocks * REGISTERS; r++)
@@ -99,12 +114,12 @@ INLINE void bf16_block(
         for (const char *line = at.weights; line < at.weights + TILE_BYTES; line += 64, k += 4)
             for (int i = 0; i < n; i++) {
                 Ints high = OF_ROW(x, i);
-                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(r), high);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(line, r), high);
                 if (!has_rest) continue;
                 Ints low = OF_ROW(rest, i);
-                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(r), low);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(line, r), low);
                 line += term;
-                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(r), high);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_bf16(sum[i][r], WEIGHTS(line, r), high);
                 line -= term;
             }
     for (int i = 0; i < n; i++) finish(work, blocks * REGISTERS, sum[i], row + i, column);

@@ -209,6 +209,32 @@ INLINE Ints add_levels(Ints sum, Ints w, Ints x) {
 #endif
 }
 
+/* With FEAT_I8MM of ARM, two rows at once are multiplied by two lines of weights, 8 numbers of a row by 8 of an output. */
+#if defined(NEON) && defined(__ARM_FEATURE_MATMUL_INT8)
+#define IN_PAIRS
+#define LINES 2
+#define UNROLLED _Pragma("GCC unroll 8") /* or clang stores the sums to memory after every product */
+
+INLINE Ints bytes_of_two(const char *first, const char *second) {
+    return (Ints)vcombine_s8(vld1_s8((const int8_t *)first), vld1_s8((const int8_t *)second));
+}
+
+/* Until part_rows, `low` has the sums of the first two of four outputs for both rows, `high` those of the others. */
+INLINE void add_levels_of_two(Ints *low, Ints *high, Ints w, Ints next, Ints x) {
+    *low = vmmlaq_s32(*low, (int8x16_t)x, (int8x16_t)vzip1q_s32(w, next));
+    *high = vmmlaq_s32(*high, (int8x16_t)x, (int8x16_t)vzip2q_s32(w, next));
+}
+
+INLINE void part_rows(Ints *low, Ints *high) {
+    int64x2_t first = vzip1q_s64((int64x2_t)*low, (int64x2_t)*high);
+    *high = (Ints)vzip2q_s64((int64x2_t)*low, (int64x2_t)*high);
+    *low = (Ints)first;
+}
+#else
+#define LINES 1
+#define UNROLLED
+#endif
+
 /* Products of bfloat16: of two adjacent numbers, the second is multiplied and added first, as processors do. */
 INLINE Floats add_bf16(Floats sum, Ints w, Ints x) {
 #if WIDE == 16 && defined(__AVX512BF16__)
