@@ -198,7 +198,7 @@ INLINE Ints add_levels(Ints sum, Ints w, Ints x) {
     return vdotq_s32(sum, (int8x16_t)w, (int8x16_t)x);
 #elif defined(NEON)
     int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)w), vget_low_s8((int8x16_t)x));
-    return sum + vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(vmull_high_s8((int8x16_t)w, (int8x16_t)x)));
+    return vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8((int8x16_t)w, (int8x16_t)x)));
 #else
     int8_t weights[4 * WIDE], levels[4]; /* weights are below 128 even with the offset */
     memcpy(weights, &w, sizeof w);
