@@ -15,9 +15,18 @@
 #ifndef SENTENCES
 #define SENTENCES 50
 #endif
+#ifndef TIMES
+#define TIMES 1 /* as wide as here */
+#endif
+#ifndef MODELS
+#define MODELS 4
+#endif
+#ifndef PRECISIONS
+#define PRECISIONS FP32, BF16, BF16X3, INT8
+#endif
 enum { BEAM = 4, MOST_TOKENS = 12, LONGEST_SOURCE = 37, POSITIONS = 64 };
-enum { NUM_TOKENS = 211, PAD = 0, BOS = 1, EOS = 2, WORDS = 3 };
-enum { D_MODEL = 64, HEADS = 2, D_K = 16, D_V = 32, D_FF = 128, LAYERS = 2, WIDTH = HEADS * (D_K + D_V) };
+enum { NUM_TOKENS = TIMES * 211, PAD = 0, BOS = 1, EOS = 2, WORDS = 3 };
+enum { D_MODEL = TIMES * 64, HEADS = TIMES * 2, D_K = 16, D_V = 32, D_FF = TIMES * 128, LAYERS = 2, WIDTH = HEADS * (D_K + D_V) };
 
 extern const char *use_form(const char *name);
 extern int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search);
@@ -275,10 +284,10 @@ static void translate(const char *form, int64_t precision, int number) {
 
 /* The arguments are forms; those that this processor cannot run are left out. */
 int main(int count, char **names) {
-    const int precisions[] = {FP32, BF16, BF16X3, INT8};
+    const int precisions[] = {PRECISIONS};
     for (int i = 1; i < count; i++)
         if (use_form(names[i]))
-            for (int p = 0; p < 4; p++)
-                for (int number = 0; number < 4; number++) translate(names[i], precisions[p], number);
+            for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+                for (int number = 0; number < MODELS; number++) translate(names[i], precisions[p], number);
     return 0;
 }
