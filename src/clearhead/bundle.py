@@ -13,7 +13,6 @@ alignment.json          the best head for word alignment, chosen in training or 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.choices import StoredPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
+    blocked_by,
     file_sha256,
     is_utf8,
     json_sha256,
@@ -271,12 +271,13 @@ def refuse_foreign(directory: Path) -> None:
     """Require that a model may be written to a directory: it is absent or empty, or holds an older model.
 
     Raises:
-        ModelError: If it holds something else, or its path is not UTF-8.
+        ModelError: If it holds something else, its path is not UTF-8, or a directory above it is none or read-only.
     """
     if not is_utf8(directory):
         raise ModelError(f"cannot write a model to {directory}: its path is not UTF-8; choose another name")
     if directory.exists() and not _is_model_or_empty(directory):
         raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
+    _refuse_blocked(directory)
 
 
 def refuse_model(directory: Path) -> None:
@@ -299,8 +300,11 @@ def require_new(directory: Path) -> None:
         raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
     if directory.exists():
         raise ModelError(f"{directory} is there already; choose another name, or remove it first")
-    above = next(filter(os.path.exists, directory.absolute().parents))
-    if not (above.is_dir() and os.access(above, os.W_OK)):
+    _refuse_blocked(directory)
+
+
+def _refuse_blocked(directory: Path) -> None:
+    if above := blocked_by(directory.resolve()):
         raise ModelError(f"cannot write to {directory}: {above} is not a directory that may be changed")
 
 

@@ -565,7 +565,7 @@ def test_a_file_in_the_way_is_left_alone(make_bundle, tmp_path):
 def test_a_place_that_cannot_be_written_is_named(make_bundle, tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     message = message_of(save_bundle, tmp_path / "file" / "model", make_bundle())
-    assert f"cannot write the model directory {tmp_path / 'file' / 'model'}" in message
+    assert f"cannot write to {tmp_path / 'file' / 'model'}: {tmp_path / 'file'} is not a directory that" in message
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left on device")])

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Threads
+from clearhead.cli.options import OUTPUT, Threads
 
 
 def average(
     run: Annotated[Path, typer.Argument(help="Run directory.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Model directory to write.")],
+    output: Annotated[Path, typer.Option(*OUTPUT, help="Model directory to write.")],
     last: Annotated[
         int | None,
         typer.Option(

@@ -11,7 +11,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import PairFormat, with_option_groups
+from clearhead.cli.options import OUTPUT, PairFormat, with_option_groups
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def check(
     test_target: Annotated[Paths, _other("--test-target", "Translations of the test source text")] = None,
     as_json: Json = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="PAGE.html", help="Also write the report as an HTML page.")
+        str | None, typer.Option(*OUTPUT, metavar="PAGE.html", help="Also write the report as an HTML page.")
     ] = None,
 ) -> None:
     """Find problems in a corpus, and suggest remedies.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Threads
+from clearhead.cli.options import OUTPUT, Threads
 
 if TYPE_CHECKING:
     from clearhead.formats import SentencePair
@@ -24,7 +24,7 @@ _SHOWN = 12
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Run directory to create.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(*OUTPUT, help="Run directory to create.")] = Path("runs/demo"),
     minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Training time in minutes.")] = 2.5,
     threads: Threads = None,
 ) -> None:
@@ -36,9 +36,9 @@ def demo(
     from clearhead.training.run_directory import claim
     from clearhead.translation.translator import Translator
 
+    claim(out)
     corpus = generate(_PAIRS, seed=_SEED, num_test=_VALID + _TEST)
     files = {"train": corpus.train, "valid": corpus.test[:_VALID], "test": corpus.test[_VALID:]}
-    claim(out)
     for name, pairs in files.items():
         _write_once(out / "corpus" / f"{name}.tsv", pairs)
     train_from_values(
@@ -87,7 +87,6 @@ def _write_once(path: Path, pairs: list[SentencePair]) -> None:
     from clearhead.formats import read_pairs, write_tsv
 
     if not path.exists():
-        path.parent.mkdir(exist_ok=True)
         write_tsv(str(path), pairs)
     elif not path.is_file() or _sides(read_pairs([str(path)])) != _sides(pairs):
         raise DataError(f"{path} is there and is not this demo's corpus; name a new directory with --out")

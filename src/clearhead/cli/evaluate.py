@@ -14,7 +14,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
 from clearhead.cli.console import progress
-from clearhead.cli.options import AlignBy, SourceFile, TranslatorOptions, with_option_groups
+from clearhead.cli.options import OUTPUT, AlignBy, SourceFile, TranslatorOptions, with_option_groups
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.translation_notices import TranslationNotices
@@ -80,7 +80,7 @@ def evaluate(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write the translations of MODEL to this file."),
+        typer.Option(*OUTPUT, metavar="FILE", help="Also write the translations of MODEL to this file."),
     ] = None,
     gold_alignments: Annotated[
         str | None,

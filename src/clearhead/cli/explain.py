@@ -14,7 +14,7 @@ import typer
 
 from clearhead.cli.checks import given, refuse_binary, refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Beam, Device, Model, TargetLang, Threads, ToldSourceLang, with_option_groups
+from clearhead.cli.options import OUTPUT, Beam, Device, Model, TargetLang, Threads, ToldSourceLang, with_option_groups
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
@@ -54,7 +54,7 @@ def explain(
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Output file.", show_default="standard output")
+        str | None, typer.Option(*OUTPUT, metavar="FILE", help="Output file.", show_default="standard output")
     ] = None,
     form: Annotated[
         Form | None,
@@ -126,6 +126,7 @@ def explain(
     if chosen is Form.png:
         refuse_binary("a picture", output or "-")
 
+    wanted = picture or ("ablation" if ablate else "heads")
     if attribution or ablate:
         with needing_pytorch("--attribution" if attribution else "--ablate"):
             import clearhead.inspection.attribution  # noqa: F401 - as `ablation`, it computes in PyTorch
@@ -137,7 +138,11 @@ def explain(
     models = [model_directory(path) for path in (model, compare) if path is not None]
     refuse_overwriting(output, [str(part) for directory in models for part in directory.iterdir()])
     if chosen in (Form.png, Form.svg):
+        from clearhead.inspection.figures import require_picture
+
         require_plots()
+        require_picture(wanted)
+    pairs = PairOptions().read(source, reference) if source else None
     settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
     translator = Translator.load(model, device=device)
     other = translator if compare is None else Translator.load(compare, device=device)
@@ -155,7 +160,6 @@ def explain(
         from clearhead.inspection.ablation import ablate as ablate_heads
         from clearhead.inspection.ablation import num_heads
 
-        pairs = PairOptions().read(source, reference) if source else None
         with progress("switching heads off", total=num_heads(translator.bundle.model)) as advance:
             ablation = ablate_heads(
                 translator,
@@ -168,7 +172,7 @@ def explain(
                 **settings,
             )
         shown = replace(first, ablation=ablation)
-    _write(_content(shown, chosen, picture or ("ablation" if ablate else "heads")), output)
+    _write(_content(shown, chosen, wanted), output)
 
 
 def _form_of(form: Form | None, output: str | None) -> Form:

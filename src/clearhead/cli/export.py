@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Model, SourceFile, Threads
+from clearhead.cli.options import OUTPUT, Model, SourceFile, Threads
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
-from clearhead.config.choices import ExportLibrary, ExportPrecision
+from clearhead.config.choices import ExportLibrary, ExportPrecision, HuggingFaceName
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from clearhead.bundle import Bundle
     from clearhead.config.choices import StoredPrecision
+
+PRECISIONS: Mapping[ExportLibrary, Sequence[ExportPrecision]] = {
+    "hf": ("float32",),
+    "ctranslate2": ("float32", "float16", "bfloat16", "int16", "int8"),
+    "onnx": ("float32", "int8"),
+    "clearhead": ("int8", "bf16"),
+}
+"""Precisions in which each library's weights are written."""
 
 NUM_COMPARED = 8
 """Number of sentences compared, made of words of the vocabulary."""
@@ -26,12 +34,12 @@ NUM_COMPARED = 8
 def export(
     context: typer.Context,
     model: Model,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Output directory.", show_default=False)],
+    output: Annotated[Path, typer.Option(*OUTPUT, help="Output directory.", show_default=False)],
     to: Annotated[
-        ExportLibrary,
+        Literal[ExportLibrary, HuggingFaceName],
         typer.Option(
-            help="Target library: hf (Hugging Face transformers), ctranslate2 or onnx; or clearhead, for a small model "
-            "directory.",
+            help="Target library: hf (also transformers or huggingface), ctranslate2 or onnx; or clearhead, for a "
+            "small model directory.",
             show_default=False,
         ),
     ],
@@ -54,18 +62,24 @@ def export(
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
     BLEU and chrF if --target has their translations, or else on the model's golden sentences.
     """
+    match to:
+        case "transformers" | "huggingface":
+            library: ExportLibrary = "hf"
+        case _:
+            library = to
     refuse_clashes(context)
+    if precision not in PRECISIONS[library]:
+        choices = " or ".join(PRECISIONS[library])
+        raise ConfigError(f"--precision {precision} is not written with --to {to}; choose {choices}")
+    stored: Any = precision
     refuse_missing([path for path in (source, target) if path is not None])
 
-    from clearhead.bundle import load_bundle
+    from clearhead.bundle import load_bundle, require_new
 
-    if to == "clearhead":
-        if precision not in ("int8", "bf16"):
-            raise ConfigError(f"--precision {precision} is not written with --to clearhead; choose int8 or bf16")
-        _export_small(load_bundle(model), model, output, precision, source, target)
+    require_new(output)
+    if library == "clearhead":
+        _export_small(model, output, stored, source, target)
         return
-    if precision == "bf16":
-        raise ConfigError("--precision bf16 is written with --to clearhead alone; --to ctranslate2 names it bfloat16")
 
     from clearhead.runtime.pytorch import needing_pytorch
     from clearhead.translation.golden import vocabulary_sources
@@ -76,7 +90,7 @@ def export(
     bundle = load_bundle(model)
     sources = vocabulary_sources(bundle.tokenizer, NUM_COMPARED, is_tagged=bundle.decode.target_lang is None)
     with progress("writing and comparing"):
-        written, compared, notes = export_directory(bundle, output, to, sources, precision)
+        written, compared, notes = export_directory(bundle, output, library, sources, stored)
     for note in notes:
         notice(note)
     typer.echo(f"read     {model}")
@@ -85,8 +99,9 @@ def export(
 
 
 def _export_small(
-    bundle: Bundle, model: Path, output: Path, precision: StoredPrecision, source: str | None, target: str | None
+    model: Path, output: Path, precision: StoredPrecision, source: str | None, target: str | None
 ) -> None:
+    from clearhead.bundle import load_bundle
     from clearhead.files import read_lines
     from clearhead.translation.small_model import export_small
 
@@ -98,6 +113,7 @@ def _export_small(
         sources = list(read_lines(source))
     if sources == []:
         raise DataError(f"{source} has no lines to compare the models on")
+    bundle = load_bundle(model)
     num_lines = len(bundle.golden if sources is None else sources)
     with progress("comparing", total=2 * num_lines) as advance:
         comparison, notes = export_small(

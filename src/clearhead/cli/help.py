@@ -1,10 +1,16 @@
-"""The help of a command: its options in panels, and its text for a terminal of any width."""
+"""Commands of typer with our help, in panels and for any width, and our message on arguments that they do not take."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
+
+from clearhead.cli.console import notice
 
 PANELS = {
     "Files of pairs": "--columns --from-lang --to-lang --swap --weights",
@@ -21,12 +27,18 @@ PANELS = {
 }
 """Panels, in this order, behind the arguments and basic options; an option may name another one of them itself."""
 
+INPUTS = ("--source", "--target", "--reference", "--hypothesis", "--pairs")
+"""Options that name input files."""
+
 MOST_WITHOUT_PANELS = 10
 """Maximum arguments and options of a command whose help needs no panels."""
 
 
 class Command(TyperCommand):
-    """A command whose help has panels if it has many options, and every paragraph on one line unless it is indented."""
+    """A command that says which option an unexpected argument belongs to.
+
+    Its help has panels if it has many options, and every paragraph on one line unless it is indented.
+    """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         """Make a command as typer does."""
@@ -41,3 +53,41 @@ class Command(TyperCommand):
             parameter.rich_help_panel = parameter.rich_help_panel or panels.get(parameter.opts[0])
         order = [None, *PANELS]
         parameters.sort(key=lambda parameter: order.index(parameter.rich_help_panel))
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Parse arguments.
+
+        Raises:
+            typer.Exit: With status 2, after a message, if there are arguments that the command does not take.
+        """
+        given, unexpected, _ = self.make_parser(ctx).parse_args(args=list(args))
+        asks_help = given.get("help") or ctx.resilient_parsing
+        if not asks_help and (advice := _advice(self.params, given, unexpected)) is not None:
+            words, advised = advice
+            notice(f"unexpected argument{'s' if len(words) > 1 else ''} {' '.join(words)}: {advised}")
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
+
+def _advice(parameters: Sequence[Any], given: Mapping[str, Any], unexpected: list[str]) -> tuple[list[str], str] | None:
+    """Return the arguments that a command does not take, and how to give them; None if there are none.
+
+    The last of several input files is unexpected too, if it does not exist and no output is named.
+    """
+    flags = {flag: parameter for parameter in parameters for flag in parameter.opts}
+    arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+    may_be_output = "-o" in flags and given.get(flags["-o"].name) is None
+    if not unexpected and may_be_output:
+        *others, last = next((given[one.name] for one in arguments if one.nargs == -1), None) or [""]
+        unexpected = [last] if others and last != "-" and not os.path.exists(last) else []
+    if not unexpected:
+        return None
+    inputs = [flag for flag in INPUTS if flag in flags]
+    names = [one.metavar or one.name.upper() for one in arguments]
+    if "TEXT" in names and not Path(unexpected[-1]).suffix:
+        return unexpected, "put the text in quotation marks"
+    if may_be_output and len(unexpected) == 1 and not os.path.isfile(unexpected[0]):
+        return unexpected, f"name the output with -o {unexpected[0]}"
+    if inputs:
+        return unexpected, f"name files with {', '.join(inputs[:-1])} or {inputs[-1]}"
+    return unexpected, f"this command takes {' and '.join([*names, 'options'])} alone"

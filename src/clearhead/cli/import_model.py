@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Threads
+from clearhead.cli.options import OUTPUT, Threads
 
 
 def import_model(
     path: Annotated[Path, typer.Argument(help="Model directory or file of the other library.", show_default=False)],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Model directory to write.", show_default=False)],
+    output: Annotated[Path, typer.Option(*OUTPUT, help="Model directory to write.", show_default=False)],
     kind: Annotated[
         str | None, typer.Option(help="Kind of model, if its config.json does not name it (docs/models.md).")
     ] = None,

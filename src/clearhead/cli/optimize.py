@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_untold_language
+from clearhead.cli.checks import refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Device, Model, TargetLang, Threads, ToldSourceLang
 from clearhead.errors import ConfigError, DataError
@@ -68,11 +68,13 @@ def optimize(
     from clearhead.translation.translator import Translator
 
     directory = model_directory(model)
+    for file in (SHORTLIST_FILE, ALIGNMENT_FILE):
+        refuse_overwriting(str(directory / file), [source, target])
+    pairs = list(read_parallel([source], [target]))
     translator = Translator.load(directory, device=device)
     if not translator.bundle.config.is_encoder_decoder:
         raise ConfigError("a shortlist is learned from cross-attention, which an encoder or a decoder alone has not")
     refuse_untold_language(translator, source_lang)
-    pairs = list(read_parallel([source], [target]))
     config = translator.decode_config(
         {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     )

@@ -59,6 +59,9 @@ def _use_threads(count: int | None) -> int | None:
     return count
 
 
+OUTPUT = ("--output", "-o", "--out")
+"""Names of the option for the file or directory that a command writes, the same in every command."""
+
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory that contains a model.")
 ]

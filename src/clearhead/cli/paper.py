@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import Threads
+from clearhead.cli.options import OUTPUT, Threads
 from clearhead.errors import ClearheadError, ConfigError
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def paper(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Write the text, and the figures as PNG, to this directory."
-        ),
+        typer.Option(*OUTPUT, metavar="DIR", help="Write the text, and the figures as PNG, to this directory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     threads: Threads = None,

@@ -10,7 +10,7 @@ import typer
 
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import DecodeOptions, Seed, with_option_groups
+from clearhead.cli.options import OUTPUT, DecodeOptions, Seed, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from clearhead.training.synthetic_pairs import MachineSide
 
 
-Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE.tsv", help="Output file of pairs, source and target.")
-]
+Output = Annotated[str, typer.Option(*OUTPUT, metavar="FILE.tsv", help="Output file of pairs, source and target.")]
 Tag = Annotated[
     str | None,
     typer.Option("--tag", metavar="L", help="Put the tag <2L> before each source line, for models with language tags."),

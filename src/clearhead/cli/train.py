@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Columns, FromLang, OptionGroup, Swap, Threads, ToLang, with_option_groups
+from clearhead.cli.options import OUTPUT, Columns, FromLang, OptionGroup, Swap, Threads, ToLang, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.text.terminal import for_terminal
 
@@ -77,7 +77,7 @@ def train(
     *,
     data: DataOptions,
     out: Annotated[
-        str | None, typer.Option(help="Run directory; running the same command again resumes the run.")
+        str | None, typer.Option(*OUTPUT, help="Run directory; running the same command again resumes the run.")
     ] = None,
     preset: Annotated[
         str | None,

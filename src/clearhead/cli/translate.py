@@ -15,7 +15,7 @@ import typer
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_report
 from clearhead.cli.console import progress
 from clearhead.cli.memory import TermOptions
-from clearhead.cli.options import AlignBy, Model, TranslatorOptions, with_option_groups
+from clearhead.cli.options import OUTPUT, AlignBy, Model, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.search_options import SearchOptions
 from clearhead.cli.translate_documents import DocumentOptions, translate_documents
@@ -58,8 +58,7 @@ def translate(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output",
-            "-o",
+            *OUTPUT,
             metavar="FILE",
             help="Output file; .gz, .xz and .zst are compressed. The translation of a document must have an "
             "extension of its format. For several documents name a directory; each translation gets the name "

@@ -17,7 +17,7 @@ from clearhead.cli.checks import refuse_binary, refuse_overwriting, refuse_repor
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OptionGroup
 from clearhead.cli.translation_notices import TranslationNotices
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
@@ -275,11 +275,8 @@ def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> lis
     Raises:
         ConfigError: If several documents have no directory or the same name, or an output another extension than its
             document.
-        DataError: If the directory does not exist.
     """
-    if output is not None and not is_standard_output(output) and (os.path.isdir(output) or output.endswith(os.sep)):
-        if not os.path.isdir(output):
-            raise DataError(f"cannot write into {output}: there is no such directory")
+    if output is not None and not is_standard_output(output) and _is_directory(output, len(paths)):
         if "-" in paths:
             raise ConfigError("standard input has no name to have in a directory; give --output a file")
         names = [Path(path).name + (".jsonl" if is_jsonl else "") for path in paths]
@@ -289,10 +286,17 @@ def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> lis
             )
         return [os.path.join(output, name) for name in names]
     if len(paths) > 1:
-        raise ConfigError("several documents need a directory that is there, for their translations: --output DIR")
+        raise ConfigError("several documents need a directory for their translations: --output DIR")
     if output is not None and _is_lasting(output) and not is_jsonl:
         _refuse_other_format(paths[0], output)
     return [output]
+
+
+def _is_directory(output: str, num_documents: int) -> bool:
+    """Return whether an output is a directory, or may be made one: its name ends in / or has no extension."""
+    if os.path.exists(output):
+        return os.path.isdir(output)
+    return output.endswith(os.sep) or (num_documents > 1 and not Path(output).suffix)
 
 
 def _refuse_other_format(path: str, output: str) -> None:

@@ -25,6 +25,8 @@ PenaltyForm = Literal["gnmt", "power"]
 Split = Literal["auto", "always", "never"]
 ForeignLibrary = Literal["hf", "ctranslate2", "onnx"]
 ExportLibrary = Literal[ForeignLibrary, "clearhead"]
+HuggingFaceName = Literal["transformers", "huggingface"]
+"""Other names of `hf` on the command line."""
 ForeignPrecision = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 StoredPrecision = Literal["int8", "bf16"]
 ExportPrecision = Literal[ForeignPrecision, StoredPrecision]

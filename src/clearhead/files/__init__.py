@@ -13,6 +13,7 @@ from clearhead.files.reading import (
 )
 from clearhead.files.streams import display_name, open_output, read_lines, some_names
 from clearhead.files.writing import (
+    blocked_by,
     is_leftover,
     is_standard_output,
     is_utf8,
@@ -26,6 +27,7 @@ from clearhead.files.writing import (
 
 __all__ = [
     "MOST_JSON_BYTES",
+    "blocked_by",
     "display_name",
     "file_sha256",
     "is_leftover",

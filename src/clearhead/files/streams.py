@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from clearhead.errors import DataError
-from clearhead.files.writing import is_leftover, is_standard_output, new_file
+from clearhead.files.writing import blocked_by, is_leftover, is_standard_output, new_file
 from clearhead.text.shortening import first_few
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -281,22 +281,22 @@ def refuse_unwritable(path: str) -> None:
     """Check that a file can be written, as far as possible without writing.
 
     Raises:
-        DataError: If it is a directory or read-only, or its directory does not exist or is read-only.
+        DataError: If it is a directory or read-only, or its directory is read-only or cannot be made.
     """
     final = Path(os.path.realpath(path))  # through a link, so that the link is kept
     if final.is_dir():
         raise DataError(f"cannot write {path}: it is a directory")
-    if not final.parent.is_dir():
-        raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
     if final.exists() and not os.access(final, os.W_OK):
         raise DataError(f"cannot write {path}: the file is there and may not be changed")
-    if not os.path.exists(path) and not os.access(final.parent, os.W_OK):  # a pipe of the shell has no directory
-        raise DataError(f"cannot write {path}: its directory may not be changed")
+    if not os.path.exists(path) and (above := blocked_by(final)):  # a pipe of the shell has no directory
+        raise DataError(f"cannot write {path}: {above} is not a directory that may be changed")
 
 
 @contextmanager
 def whole_or_absent(path: str) -> Iterator[Path]:
     """Check that a file can be written, and yield the path to write to: a temporary file, or a device or pipe itself.
+
+    Missing directories above it are made.
 
     Raises:
         DataError: If the file cannot be written, see `refuse_unwritable`.
@@ -305,6 +305,8 @@ def whole_or_absent(path: str) -> Iterator[Path]:
     refuse_unwritable(path)
     # Not the resolved path: the target of a pipe's link in /dev/fd has no path.
     is_direct = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+    if not is_direct:
+        Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
     with nullcontext(Path(path)) if is_direct else new_file(path) as written:
         yield written
 

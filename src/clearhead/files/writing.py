@@ -32,6 +32,12 @@ def is_standard_output(path: str | None) -> bool:
     return path in (None, "-", "/dev/stdout")
 
 
+def blocked_by(path: Path) -> Path | None:
+    """Return the nearest existing path above one, if no file or directory can be made in it; otherwise None."""
+    above = next(filter(os.path.exists, path.absolute().parents))
+    return None if above.is_dir() and os.access(above, os.W_OK) else above
+
+
 @contextmanager
 def new_file(path: str | Path) -> Iterator[Path]:
     """Create a file that appears under its name only when the block ends without an error.

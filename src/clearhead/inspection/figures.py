@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -47,23 +48,33 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
         ConfigError: If there is no such figure.
         DataError: If the explanation lacks the data for it.
     """
-    match picture.split("."):
-        case ["heads"]:
+    require_picture(picture)
+    match picture:
+        case "heads":
             parts = [(_TITLES[name], weights) for name, weights in explanation.attentions.items()]
             return HeadGrid(_title(explanation), parts, "rows ask, columns are looked at; each row sums to 1")
-        case ["alignment"]:
+        case "alignment":
             if not len(explanation.alignment):
                 raise DataError("there is no alignment: the model has no cross-attention")
             axes = _target_labels(explanation), _source_labels(explanation)
             title = f"{_title(explanation)}\n{explanation.alignment_head}"
             return _map(title, explanation.alignment, *axes, "target token")
-        case ["tree"]:
+        case "tree":
             return _tree(explanation)
-        case ["ablation"]:
+        case "ablation":
             return _ablation(explanation)
-        case [("encoder" | "decoder" | "cross") as name, layer, head] if layer.isdecimal() and head.isdecimal():
-            return _head(explanation, name, int(layer), int(head))
-    raise ConfigError(f"there is no picture {picture!r}; there are {', '.join(PICTURES)}")
+    name, layer, head = picture.split(".")
+    return _head(explanation, cast(AttentionName, name), int(layer), int(head))
+
+
+def require_picture(picture: str) -> None:
+    """Make sure that a name is one of `PICTURES`, or a head in the form of its example.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if picture not in PICTURES and not re.fullmatch(r"(encoder|decoder|cross)\.\d{1,9}\.\d{1,9}", picture):
+        raise ConfigError(f"there is no picture {picture!r}; there are {', '.join(PICTURES)}")
 
 
 def comparison_figure(comparison: ExplanationComparison) -> Figure:

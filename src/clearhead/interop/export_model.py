@@ -8,7 +8,7 @@ from pathlib import Path
 from clearhead.bundle import Bundle, require_new
 from clearhead.config import ModelConfig
 from clearhead.config.choices import ForeignLibrary, ForeignPrecision
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ModelError
 from clearhead.files import new_directory, os_error_as
 from clearhead.interop import imported
 from clearhead.interop.ctranslate2.parity import prove_ctranslate2
@@ -38,10 +38,6 @@ def export_directory(
         ConfigError: If the library does not support this model, precision or vocabulary.
         ModelError: If the path exists, it cannot be written, or the library gives other results.
     """
-    if to == "hf" and precision != "float32":
-        raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
-    if to == "onnx" and precision not in ("float32", "int8"):
-        raise ConfigError(f"--precision {precision} is not written with --to onnx; choose float32 or int8")
     require_new(directory)
     with os_error_as(ModelError, f"cannot write {directory}"), new_directory(directory) as temporary:
         match to:

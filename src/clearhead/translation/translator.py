@@ -86,6 +86,8 @@ class Translator:
         if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
             raise ConfigError(f"ensemble must be a list of models; for one write ['{ensemble}']")
         found = resolve_device(device)
+        for one in (path, *ensemble):
+            model_directory(one)  # what is not there is refused before anything is loaded
         bundle, others = load_bundle(path, device=found), [load_bundle(other, device=found) for other in ensemble]
         for other, own in zip(ensemble, others, strict=True):
             if own.tokenizer.sha256 != bundle.tokenizer.sha256:

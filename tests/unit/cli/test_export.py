@@ -180,7 +180,7 @@ def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_comman
     theirs = make_model_dir(positions="relative", **buckets)
     with pytest.raises(ConfigError, match=r"max_distance is 441 \(of 14 rows distance 244 has another there\)"):
         run_command(export, theirs, "-o", tmp_path / "theirs", "--to", "ctranslate2")
-    with pytest.raises(ConfigError, match="--precision int8 has no meaning with --to hf"):
+    with pytest.raises(ConfigError, match="--precision int8 is not written with --to hf; choose float32"):
         run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "hf", "--precision", "int8")
     with pytest.raises(ConfigError, match="--precision float16 is not written with --to onnx; choose float32 or int8"):
         run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "onnx", "--precision", "float16")
@@ -310,7 +310,7 @@ def test_a_small_model_is_compared_on_given_lines(make_model_dir, tmp_path, run_
         (["--to", "clearhead", "--precision", "int16"], "--precision int16 is not written with --to clearhead"),
         (
             ["--to", "hf", "--precision", "bf16"],
-            "bf16 is written with --to clearhead alone; --to ctranslate2 names it",
+            "--precision bf16 is not written with --to hf; choose float32",
         ),
         (["--to", "hf", "--source", "FILE"], "--source needs --to clearhead, whose translations are compared on it"),
         (["--to", "clearhead", "--precision", "int8", "--target", "FILE"], "--target needs --source FILE"),

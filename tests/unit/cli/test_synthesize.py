@@ -63,7 +63,7 @@ def test_idle_options_are_refused(run_command, model, write_lines, tmp_path, opt
     [
         ("pairs.txt", ConfigError, "pairs are written as .tsv"),
         ("pairs.tsv.txt", ConfigError, "pairs are written as .tsv"),
-        ("no/pairs.tsv", DataError, "there is no directory"),
+        ("a.txt/pairs.tsv", DataError, "a.txt is not a directory that may be changed"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_read(run_command, model, write_lines, tmp_path, output, error, message):

@@ -426,7 +426,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path, pairs, capsys, monkeyp
     [
         (["--max-steps", "many"], "Invalid value for '--max-steps'"),
         (["--maxsteps", "3"], "No such option: --maxsteps"),
-        (["a.toml", "b.toml"], "unexpected extra argument"),
+        (["a.toml", "b.toml"], "unexpected argument b.toml"),
         (["--out"], "requires an argument"),
     ],
 )

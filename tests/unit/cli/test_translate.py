@@ -451,7 +451,7 @@ def test_an_input_is_not_overwritten(run_command, make_model_dir, write_lines, t
     assert source.read_text(encoding="utf-8") == "Ein Hund.\n"
 
 
-@pytest.mark.parametrize("output", ["nowhere/out.txt", "model"])
+@pytest.mark.parametrize("output", ["in.txt/out.txt", "model"])
 def test_an_output_that_cannot_be_written_is_named(run_command, make_model_dir, write_lines, tmp_path, output):
     with pytest.raises(DataError, match=f"cannot write .*{output}"):
         run_command(translate, make_model_dir(), write_lines("in.txt", "x"), "-o", tmp_path / output)

@@ -286,12 +286,19 @@ with open_output("/dev/stdout") as file:
     assert log.read_text() == "before\nmore\n"
 
 
+def test_missing_directories_of_an_output_are_made(tmp_path):
+    with open_output(str(tmp_path / "a" / "b" / "c.txt")) as file:
+        assert not (tmp_path / "a" / "b" / "c.txt").exists()
+        file.write("x")
+    assert (tmp_path / "a" / "b" / "c.txt").read_text() == "x"
+
+
 def test_unwritable_places_are_named(tmp_path):
     (tmp_path / "file").write_text("")
     for path, message in [
         (tmp_path, "it is a directory"),
-        (tmp_path / "no" / "where.txt", "there is no directory"),
-        (tmp_path / "file" / "t.txt", "there is no directory"),
+        (tmp_path / "file" / "t.txt", "file is not a directory that may be changed"),
+        (tmp_path / "file" / "no" / "t.txt", "file is not a directory that may be changed"),
     ]:
         with pytest.raises(DataError, match=message), open_output(str(path)):
             pass
