@@ -30,6 +30,11 @@ def average(
 ) -> None:
     """Average the last checkpoints of a run into a model, and compare it with the run's own model.
 
+    Examples:
+      clearhead average runs/de-en -o models/average
+      clearhead average runs/de-en --last 5 -o models/average
+      clearhead evaluate models/average --pairs test.tsv --compare runs/de-en
+
     Both are compared on the run's validation text; the result of the run's model is taken from its records. An existing
     model in the output directory is replaced only with --force; the average is then compared with that model too.
     """

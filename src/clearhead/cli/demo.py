@@ -28,7 +28,13 @@ def demo(
     minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Training time in minutes.")] = 2.5,
     threads: Threads = None,
 ) -> None:
-    """Generate a corpus of dates, amounts and lists in twelve languages, train a model on it, and translate."""
+    """Generate a corpus of dates, amounts and lists in twelve languages, train a model on it, and translate.
+
+    Examples:
+      clearhead demo
+      clearhead demo -o runs/mine --minutes 10
+      clearhead serve --demo
+    """
     from clearhead.data.demo_corpus import generate
     from clearhead.evaluation.metrics import exact_match
     from clearhead.text.language_names import LOCALES

@@ -112,6 +112,11 @@ def explain(
 ) -> None:
     """Explain the translation of a sentence: attention heads, decoding steps, beam search and source attribution.
 
+    Examples:
+      clearhead explain runs/de-en "Ein Hund rennt."
+      clearhead explain runs/de-en "Ein Hund rennt." -o page.html
+      clearhead explain runs/de-en "Ein Hund rennt." --picture cross.2.1 -o head.png
+
     The translation is the model's own, found by beam search, or the one given with --target.
     """
     chosen = _form_of(form, output)

@@ -58,6 +58,11 @@ def export(
 ) -> None:
     """Export a model to the format of another library, or as a small model, and compare the results.
 
+    Examples:
+      clearhead export runs/de-en -o de-en-hf --to transformers
+      clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
+      clearhead export runs/de-en -o de-en-small --to clearhead --precision int8
+
     Another library is compared if it is installed. A small model (--to clearhead) is about a quarter of the size in
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
     BLEU and chrF if --target has their translations, or else on the model's golden sentences.

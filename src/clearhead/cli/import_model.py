@@ -26,6 +26,11 @@ def import_model(
 ) -> None:
     """Convert a model of another library to a model directory, without running any code from its files.
 
+    Examples:
+      clearhead import opus-mt-de-en -o models/de-en
+      clearhead import m2m100 -o models/de-en --source-lang de --target-lang en
+      clearhead import model_step_50000.pt -o models/de-en
+
     An existing model in the output directory is replaced only with --force.
     """
     from clearhead.bundle import refuse_foreign, refuse_model, save_bundle

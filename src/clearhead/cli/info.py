@@ -40,6 +40,11 @@ def info(
 ) -> None:
     """Show a model's shape, vocabulary, data, training, quality and translation engine, or the progress of a run.
 
+    Examples:
+      clearhead info
+      clearhead info runs/de-en
+      clearhead info runs/de-en --all
+
     Without an argument: show the installed versions and the translation engine.
     """
     facts = _installation_facts() if path is None else _facts(path)

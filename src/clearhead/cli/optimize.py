@@ -52,6 +52,11 @@ def optimize(
 ) -> None:
     """Learn a shortlist for --shortlist, and select the attention head for --alignments, from parallel text.
 
+    Examples:
+      clearhead optimize runs/de-en --source train.de --target train.en
+      clearhead translate runs/de-en input.txt -o output.txt --shortlist
+      clearhead translate runs/de-en input.txt -o output.txt --alignments output.links
+
     Use the training data if possible. The shortlist contains the target tokens that each source token may translate to;
     it is learned from the model's cross-attention. The alignment head is selected on the first short pairs, unless the
     model has a head trained for alignment (docs/alignment.md). The results are written to the model directory and

@@ -48,6 +48,11 @@ def paper(
 ) -> None:
     """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails.
 
+    Examples:
+      clearhead paper formulas
+      clearhead paper concepts self-attention
+      clearhead paper table3 -o tables
+
     `concepts` lists what notes on the paper explain; with a name it shows a short program for it, runs it, and with -o
     draws its picture.
     """

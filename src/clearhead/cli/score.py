@@ -52,6 +52,11 @@ def score(
 ) -> None:
     """Print the model's log-probability of each translation given its source, in nats, one per line.
 
+    Examples:
+      clearhead score runs/de-en --source test.de --target test.en
+      clearhead score runs/de-en --pairs pairs.tsv > scores.txt
+      clearhead score runs/de-en --pairs pairs.tsv --alignments pairs.links
+
     The score is the sum over the tokens of the translation and its end token. An empty translation has the score of its
     end token alone; for a blank source line this score is 0. A line is always scored whole and as it is. `translate`
     may split or normalize a line; the score that it reports is then the sum over the sentences that it translated.

@@ -90,6 +90,11 @@ def serve(
 ) -> None:
     """Serve models over HTTP: translation, scoring, explanations and files; compatible with LibreTranslate clients.
 
+    Examples:
+      clearhead serve runs/de-en
+      clearhead serve runs/de-en runs/fr-en --port 8000
+      clearhead serve runs/de-en --keys keys.jsonl --terms terms.tsv
+
     Requests of all clients are batched together, and the results are those of `clearhead translate`. The server is
     ready when every model is loaded and its translations of its golden sentences are unchanged. After SIGTERM it
     finishes the running requests and exits. SIGHUP reloads models and keys; they are also reloaded automatically when
@@ -141,7 +146,13 @@ def api_key(
         int, typer.Option(min=1, max=1_000_000, help="Maximum requests per minute on average, and the maximum burst.")
     ] = 600,
 ) -> None:
-    """Create an API key for `clearhead serve --keys` and print it; the file stores only its hash."""
+    """Create an API key for `clearhead serve --keys` and print it; the file stores only its hash.
+
+    Examples:
+      clearhead api-key anna --keys keys.jsonl
+      clearhead api-key bert --keys keys.jsonl --requests-per-minute 60
+      clearhead serve runs/de-en --keys keys.jsonl
+    """
     from clearhead.serving.keys import add_key
 
     typer.echo(add_key(keys, name, requests_per_minute))

@@ -51,7 +51,13 @@ def backtranslate(
     seed: Seed = None,
     tag: Tag = None,
 ) -> None:
-    """Create training pairs from monolingual target text by back-translation: MODEL generates the source side."""
+    """Create training pairs from monolingual target text by back-translation: MODEL generates the source side.
+
+    Examples:
+      clearhead backtranslate runs/en-de mono.en -o back.tsv
+      clearhead backtranslate runs/en-de mono.en --sample -o back.tsv.gz
+      clearhead train --pairs train.tsv back.tsv -o runs/de-en
+    """
     refuse_clashes(context)
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
     sampling = Sampling(epsilon=0.0, **given(seed=seed)) if sample else None
@@ -70,7 +76,13 @@ def distill(
     decoding: DecodeOptions,
     tag: Tag = None,
 ) -> None:
-    """Create training pairs for a smaller model by distillation: TEACHER generates the target side."""
+    """Create training pairs for a smaller model by distillation: TEACHER generates the target side.
+
+    Examples:
+      clearhead distill runs/teacher train.de -o taught.tsv
+      clearhead distill runs/teacher train.de --beam 8 -o taught.tsv.gz
+      clearhead train --pairs taught.tsv -o runs/student --preset fast
+    """
     _write(model, files, output, decoding, machine_side="target", tag=tag)
 
 

@@ -132,7 +132,13 @@ def train(
         ),
     ] = False,
 ) -> None:
-    """Train a model on parallel text. Running the same command again resumes an interrupted run."""
+    """Train a model on parallel text. Running the same command again resumes an interrupted run.
+
+    Examples:
+      clearhead train --source train.de --target train.en -o runs/de-en
+      clearhead train --pairs corpus.tsv -o runs/de-en --max-minutes 30
+      clearhead train --from models/de-en --pairs memory.tmx -o runs/mine
+    """
     flags = {
         "out": out,
         "preset": preset,

@@ -10,7 +10,13 @@ from clearhead.errors import ModelError
 
 
 def verify(model: Model, device: Device = "auto", threads: Threads = None) -> None:
-    """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if a check fails."""
+    """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if a check fails.
+
+    Examples:
+      clearhead verify runs/de-en
+      clearhead verify models/de-en
+      clearhead verify runs/de-en --device cpu
+    """
     from clearhead.bundle import model_directory
     from clearhead.translation.golden import check_golden
     from clearhead.translation.translator import Translator

@@ -172,6 +172,7 @@ def add_key(path: Path, name: str, requests_per_minute: int) -> str:
     digest = sha256(key.encode()).hexdigest()
     keys[name] = ApiKey(name=name, sha256=digest, requests_per_minute=requests_per_minute)
     with os_error_as(DataError, f"cannot write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)  # its owner alone reads it; an existing file keeps its permissions
         write_text(path, "".join(json.dumps(one.model_dump()) + "\n" for one in keys.values()))
     return key

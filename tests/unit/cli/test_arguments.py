@@ -20,6 +20,7 @@ from clearhead.cli.main import app
 from clearhead.cli.optimize import optimize
 from clearhead.cli.options import OUTPUT
 from clearhead.cli.score import score
+from clearhead.cli.serve import api_key
 from clearhead.cli.translate import translate
 from clearhead.data import demo_corpus
 from clearhead.errors import ClearheadError
@@ -126,6 +127,8 @@ def test_directories_of_outputs_are_made(model, tmp_path, monkeypatch, run_comma
     run_command(translate, model, "a.srt", "--out", "c/d/a.en.srt")
     run_command(translate, model, "a.srt", "b.srt", "--output", "c/e")
     run_command(translate, model, "a.srt", "b.srt", "-o", "f/")
+    run_command(api_key, "anna", "--keys", "g/keys.jsonl")
+    assert (tmp_path / "g" / "keys.jsonl").exists()
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("[cf]/**/*.srt")) == [
         *("c/d/a.en.srt", "c/e/a.srt", "c/e/b.srt", "f/a.srt", "f/b.srt")
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from clearhead.cli.commands import NAMES
 from clearhead.cli.help import MOST_WITHOUT_PANELS, PANELS
-from clearhead.cli.main import app
+from clearhead.cli.main import app, spread_values
 
 
 def commands(group: typer.core.TyperGroup) -> Iterator[typer.core.TyperCommand]:
@@ -58,9 +60,25 @@ def test_translate_begins_with_examples_and_paragraphs_fill_the_terminal(shown):
     assert len(text.splitlines()[0]) > 150
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_each_command_shows_three_examples_that_it_understands(name):
+    group = typer.main.get_command(app)
+    _, examples, *_ = group.commands[name].help.split("\n\n")
+    title, *lines = examples.splitlines()
+    assert (title, len(lines)) == ("Examples:", 3)
+    used = []
+    for line in lines:
+        program, *arguments = shlex.split(re.split("[<>|]", line)[0])
+        assert program == "clearhead"
+        command, *arguments = spread_values(arguments)
+        group.commands[command].make_context(command, arguments)
+        used.append(command)
+    assert used[0] == name
+
+
 def test_help_is_shown_without_numpy_and_torch():
     code = (
-        "import sys; from clearhead.cli.main import app\n"
+        "import sys; from clearhead.cli.main import app, spread_values\n"
         "app(['translate', '--help'], standalone_mode=False)\n"
         "sys.exit(str([name for name in ('numpy', 'torch') if name in sys.modules] or '') or 0)"
     )
