@@ -72,7 +72,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         cls=Commands,
         help='The Transformer of "Attention Is All You Need": train translation models and use them.',
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=only is None,  # shells ask for words without arguments, so all commands can be completed
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(options)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import clearhead
-from clearhead.cli.main import run
+from clearhead.cli.main import make_app, run
 from every_run import slow
 
 CLOSED = """
@@ -54,6 +54,40 @@ def test_the_package_runs_as_a_module():
         [sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == f"clearhead {clearhead.__version__}\n"
+
+
+AS_CLEARHEAD = "import sys; sys.argv[0] = 'clearhead'; from clearhead.cli.main import run; run()"
+
+
+def completions(words: str) -> list[str]:
+    """What bash is offered for the last of the words."""
+    asked = {"_CLEARHEAD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-c", AS_CLEARHEAD]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("clearhead tra", ["train", "translate"]),
+        ("clearhead translate --prec", ["--precision"]),
+        ("clearhead translate model --precision b", ["bf16x3", "bf16"]),
+        ("clearhead corpus ch", ["check"]),
+        ("clearhead corpus check --out", ["--output", "--out"]),
+        ("clearhead translate model fil", []),  # the shell offers files
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(words, offered):
+    assert completions(words) == offered
+
+
+def test_the_script_for_a_shell_is_shown_and_one_command_does_without():
+    command = [sys.executable, "-c", AS_CLEARHEAD, "--show-completion", "bash"]
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert "_CLEARHEAD_COMPLETE=complete_bash $1" in done.stdout
+    assert [make_app(only)._add_completion for only in (None, "translate")] == [True, False]
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], line: str) -> None:
