@@ -79,7 +79,7 @@ def main() -> None:
     _print_row("engine", "", "terms met", "BLEU", "lines a second")
     _print_row(*["---"] * 5)
     for engine in _engines(translator):
-        translator._engines._built["fp32"] = engine
+        translator.engines._built["fp32"] = engine
         translator.translate([source for source, _ in chosen[:20]], terms=terms, scores=False)
         for beam in options.beam:
             for given in (None, terms):
@@ -96,7 +96,7 @@ def _print_way(
     texts = [one.text for one in translator.translate(sources, terms=given, scores=False, beam_size=beam)]
     seconds = process_time() - start
     met = [bool(form) for source, text in zip(sources, texts, strict=True) for form in _used(terms, source, text)]
-    name = type(translator._engines._built["fp32"]).__name__.removesuffix("Engine")
+    name = type(translator.engines._built["fp32"]).__name__.removesuffix("Engine")
     way = f"`--beam {beam}{' --terms' if given else ''}`"
     quality = bleu(texts, references).score
     _print_row(name, way, f"{sum(met) / len(met):.1%}", f"{quality:.1f}", f"{len(lines) / seconds:.0f}")

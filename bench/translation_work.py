@@ -166,7 +166,7 @@ def trained_work(directory: Path, source: Path | None) -> Work:
 
 def _learned_shortlist(translator: Translator) -> Shortlist | None:
     try:
-        learned = translator.learned_shortlist()
+        learned = translator._learned_shortlist()
     except ModelError:
         return None
     config = translator.bundle.model.config

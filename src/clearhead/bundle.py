@@ -114,6 +114,25 @@ class Bundle:
         values = data.get("line_statistics") if isinstance(data, Mapping) else None
         return None if values is None else LineStatistics.from_dict(values)
 
+    @property
+    def device(self) -> str:
+        """The device of the weights, as PyTorch names it."""
+        return "cpu" if isinstance(self.weights, StoredModel) else str(next(self.weights.parameters()).device)
+
+    @property
+    def languages(self) -> tuple[list[str], list[str]]:
+        """The source and target languages, by the settings, the language tags and the names of the training files.
+
+        Empty where they are unknown. A model with language tags but without a known source language accepts any of its
+        languages.
+        """
+        data = self.info.get("data")
+        roles = data.get("roles") if isinstance(data, Mapping) else None
+        trained = roles if isinstance(roles, Mapping) else {}
+        targets = list(self.tokenizer.language_tags) or _in_names(trained.get("target"))
+        sources = [self.decode.source_lang] if self.decode.source_lang else _in_names(trained.get("source"))
+        return sources or list(self.tokenizer.language_tags), targets
+
     def identity(self) -> dict[str, str]:
         """Return the hashes that identify this model: those of its weights file and of its tokenizer."""
         return {"model_sha256": self.model_sha256 or "", "tokenizer_sha256": self.tokenizer.sha256}
@@ -450,3 +469,12 @@ def _is_model_or_empty(directory: Path) -> bool:
         return read_json(directory / "config.json", ModelError).get("model_type") == "clearhead"
     except ModelError:
         return False
+
+
+def _in_names(files: Any) -> list[str]:
+    """Return the language code that all file names end in, if there is one."""
+    from clearhead.formats.languages import language_in_name
+
+    names = [file for file in files if isinstance(file, str)] if isinstance(files, list) else []
+    found = {language_in_name(name) for name in names}
+    return [language for language in found if language] if len(found) == 1 else []

@@ -102,7 +102,7 @@ def explain(
     score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
     given = tokenizer.given(language) if has_decoder else ()
     # With PyTorch the module computes, because only it has states, queries and keys.
-    engine = None if has_pytorch() else translator.engine()
+    engine = None if has_pytorch() else translator.engines.of("fp32")
     assert engine is None or isinstance(engine, NativeEngine)  # other engines need PyTorch
     tree = None
     if has_decoder and (search or not is_given):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from babel import Locale, UnknownLocaleError
 
 from clearhead.bundle import Bundle
-from clearhead.formats.languages import is_variant, language_in_name
+from clearhead.formats.languages import is_variant
 
 AUTO = "auto"
 """Code of the source language that requests detection."""
@@ -31,8 +30,7 @@ def pair_in_name(name: str) -> tuple[str, str] | None:
 def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
     """Return the source and target languages of a model, as far as they can be determined.
 
-    The name comes first, such as `de-en`. Then come the model's settings, its language tags, and the names of its
-    training files. A model with language tags but without a known source language accepts any of its languages.
+    The name comes first, such as `de-en`, then what the model itself says (`Bundle.languages`).
 
     Args:
         bundle: The model.
@@ -40,14 +38,7 @@ def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
     """
     if (pair := pair_in_name(name)) is not None and not bundle.tokenizer.language_tags:
         return [pair[0]], [pair[1]]
-    data = bundle.info.get("data")
-    roles = data.get("roles") if isinstance(data, Mapping) else None
-    trained = roles if isinstance(roles, Mapping) else {}
-    targets = list(bundle.tokenizer.language_tags) or _in_names(trained.get("target"))
-    sources = [bundle.decode.source_lang] if bundle.decode.source_lang else _in_names(trained.get("source"))
-    if not sources and bundle.tokenizer.language_tags:
-        sources = targets
-    return sources, targets
+    return bundle.languages
 
 
 def english_name(code: str) -> str | None:
@@ -67,10 +58,3 @@ def matching(code: str, known: Iterable[str]) -> str | None:
     names = list(known)
     exact = [name for name in names if is_variant(name, code) and is_variant(code, name)]
     return next(iter([*exact, *(name for name in names if is_variant(name, code))]), None)
-
-
-def _in_names(files: Any) -> list[str]:
-    """Return the language code that all file names end in, if there is one."""
-    names = [file for file in files if isinstance(file, str)] if isinstance(files, list) else []
-    found = {language_in_name(name) for name in names}
-    return [language for language in found if language] if len(found) == 1 else []

@@ -33,7 +33,7 @@ from clearhead.serving.terms_and_memories import Resources
 from clearhead.translation.memory import Lookup
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms
-from clearhead.translation.translator import Translator
+from clearhead.translation.translator import Translator, searching_by
 
 MOST_REPLACEMENTS = 3
 """Search processes that are replaced within an hour; then the server ends, since something else is wrong."""
@@ -213,7 +213,7 @@ class Service:
 
         def as_asked(translator: Translator) -> Translator:
             translator.aligner.passes = self._alignments
-            return translator.searching_by(self.search.decoder(job, translator.decode_config({})))
+            return searching_by(translator, self.search.decoder(job, translator.decode_config({})))
 
         try:
             return load_model(source, device=self._device, as_asked=as_asked)
@@ -289,7 +289,7 @@ class Service:
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches in the batches shared with other requests."""
-        return choice.model.translator.searching_by(self.search.decoder(job, choice.model.usual))
+        return searching_by(choice.model.translator, self.search.decoder(job, choice.model.usual))
 
     @contextmanager
     def unshared(self, job: Job) -> Iterator[None]:

@@ -23,6 +23,7 @@ from clearhead.text.shortening import first_few
 from clearhead.text.translatable_lines import TextLine, segment_lines
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
+from clearhead.translation.markup_restoration import places_markup
 from clearhead.translation.memory import Lookup, matches_of
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
@@ -228,7 +229,7 @@ def origin_of(
     """
     bundles = translator.bundle, *translator.ensemble
     config = translator.decode_config(settings)
-    heads = [alignment_head(bundle) for bundle in bundles] if translator.places_markup(config) else []
+    heads = [alignment_head(bundle) for bundle in bundles] if places_markup(translator.bundle, config) else []
     return {
         "version": __version__,
         "models": [[bundle.model_sha256, bundle.tokenizer.sha256] for bundle in bundles],

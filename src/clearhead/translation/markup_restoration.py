@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clearhead.config import ModelConfig
+from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import Prefix, SearchOptions, cut_sources
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.placeholders import is_blank
@@ -19,6 +20,12 @@ from clearhead.translation.term_constraints import WantedTerms, search_with_term
 
 if TYPE_CHECKING:
     from clearhead.text.markup_projection import Stripped
+
+
+def places_markup(bundle: Bundle, config: DecodeConfig) -> bool:
+    """Return whether markup must be restored: if configured, for a model without tokens for placeholders."""
+    is_kept = bundle.tokenizer.num_placeholders > 0
+    return config.place_markup and not is_kept and bundle.config.is_encoder_decoder
 
 
 class MarkupRestorer:

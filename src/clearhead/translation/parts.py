@@ -66,7 +66,7 @@ def translate_parts(
     lines = require_texts(lines, "lines")
     recall = None if memory is None else cache(memory)
     to_translate = left_to_translate(lines, matches_of(recall, lines))
-    read = translator.preprocessed(to_translate, translator.decode_config(settings))
+    read = translator.preprocessor(to_translate, translator.decode_config(settings))
     sentences = read.sentences(list(translator.bundle.tokenizer.language_tags))
     parts = [
         part

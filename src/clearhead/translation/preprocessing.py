@@ -17,6 +17,7 @@ from clearhead.text.placeholders import find_placeholders, has_words
 from clearhead.text.sentence_splitting import split_sentences
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.normalization import NormalizedLine, Normalizer
+from clearhead.translation.pair_encoding import PairEncoder
 from clearhead.translation.result import Translation, join_translations
 from clearhead.translation.search import DecodedText
 from clearhead.translation.segmentation import LinePart, Piece, SegmentedLines, align_samples, cut_lines
@@ -124,12 +125,16 @@ class Preprocessor:
     """Preprocesses lines for a model.
 
     Args:
+        pair_encoder: Splits lines into language tag and text.
         tokenizer: Vocabulary of the model.
         config: Configuration of the model.
         trained: Statistics of the training lines; None if unknown.
     """
 
-    def __init__(self, tokenizer: Vocabulary, config: ModelConfig, trained: LineStatistics | None) -> None:
+    def __init__(
+        self, pair_encoder: PairEncoder, tokenizer: Vocabulary, config: ModelConfig, trained: LineStatistics | None
+    ) -> None:
+        self._pair_encoder = pair_encoder
         self._tokenizer = tokenizer
         self._config = config
         self._trained = trained
@@ -138,30 +143,34 @@ class Preprocessor:
     def __call__(
         self,
         lines: Sequence[str],
-        parts: Sequence[tuple[str | None, str]],
-        prefix: str | Sequence[str],
         config: DecodeConfig,
+        prefix: str | Sequence[str] = "",
         *,
         terms: Terms | None = None,
         one_line: bool = False,
         raw: bool = False,
+        name: str = "",
+        first: int = 1,
     ) -> PreprocessedLines:
         """Normalize lines, split them into sentences, and tokenize them, as configured.
 
         Args:
-            lines: Source lines.
-            parts: Target language and text of each line, as returned by `PairEncoder.split_sources`.
-            prefix: Text that each translation begins with: one text, or one for each line.
+            lines: Source lines, which may begin with a language tag.
             config: Decode settings.
+            prefix: Text that each translation begins with: one text, or one for each line.
             terms: Terms that translations must use.
             one_line: Reject a prefix that contains a line end.
             raw: Translate texts without words too.
+            name: Name of the file of the lines, for messages.
+            first: Number of the first line in that file.
 
         Raises:
-            ConfigError: If a prefix contains a line end and `one_line` is set.
+            ConfigError: If the model has language tags and a line has no target language, or if a prefix
+                contains a line end and `one_line` is set.
             DataError: If a line contains an unpaired surrogate; if prefixes are not texts, not one for each line, or
                 too long for the model.
         """
+        parts = self._pair_encoder.split_sources(lines, config.target_lang, name=name, first=first)
         beginnings = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
         prefixes = self._prefixes(beginnings, len(lines), one_line)
         forms = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -15,15 +15,16 @@ from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
+from clearhead.text.shortening import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner
 from clearhead.translation.arguments import require_types
-from clearhead.translation.markup_restoration import MarkupRestorer
+from clearhead.translation.markup_restoration import MarkupRestorer, places_markup
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.pair_encoding import PairEncoder
 from clearhead.translation.postprocessing import Postprocessor, blank_rows, without_blank
-from clearhead.translation.preprocessing import PreprocessedLines, Preprocessor
+from clearhead.translation.preprocessing import Preprocessor
 from clearhead.translation.result import Translation
 from clearhead.translation.scoring import score_pairs
 from clearhead.translation.search import Decode, Engines, TextSearch
@@ -31,41 +32,61 @@ from clearhead.translation.term_constraints import TermEncoder, search_with_term
 from clearhead.translation.terminology import Terms
 
 if TYPE_CHECKING:
-    from clearhead.decoding.engine import Engine
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
 
 
-@dataclass
+SHOWN_LANGUAGES = 3
+
+
 class Translator:
     """A model ready to translate.
+
+    Args:
+        bundle: The model.
+        path: The path it was loaded from.
+        shortlist: The shortlist used with the setting `shortlist`; by default the one in the model directory.
+        ensemble: Further models with the same vocabulary, whose probabilities are averaged with this one's.
 
     Example:
         translator = Translator.load("runs/de-en")
         translator.translate(["Ein Hund rennt."], beam_size=4)[0].text
     """
 
-    bundle: Bundle
-    path: Path | None = field(default=None)
-    """The path it was loaded from."""
-    shortlist: Shortlist | None = field(default=None, repr=False)
-    """The shortlist used with the setting `shortlist`; read from the model directory when first needed."""
-    ensemble: tuple[Bundle, ...] = field(default=(), repr=False)
-    """Further models with the same vocabulary, whose probabilities are averaged with this one's."""
-    decode: Decode = field(default=decode, repr=False)
-    """The search function; a server's combines the sentences of all clients into batches."""
-
-    def __post_init__(self) -> None:
-        """Make what copies of this translator share, with all that is cached there."""
-        tokenizer, trained = self.bundle.tokenizer, self.bundle.line_statistics
-        self._engines = Engines(self._weights)
-        self.aligner = Aligner((self.bundle, *self.ensemble), partial(self._engines.of, "fp32"))
+    def __init__(
+        self,
+        bundle: Bundle,
+        path: Path | None = None,
+        shortlist: Shortlist | None = None,
+        ensemble: tuple[Bundle, ...] = (),
+    ) -> None:
+        self.bundle, self.path, self.shortlist, self.ensemble = bundle, path, shortlist, ensemble
+        # What follows is for the package itself; copies of this translator share it, with all that is cached there.
+        self.decode: Decode = decode
+        """The search function; a server's combines the sentences of all clients into batches."""
+        self.engines = Engines(self._weights)
+        self.aligner = Aligner((bundle, *ensemble), partial(self.engines.of, "fp32"))
         """Aligns words of translations."""
-        self._term_encoder = TermEncoder(tokenizer)
-        self._preprocessor = Preprocessor(tokenizer, self.config, trained)
-        self._postprocessor = Postprocessor(tokenizer, self.config, trained)
-        self.pair_encoder = PairEncoder(tokenizer)
+        self.term_encoder = TermEncoder(bundle.tokenizer)
+        self.pair_encoder = PairEncoder(bundle.tokenizer)
         """Tokenizes sources and given translations."""
+        self.preprocessor = Preprocessor(self.pair_encoder, bundle.tokenizer, self.config, bundle.line_statistics)
+        self._postprocessor = Postprocessor(bundle.tokenizer, self.config, bundle.line_statistics)
+
+    def __repr__(self) -> str:
+        sources, targets = (first_few(languages, SHOWN_LANGUAGES) for languages in self.bundle.languages)
+        weights, config = self.bundle.weights, self.bundle.config
+        facts = [
+            *([f"from {sources}"] if sources else []),
+            *([f"to {targets}"] if targets else []),
+            f"{config.num_encoder_layers}+{config.num_decoder_layers} layers of width {config.d_model}",
+            f"{weights.num_parameters():,} parameters",
+            f"{self.bundle.tokenizer.vocab_size:,} pieces",
+            *([f"averaged with {len(self.ensemble)} more"] if self.ensemble else []),
+            f"{self.bundle.decode.precision} on {self.bundle.device}",
+        ]
+        name = "" if self.path is None else f" {self.path}"
+        return f"<Translator{name}: {', '.join(facts)}>"
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", ensemble: Sequence[str | Path] = ()) -> Self:
@@ -108,14 +129,6 @@ class Translator:
     def config(self) -> ModelConfig:
         """The settings of the model; of an ensemble, see `Ensemble.config`."""
         return self._weights().config
-
-    def engine(self) -> Engine:
-        """Return the inference engine in fp32, made when first asked for; valid until the weights change.
-
-        Raises:
-            ClearheadError: If the compiled core does not support the model, and PyTorch is not installed.
-        """
-        return self._engines.of("fp32")
 
     def _weights(self) -> StoredModel | Transformer | Ensemble:
         """Return the model or the ensemble, as stored where it was read."""
@@ -192,15 +205,15 @@ class Translator:
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
-        read = self.preprocessed(to_translate, options.config, prefix, **told)
+        read = self.preprocessor(to_translate, options.config, prefix, **told)
         search = self._text_search(options, one_line)
-        wanted = self._term_encoder.wanted_in(read, terms, options, self.config)
+        wanted = self.term_encoder.wanted_in(read, terms, options, self.config)
         done = read.cut_up.lines_done(on_progress, read.filled)
         find = search if terms is None else partial(search_with_terms, search, wanted)
         groups = find(read.ids, read.prefixes, options, scores=scores, on_progress=done)
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
-        elif self.places_markup(options.config):
+        elif places_markup(self.bundle, options.config):
             with_markup = MarkupRestorer(self.config, search, self.aligner)
             groups = with_markup(read.filled_pieces, read.ids, read.prefixes, wanted, groups, options, scores=scores)
         raw = raw or self.config.is_decoder_alone  # an empty continuation is one
@@ -250,7 +263,7 @@ class Translator:
                 starts with an unknown language tag.
         """
         require_types(name=name, on_progress=on_progress)
-        engine, config = self._engines.of("fp32"), self.decode_config(settings)
+        engine, config = self.engines.of("fp32"), self.decode_config(settings)
         return score_pairs(engine, self.pair_encoder, sources, targets, config, name=name, on_progress=on_progress)
 
     def align(
@@ -288,20 +301,6 @@ class Translator:
         pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
         return self.aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
 
-    def searching_by(self, decode: Decode) -> Self:
-        """Return a copy of this translator with another search function; all else is shared.
-
-        Args:
-            decode: The search function.
-        """
-        other = copy(self)
-        other.decode = decode
-        return other
-
-    def prepare_terms(self) -> None:
-        """Build what translation with terms needs; otherwise the first one does."""
-        self._term_encoder.prepare()
-
     def _options(
         self, num_best: int, sampling: Sampling | None, mbr: int | None, diversity: float, settings: Mapping[str, Any]
     ) -> SearchOptions:
@@ -319,32 +318,16 @@ class Translator:
                 "protect_numbers: this model has no tokens for placeholders; train one with "
                 "decode.protect_numbers = true"
             )
-        return replace(options, shortlist=self.learned_shortlist()) if options.config.shortlist else options
-
-    def preprocessed(
-        self,
-        lines: Sequence[str],
-        config: DecodeConfig,
-        prefix: str | Sequence[str] = "",
-        *,
-        terms: Terms | None = None,
-        one_line: bool = False,
-        raw: bool = False,
-        name: str = "",
-        first: int = 1,
-    ) -> PreprocessedLines:
-        """Return lines as the model reads them; see `Preprocessor`, and `translate` for the arguments."""
-        parts = self.pair_encoder.split_sources(lines, config.target_lang, name=name, first=first)
-        return self._preprocessor(lines, parts, prefix, config, terms=terms, one_line=one_line, raw=raw)
+        return replace(options, shortlist=self._learned_shortlist()) if options.config.shortlist else options
 
     def translates(self, text: str, terms: Terms | None = None) -> bool:
         """Return whether a text is translated, not left as it is; see `Preprocessor.translates`."""
-        return self._preprocessor.translates(text, terms)
+        return self.preprocessor.translates(text, terms)
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
-        engine = self._engines.of("fp32" if options.sampling else options.config.precision)
-        scorer = partial(self._engines.of, "fp32")
+        engine = self.engines.of("fp32" if options.sampling else options.config.precision)
+        scorer = partial(self.engines.of, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.config.max_length, one_line, self.decode)
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
@@ -357,12 +340,7 @@ class Translator:
         longest = self.config.max_length or config.max_input_tokens
         return config if longest >= config.max_input_tokens else config.with_changes({"max_input_tokens": longest})
 
-    def places_markup(self, config: DecodeConfig) -> bool:
-        """Return whether markup must be restored: if configured, for a model without tokens for placeholders."""
-        is_kept = self.bundle.tokenizer.num_placeholders > 0
-        return config.place_markup and not is_kept and self.config.is_encoder_decoder
-
-    def learned_shortlist(self) -> Shortlist:
+    def _learned_shortlist(self) -> Shortlist:
         """Return the shortlist learned for the model.
 
         Raises:
@@ -378,6 +356,13 @@ class Translator:
                 raise ModelError("this model has no shortlist; learn one with clearhead.decoding.learn_shortlist")
             self.shortlist = Shortlist.load(model_directory(self.path) / SHORTLIST_FILE, self.bundle.identity())
         return self.shortlist
+
+
+def searching_by(translator: Translator, decode: Decode) -> Translator:
+    """Return a copy of a translator with another search function; all else is shared."""
+    other = copy(translator)
+    other.decode = decode
+    return other
 
 
 def _tokenizer_of(path: str | Path) -> Path:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,26 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
+    from clearhead.bundle import Bundle
+    from clearhead.decoding.shortlist import Shortlist
 
-@dataclass
+
 class TranslatorTeam(Translator):
     """A translator that distributes lines over worker processes; see `of`.
 
     Its translations are those of a single translator, in the same order.
     """
 
-    _members: list[tuple[BaseProcess, Connection]] = field(default_factory=list, repr=False)
+    def __init__(
+        self,
+        bundle: Bundle,
+        path: Path | None,
+        shortlist: Shortlist | None,
+        ensemble: tuple[Bundle, ...],
+        members: Iterable[tuple[BaseProcess, Connection]] = (),
+    ) -> None:
+        super().__init__(bundle, path, shortlist, ensemble)
+        self._members = list(members)
 
     @classmethod
     @contextmanager

@@ -77,7 +77,7 @@ def test_a_shortlist_of_everything_translates_as_the_model_does(run_command, mak
     model, source = make_model_dir(), text[1]
     run_command(optimize, model, *text, "--per-token", 300, "--common", 300)
     translator = Translator.load(model)
-    shortlist = Translator.load(model).learned_shortlist()
+    shortlist = Translator.load(model)._learned_shortlist()
     rest = set(range(2, translator.bundle.tokenizer.vocab_size)) - set(shortlist.common.tolist())
     shortlist.rows = np.array([sorted(rest)] * len(shortlist.rows), dtype=np.int32)
     shortlist.save(model / SHORTLIST_FILE, translator.bundle.identity())

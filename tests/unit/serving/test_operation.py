@@ -38,6 +38,7 @@ from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, connection_class
 from clearhead.serving.service import MOST_REPLACEMENTS, Service
+from clearhead.translation.translator import searching_by
 from processes import check_often, finish, wait_until
 
 LIMITS = {
@@ -511,10 +512,10 @@ def test_a_model_is_prepared_by_the_search_of_requests_and_by_no_other(make_bund
 
     monkeypatch.setattr(sys.modules["clearhead.decoding.decode"], "search", counted)
     source = ModelSource("model", tmp_path / "model")
-    model = load_model(source, device="cpu", as_asked=lambda own: own.searching_by(search))
+    model = load_model(source, device="cpu", as_asked=lambda own: searching_by(own, search))
     # An engine of its own would keep its weights and its memory for as long as the server runs.
     assert 0 < len(every) <= len(by_requests)
-    assert "_edges" in vars(model.translator._term_encoder)  # the first request with a term need not wait for it
+    assert "_edges" in vars(model.translator.term_encoder)  # the first request with a term need not wait for it
 
 
 def test_it_lives_before_it_is_ready_and_while_it_ends(models, spared):

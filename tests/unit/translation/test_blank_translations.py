@@ -20,7 +20,7 @@ from clearhead.translation.parts import translate_parts
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.test_set import evaluate
-from clearhead.translation.translator import Translator
+from clearhead.translation.translator import Translator, searching_by
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def finding(make_bundle):
             found = [Hypothesis(tuple(own), -1.0 - rank, -1.0 - rank) for rank, own in enumerate(ids)]
             return [list(found) for _ in sources]
 
-        return Translator(bundle, decode=decode)
+        return searching_by(Translator(bundle), decode)
 
     return make
 
@@ -139,7 +139,8 @@ def test_golden_sentences_are_what_the_model_wrote(finding):
 def test_the_continuation_of_a_text_may_be_empty(finding):
     translator = finding("")
     config = translator.model.config.model_copy(update={"num_encoder_layers": 0})
-    alone = replace(translator, bundle=replace(translator.bundle, weights=Transformer(config).eval()))
+    bundle = replace(translator.bundle, weights=Transformer(config).eval())
+    alone = searching_by(Translator(bundle), translator.decode)
     [made] = alone.translate(["Ein Hund"], beam_size=1)
     assert (made.text, made.warnings) == ("", ())
 

@@ -11,7 +11,7 @@ from clearhead.translation.documents import translate_document
 from clearhead.translation.golden import check_golden, make_golden
 from clearhead.translation.parts import translate_parts
 from clearhead.translation.terminology import Term, Terms
-from clearhead.translation.translator import Translator
+from clearhead.translation.translator import Translator, searching_by
 
 NO_WORDS = ["😆", "!?!?", "...", "12345", "  1 \t 2 ", "12,50 €", "%s", "https://example.org", "\u200b", "<b>7</b>"]
 WORDS = [("Ein Hund rennt.", "A dog runs."), ("Ja 7", "Yes 7")]
@@ -36,7 +36,7 @@ def trained_on(make_bundle):
             return search(engine, sources, *others)
 
         search = translator.decode
-        return translator.searching_by(decode)
+        return searching_by(translator, decode)
 
     return make
 

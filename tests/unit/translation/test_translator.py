@@ -357,7 +357,7 @@ def test_every_form_reports_the_models_own_score_of_every_text(of_either_form, s
         best += [(alternative.text, alternative.score) for alternative in translation.alternatives]
         own = translator.score([translation.source] * len(best), [text for text, _ in best])
         assert [f"{score:.6f}" for _, score in best] == [f"{score:.6f}" for score in own]
-        if isinstance(translator._engines.of("fp32"), NativeEngine):
+        if isinstance(translator.engines.of("fp32"), NativeEngine):
             assert [score for _, score in best] == own
 
 
@@ -397,16 +397,16 @@ def test_scores_are_those_of_the_weights_there_are_now(make_bundle, sentences, s
 def test_a_model_that_was_read_is_translated_by_its_module_once_that_has_changed(make_model_dir, sentences, shape):
     translator = Translator.load(make_model_dir(**SHAPES[shape]), device="cpu")
     before = translator.translate(sentences)
-    engine = translator._engines.of("fp32")
+    engine = translator.engines.of("fp32")
     assert translator.model is translator.bundle.model
     assert translator.translate(sentences) == before
-    assert translator._engines.of("fp32") is engine  # the module has the same weights
+    assert translator.engines.of("fp32") is engine  # the module has the same weights
     with torch.no_grad():
         translator.model.output_proj.weight.mul_(0.5)
     found = translator.translate(sentences)
     assert [t.score for t in found] == translator.score(sentences, [t.text for t in found])
     assert [t.score for t in found] != [t.score for t in before]
-    assert translator._engines.of("fp32") is translator._engines.of("fp32")
+    assert translator.engines.of("fp32") is translator.engines.of("fp32")
 
 
 @pytest.mark.parametrize("num_best", [2, 5])
@@ -818,3 +818,25 @@ def test_a_line_end_within_a_tag_leaves_a_translation_on_one_line(with_placehold
     for text in [found.text, *(alternative.text for alternative in found.alternatives)]:
         assert "<a href='x'  title='y' >" in text
         assert not set("\n\r") & set(text)
+
+
+def test_a_translator_is_shown_in_one_line(make_bundle, make_model_dir):
+    directory = make_model_dir(decode={"source_lang": "en"}, language_tags=("de", "fr", "es", "it"))
+    translator = Translator.load(directory, device="cpu")
+    parameters, pieces = translator.bundle.weights.num_parameters(), translator.bundle.tokenizer.vocab_size
+    assert repr(translator) == (
+        f"<Translator {directory}: from en, to de, fr, es and 1 more, 2+1 layers of width 22, "
+        f"{parameters:,} parameters, {pieces:,} pieces, fp32 on cpu>"
+    )
+    info = {"data": {"roles": {"source": ["train.de.gz"], "target": ["train.en"]}}}
+    trained = Translator(make_bundle(info=info, decode={"precision": "bf16"}), ensemble=(make_bundle(8),))
+    assert repr(trained).startswith("<Translator: from de, to en, ")
+    assert repr(trained).endswith(" pieces, averaged with 1 more, bf16 on cpu>")
+
+
+def test_help_shows_what_users_may_call_and_nothing_else():
+    public = {name for name in vars(Translator) if not name.startswith("_")}
+    assert public == {"load", "translate", "score", "align", "translates", "config", "model", "decode_config"}
+    special = {name for name in vars(Translator) if name.startswith("__")}
+    of_every_class = {"__doc__", "__module__", "__dict__", "__weakref__", "__slotnames__"}
+    assert special - of_every_class == {"__init__", "__repr__"}

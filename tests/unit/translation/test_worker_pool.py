@@ -102,7 +102,7 @@ def test_a_process_that_has_ended_is_told(model):
     here, (ours, theirs) = Translator.load(model), Pipe()
     theirs.close()
     with ours, pytest.raises(ClearheadError, match="process 0 of 1 that translate was ended"):
-        TranslatorTeam(here.bundle, here.path, here.shortlist, here.ensemble, _members=[(None, ours)]).translate(["a"])
+        TranslatorTeam(here.bundle, here.path, here.shortlist, here.ensemble, members=[(None, ours)]).translate(["a"])
 
 
 @pytest.mark.slow
