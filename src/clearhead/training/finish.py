@@ -19,7 +19,7 @@ from clearhead.data.prepare import Prepared
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import DataError
 from clearhead.evaluation.metrics import sentence_chrf
-from clearhead.files import display_name
+from clearhead.files import display_name, write_text
 from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation
 from clearhead.runtime.device import device_name, num_threads
@@ -34,6 +34,9 @@ from clearhead.training.validation import Validation
 from clearhead.training.verdict import misalignment, verdict
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+
+VERDICT_FILE = "verdict.txt"
+"""Name of the file of a run with the sentences of its verdict, one a line."""
 
 _NUM_EXAMPLES = 3
 _LONGEST_EXAMPLE = 20
@@ -85,6 +88,8 @@ def report_end(
         found_out = unchanged(valid) if state.step else None
     else:
         found_out = outcome(loop.run, translator, translations, references)
+    said = [*judgement, found_out] if found_out else judgement
+    write_text(loop.run / VERDICT_FILE, "".join(line + "\n" for line in said))
     write_report(
         loop.run / "report.html",
         config=config,

@@ -307,6 +307,7 @@ class Loop:
             scores |= {"general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
             watched = f"; general text {general.scores}"
         log.write("valid", step, **scores, elapsed=elapsed)
+        self.display.validated(validation)
         is_few = min(len(self.data.valid), self.config.train.validate_sentences) < FEWEST_DECIDING
         is_first_trained = best is not None and best.step == 0 < step
         is_new_best = best is None or (is_few and is_first_trained) or is_better(validation, best)

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,14 +24,15 @@ from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.errors import CheckpointError, ModelError, TrainingError
 from clearhead.files import file_sha256, write_text
 from clearhead.runtime.device import resolve_device
+from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.distributed import Workers, crowding
-from clearhead.training.finish import data_lines, report_end
-from clearhead.training.log import MetricsLog, NoLog
+from clearhead.training.finish import VERDICT_FILE, data_lines, report_end
+from clearhead.training.log import MetricsLog, NoLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, resume
-from clearhead.training.progress import Display
+from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import Request, requested
@@ -39,13 +40,15 @@ from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
 from clearhead.training.verdict import misalignment
 from clearhead.training.warm_start import starting_model, tag_trouble
+from clearhead.translation.translator import Translator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainResult:
-    """Result of a training run."""
+    """Result of a training run, whose files are read when they are first asked for."""
 
     run: Path
+    """The run directory."""
     step: int
     """Optimiser steps done."""
     ended_by: str
@@ -57,8 +60,39 @@ class TrainResult:
     outcome: str | None = None
     """Whether the model is better than the one that the run started from, in words; None without such a model."""
 
+    @cached_property
+    def model(self) -> Translator:
+        """The published model, ready to translate.
 
-def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
+        Raises:
+            ModelError: If it is damaged.
+        """
+        return Translator.load(self.run)
+
+    @property
+    def report(self) -> Path:
+        """The training report, an HTML page."""
+        return self.run / "report.html"
+
+    @property
+    def verdict(self) -> list[str]:
+        """How well the run went and what to do about it, as sentences; none of a run of an older version."""
+        path = self.run / VERDICT_FILE
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The records of `metrics.jsonl`, in their order; `split` is `train` or `valid`.
+
+        Raises:
+            CheckpointError: If they are damaged.
+        """
+        return read_metrics(self.run / "metrics.jsonl")
+
+
+def train(
+    config: Config | str | Path, *, fresh: bool = False, on_progress: Callable[[TrainProgress], None] | None = None
+) -> TrainResult:
     """Train a model like the command `clearhead train`; the setting `out` is the run directory.
 
     Args:
@@ -66,6 +100,8 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
             and the corpus. `model.vocab_size` of a `Config` is ignored: every preset sets it, and the tokenizer
             decides.
         fresh: Whether to start over; an existing run directory is renamed.
+        on_progress: Called after every step and every validation. An exception that it raises ends the training, which
+            continues from its last checkpoint when it is run again.
 
     Raises:
         ClearheadError: If settings, data, the run directory or the device cannot be used, or training had to stop.
@@ -76,21 +112,28 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
         values = config.model_dump(exclude_unset=True, exclude={"model": {"vocab_size"}})
     else:
         values = read_toml(config)
-    return train_from_values(values, fresh=fresh)
+    return train_from_values(values, fresh=fresh, on_progress=on_progress)
 
 
-def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers: Workers | None = None) -> TrainResult:
+def train_from_values(
+    values: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+    workers: Workers | None = None,
+    on_progress: Callable[[TrainProgress], None] | None = None,
+) -> TrainResult:
     """Train with nested settings as the user wrote them; see `train`.
 
     Args:
         values: Nested settings.
         fresh: Whether to start over.
         workers: This process as one of several workers. None connects to the others if `torchrun` started several.
+        on_progress: As for `train`; called by the first worker alone.
     """
     start = time.monotonic()
     if workers is None:
         with Workers.met() as workers:
-            return train_from_values(values, fresh=fresh, workers=workers)
+            return train_from_values(values, fresh=fresh, workers=workers, on_progress=on_progress)
     same = {**values, "clearhead": __version__, "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
     if not workers.is_first:
@@ -108,7 +151,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
             Display().say(f"moved the earlier run to {move_aside(run)}")
         if fresh:
             workers.note_afresh()
-        with lock(run), StopSignals(is_quiet=workers.count > 1) as stop, Display() as display:
+        with lock(run), StopSignals(is_quiet=workers.count > 1) as stop, Display(on_progress) as display:
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             made = newest[1] if newest else TrainingState()

@@ -39,6 +39,24 @@ def test_training_is_told_now_and_then_with_the_time_left(capsys, monkeypatch, s
     assert left in line
 
 
+def test_a_notebook_gets_a_line_that_is_renewed(capsys, monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    clock = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with Display() as display:
+        display.stage("reading", 1000)
+        display.stage("reading", 2000)
+        display.say("done")
+        for _ in range(2):
+            clock[0] += 1
+            display.training(**PROGRESS, seconds_left=5)
+    out, err = capsys.readouterr()
+    first, rest = err.split("done\n")
+    assert (out, first) == ("", f"reading 1,000\r{' ' * 13}\rreading 2,000\r{' ' * 13}\r")
+    text = "step 1,234  loss 2.346  4,321 tokens/s  0:05 left"
+    assert rest == 2 * f"{text}\r{' ' * len(text)}\r"
+
+
 def test_a_terminal_gets_a_bar_and_file_names_with_brackets_are_text(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

@@ -107,6 +107,7 @@ def test_a_run_directory_holds_what_is_promised(finished_run):
         "report.html",
         "tensorboard",
         "tokenizer.json",
+        "verdict.txt",
     }
     assert sorted(os.listdir(finished_run / "checkpoints")) == ["step-00000020", "step-00000030", "step-00000040"]
     assert list((finished_run / "tensorboard").glob("events.out.tfevents.*"))
@@ -612,10 +613,24 @@ def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_pa
     assert load_bundle(again.run).decode.target_lang == "en"
 
 
-def test_the_python_interface_trains_as_the_command_does(settings, quick_once):
+def test_the_python_interface_trains_as_the_command_does(settings, quick_once, capsys):
     config = Config.from_dict(settings(train=QUICK))
-    result = ch.train(config)
+    told = []
+    result = ch.train(config, on_progress=told.append)
     assert (result.step, result.ended_by, result.was_finished) == (4, "max_steps", False)
+    assert list(dict.fromkeys((one.step, one.share) for one in told)) == [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]
+    valid = [record for record in result.metrics if record["split"] == "valid"]
+    seen = dict.fromkeys(one.validation.bleu for one in told if one.validation is not None)
+    assert list(seen) == list(dict.fromkeys(record["bleu"] for record in valid))
+    assert all(one.loss > 0 for one in told)
+    assert result.report.name == "report.html"
+    assert result.report.exists()
+    assert result.verdict
+    assert capsys.readouterr().err.splitlines()[-len(result.verdict) :] == result.verdict
+    assert result.model is result.model
+    assert result.model.translate(["eins"])[0].source == "eins"
+    again = ch.train(config, on_progress=lambda _: pytest.fail("nothing was left to do"))
+    assert (again.was_finished, again.verdict, again.metrics) == (True, result.verdict, result.metrics)
     torch.testing.assert_close(
         read_weights(result.run / "model" / "model.safetensors")[0],
         read_weights(quick_once / "model" / "model.safetensors")[0],
