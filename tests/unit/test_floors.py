@@ -46,6 +46,7 @@ FLOORS = {
 OWNERS = {
     "babel": ("data", "serving"),
     "ctranslate2": ("interop",),
+    "eldc": ("data",),
     "fastapi": ("serving",),
     "markdown_it": ("formats",),
     "matplotlib": ("inspection",),

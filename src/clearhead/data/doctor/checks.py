@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from clearhead.data.doctor.characters import (
     character_table,
 )
 from clearhead.data.doctor.code_points import SEEN_CHARACTERS, TextBatch, Texts
+from clearhead.data.doctor.identification import SideLanguages
+from clearhead.data.doctor.language_checks import OF_OTHER_SIDE, SIDES, Languages, Verdict, language_verdicts
 from clearhead.data.doctor.languages import Profiles
 from clearhead.data.doctor.mojibake import garbled
 from clearhead.formats import SentencePair
@@ -63,8 +65,7 @@ class Usual:
     """Median log ratio of target to source length, with `RATIO_FLOOR` characters added to both."""
     unusual_scripts: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     """For source and target, whether a script (by its number in the table of characters) is unusual."""
-    profiles: Profiles | None
-    """None if there are too few pairs."""
+    languages: Languages
 
     @classmethod
     def learn(cls, batches: Sequence[TextBatch]) -> Usual:
@@ -74,8 +75,20 @@ class Usual:
         return cls(
             float(np.median(np.concatenate(filled))) if filled else 0.0,
             (_unusual_scripts(sources), _unusual_scripts(targets)),
-            Profiles.learn(sources, targets),
+            Languages(Profiles.learn(sources, targets), SideLanguages.learn(sources, targets)),
         )
+
+    def unchecked(self) -> dict[str, str]:
+        """Return the findings that are not looked for, with the reason."""
+        profiles, identified = self.languages
+        if not isinstance(identified, str):
+            return {}
+        reasons = {"other_language": identified}
+        if profiles is None:
+            reasons |= dict.fromkeys(
+                ("swapped", "wrong_language"), f"there are too few pairs to learn from, and {identified}"
+            )
+        return reasons
 
 
 Check = Callable[[TextBatch, Usual], Found]
@@ -98,21 +111,27 @@ def _of_pairs(kind: int, defect: Callable[[str, str], str]) -> Check:
     return check
 
 
-def _wrong_language(batch: TextBatch, usual: Usual) -> Found:
-    profiles = usual.profiles
-    if profiles is None:
-        return Found(np.empty(0, dtype=np.int64), str)
-    source, target = profiles.wrong(batch.source, batch.target)
-    scripts = _foreign(batch, usual)
-    suspects = np.flatnonzero((source & ~scripts[0]) | (target & ~scripts[1]))
+def _language_checks(batch: TextBatch, usual: Usual) -> Iterator[tuple[str, Found]]:
+    verdicts = language_verdicts(batch, usual.languages, _foreign(batch, usual))
 
     def detail(place: int) -> str:
-        # Names, code and addresses belong to no language.
-        sides = (Texts([words_alone(_seen(text))]) for text in _sides(batch.pairs[place]))
-        names = zip(("the source", "the target"), profiles.wrong(*sides), strict=True)
-        return " and ".join(name for name, is_wrong in names if is_wrong[0])
+        return " and ".join(
+            name if language == OF_OTHER_SIDE else f"{name} is in another language ({language})"
+            for name, language in zip(SIDES, verdicts[place], strict=True)
+            if language
+        )
 
-    return Found(_where(suspects, detail), detail)
+    for kind in LANGUAGE_KINDS:
+        places = sorted(place for place, verdict in verdicts.items() if kind in _language_kinds(verdict))
+        yield kind, Found(np.array(places, dtype=np.int64), detail)
+
+
+def _language_kinds(verdict: Verdict) -> Iterator[str]:
+    of_other = verdict.count(OF_OTHER_SIDE)
+    if of_other:
+        yield "swapped" if of_other == 2 else "wrong_language"
+    if any(language not in ("", OF_OTHER_SIDE) for language in verdict):
+        yield "other_language"
 
 
 def _wrong_script(batch: TextBatch, usual: Usual) -> Found:
@@ -199,7 +218,6 @@ def _brackets(source: str, target: str) -> str:
 
 CHECKS: dict[str, Check] = {
     "mojibake": _of_pairs(GARBLED, lambda source, target: garbled(source) or garbled(target)),
-    "wrong_language": _wrong_language,
     "wrong_script": _wrong_script,
     "empty": _empty,
     "placeholders": _of_pairs(MARK, _placeholders),
@@ -213,6 +231,16 @@ CHECKS: dict[str, Check] = {
     "brackets": _of_pairs(BRACKET, _brackets),
 }
 """Checks that need only one pair and the typical properties of its corpus, by finding."""
+
+LANGUAGE_KINDS = ("swapped", "wrong_language", "other_language")
+"""Findings that are made together."""
+
+
+def found_in(batch: TextBatch, usual: Usual) -> Iterator[tuple[str, Found]]:
+    """Yield every finding of `CHECKS` and `LANGUAGE_KINDS`, with the pairs that have it."""
+    yield from _language_checks(batch, usual)
+    for name, check in CHECKS.items():
+        yield name, check(batch, usual)
 
 
 def _ratios(batch: TextBatch) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """Examination of a corpus in one pass: all checks, duplicates, leakage, row counts and lengths; its results.
 
-It takes at most 110 bytes of memory per pair.
+It takes at most 114 bytes of memory per pair.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ from numpy.typing import NDArray
 
 from clearhead.data.clean import normalized_key
 from clearhead.data.doctor.characters import character_table
-from clearhead.data.doctor.checks import CHECKS, Usual
+from clearhead.data.doctor.checks import Found, Usual, found_in
 from clearhead.data.doctor.code_points import TextBatch, Texts, batches_of
 from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
 from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
-from clearhead.data.doctor.misalignment import ShiftSearch, ShiftWeights
+from clearhead.data.doctor.misalignment import ShiftedRows, ShiftSearch, ShiftWeights
 from clearhead.formats import SKIPS, SentencePair
 
 HEAD_BATCHES = 3
 """Batches at the beginning of a corpus from which typical properties are learned: some 25,000 pairs at most."""
+
+BITS = {name: 1 << place for place, name in enumerate(KINDS)}
+"""The bit of each finding in `Examination.kinds_of_pairs`."""
+
+OnFound = Callable[[TextBatch, str, Found], None]
+"""Called with a batch, the name of a finding, and its pairs that have it."""
 
 MALFORMED = "malformed"
 """Reason of rows that are no pairs; the others are `SKIPS`."""
@@ -105,8 +111,10 @@ class Examination:
     source: SideStatistics = field(default_factory=SideStatistics)
     target: SideStatistics = field(default_factory=SideStatistics)
     findings: dict[str, Finding] = field(default_factory=lambda: {name: Finding(name) for name in KINDS})
-    without_findings: int = 0
-    """Pairs without any finding; pairs of shifted rows may be among them."""
+    kinds_of_pairs: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, dtype=np.uint32))
+    """The findings of every pair, as the sum of their `BITS`."""
+    shifted: list[ShiftedRows] = field(default_factory=list)
+    """Blocks of misaligned pairs, in order."""
     held_out: dict[str, RowCounts] = field(default_factory=dict)
     """The rows of each other split, such as `valid`."""
 
@@ -118,6 +126,11 @@ class Examination:
             problem: Description of the difference.
         """
         self.findings["unequal_files"].add(SentencePair("", "", origin), problem)
+
+    @property
+    def without_findings(self) -> int:
+        """Number of pairs without any finding."""
+        return self.rows.pairs - int(np.count_nonzero(self.kinds_of_pairs))
 
     def found(self) -> list[Finding]:
         """Return the findings with at least one pair, the most important first."""
@@ -166,6 +179,7 @@ def examine(
     rows: Iterable[SentencePair],
     held_out: Mapping[str, Iterable[SentencePair]] | None = None,
     on_rows: Callable[[int], None] | None = None,
+    on_found: OnFound | None = None,
 ) -> Examination:
     """Run all checks of `KINDS` that are possible.
 
@@ -173,13 +187,16 @@ def examine(
         rows: Rows as the readers yield them.
         held_out: Rows of each other split by its name, such as `valid`; they are read first.
         on_rows: Called with a number of rows each time that many more have been read.
+        on_found: Called for every batch with every finding but `shifted`, whose pairs are known only at the end
+            (`Examination.shifted`).
     """
     result = Examination()
     leakage = _Leakage()
     for name, others in (held_out or {}).items():
         split = result.held_out[name] = RowCounts()
         for batch in batches_of(split.pairs_of(others, on_rows)):
-            leakage.look_up(batch, result.findings["overlap"], but=name)
+            found = leakage.look_up(batch, but=name)
+            result.findings["overlap"].add_all(batch.pairs, *found)
             leakage.remember(name, batch)
         split.check()
     if not held_out:
@@ -188,44 +205,46 @@ def examine(
         result.findings["overlap"].unchecked = "not both validation and test text are named"
     stream = batches_of(result.rows.pairs_of(rows, on_rows))
     head = list(islice(stream, HEAD_BATCHES))
-    _examine(head, stream, leakage if held_out else None, result)
+    _examine(head, stream, leakage if held_out else None, result, on_found)
     result.rows.check()
     return result
 
 
-def _examine(head: list[TextBatch], rest: Iterable[TextBatch], leakage: _Leakage | None, result: Examination) -> None:
+def _examine(
+    head: list[TextBatch],
+    rest: Iterable[TextBatch],
+    leakage: _Leakage | None,
+    result: Examination,
+    on_found: OnFound | None,
+) -> None:
     weights = ShiftWeights.learn(head)
     shifts = None if weights is None else ShiftSearch(weights)
     usual = Usual.learn(head)
-    findings = result.findings
-    repeated = _Repeated(findings["duplicate"], findings["several_targets"])
+    repeated = _Repeated()
+    kinds: list[NDArray[np.uint32]] = []
     for batch in chain(_handed_over(head), rest):
         result.source.add(batch.source)
         result.target.add(batch.target)
-        has_any = np.zeros(len(batch.pairs), dtype=bool)
-        for name, check in CHECKS.items():
-            places, detail = check(batch, usual)
-            findings[name].add_all(batch.pairs, places, detail)
-            has_any[places] = True
-        has_any |= repeated.look_up(batch)
-        if leakage is not None:
-            has_any |= leakage.look_up(batch, findings["leakage"])
+        kinds.append(np.zeros(len(batch.pairs), dtype=np.uint32))
+        of_leakage = () if leakage is None else (("leakage", leakage.look_up(batch)),)
+        for name, found in chain(found_in(batch, usual), repeated.look_up(batch), of_leakage):
+            result.findings[name].add_all(batch.pairs, *found)
+            kinds[-1][found.places] |= BITS[name]
+            if on_found is not None:
+                on_found(batch, name, found)
         if shifts is not None:
             shifts.add(batch)
-        result.without_findings += int((~has_any).sum())
-    if usual.profiles is None:
-        findings["wrong_language"].unchecked = "there are too few pairs to learn from"
+    for name, reason in usual.unchecked().items():
+        result.findings[name].unchecked = reason
+    if kinds:
+        result.kinds_of_pairs = np.concatenate(kinds)
     if shifts is None:
-        findings["shifted"].unchecked = "there are too few pairs to learn from"
+        result.findings["shifted"].unchecked = "there are too few pairs to learn from"
         return
-    for block in shifts.finish():
-        far = abs(block.shift)
-        findings["shifted"].add(
-            block.first,
-            f"{block.rows:,} rows from here to {block.last_origin}: the target is {far} row{'s' * (far > 1)} "
-            f"further {'down' if block.shift > 0 else 'up'}; this source fits better with: {block.fitting}",
-            pairs=block.rows,
-        )
+    result.shifted = shifts.finish()
+    for block in result.shifted:
+        result.findings["shifted"].add(block.first, block.description, pairs=block.rows)
+        result.kinds_of_pairs[block.start : block.start + block.rows] |= BITS["shifted"]
 
 
 def _handed_over(batches: list[TextBatch]) -> Iterator[TextBatch]:
@@ -262,21 +281,18 @@ class _Origins:
 class _Repeated:
     """Duplicate pairs, and sources with several targets."""
 
-    def __init__(self, duplicates: Finding, several: Finding) -> None:
-        self._duplicates, self._several = duplicates, several
+    def __init__(self) -> None:
         self._pairs, self._sources, self._origins = FirstRows(), FirstRows(), _Origins()
 
-    def look_up(self, batch: TextBatch) -> NDArray[np.bool_]:
-        """Count repeated pairs and sources; return which pairs of the batch they are."""
+    def look_up(self, batch: TextBatch) -> Iterator[tuple[str, Found]]:
+        """Yield the repeated pairs, and the repeated sources with other targets."""
         self._origins.add(batch)
         sources, targets = digests_of(batch.source.texts), digests_of(batch.target.texts)
         pairs = self._pairs.add(mixed(sources, targets), batch.first)
         same = self._sources.add(sources, batch.first)
-        is_again = (pairs >= 0) & ~batch.blank
+        yield "duplicate", Found(np.flatnonzero((pairs >= 0) & ~batch.blank), partial(self._first, pairs))
         is_other = (same >= 0) & (pairs < 0) & ~batch.blank
-        for finding, is_one, rows in ((self._duplicates, is_again, pairs), (self._several, is_other, same)):
-            finding.add_all(batch.pairs, np.flatnonzero(is_one), partial(self._first, rows))
-        return is_again | is_other
+        yield "several_targets", Found(np.flatnonzero(is_other), partial(self._first, same))
 
     def _first(self, rows: NDArray[np.int64], place: int) -> str:
         return f"first at {self._origins.of(int(rows[place]))}"
@@ -295,12 +311,10 @@ class _Leakage:
         for texts in (batch.source, batch.target):
             table.add(_keys(texts), batch.first)
 
-    def look_up(self, batch: TextBatch, finding: Finding, *, but: str = "") -> NDArray[np.bool_]:
-        """Count pairs with a side in a split other than `but`; return which pairs they are."""
+    def look_up(self, batch: TextBatch, *, but: str = "") -> Found:
+        """Return the pairs with a side in a split other than `but`."""
         is_one = np.zeros(len(batch.pairs), dtype=bool)
         splits = {name: split for name, split in self._splits.items() if name != but}
-        if not splits:
-            return is_one
         found = [
             (side, name, origins, table.find(keys))
             for side, keys in (("source", _keys(batch.source)), ("target", _keys(batch.target)))
@@ -317,8 +331,7 @@ class _Leakage:
                 if rows[place] >= 0
             )
 
-        finding.add_all(batch.pairs, np.flatnonzero(is_one), detail)
-        return is_one
+        return Found(np.flatnonzero(is_one), detail)
 
 
 def _keys(texts: Texts) -> NDArray[np.uint64]:

@@ -71,13 +71,28 @@ KINDS = {
         "the model learns to write such characters",
         "decode the original file as what it is; text is often mended by ftfy",
     ),
+    "swapped": FindingKind(
+        "Source and target exchanged",
+        "serious",
+        "each side is in the language of the other; recognized as one side is",
+        "the model learns to translate in the wrong direction",
+        "exchange the two sides: `clearhead corpus clean --fix swapped`",
+    ),
     "wrong_language": FindingKind(
         "In the language of the other side",
         "serious",
-        "a side looks clearly like the texts of the other side, by its trigrams of letters: the other language is "
-        "likelier by 0.5 nats a letter and by 20 in all; not looked for in fewer than 200 pairs",
-        "the model learns to copy, or to translate in the wrong direction",
-        "translate, swap or remove these pairs",
+        "one side is clearly in the language of the other side, by its trigrams of letters (likelier by 0.5 nats a "
+        "letter and by 20 in all; in at least 200 pairs) or by the identifier of languages",
+        "the model learns to copy, or to answer in the wrong language",
+        "translate or remove these pairs",
+    ),
+    "other_language": FindingKind(
+        "In a third language",
+        "serious",
+        "a side is in neither of the two languages: the identifier of languages finds another one likelier than its "
+        "own by 0.3 nats a letter and by 10 in all; names and words that are on both sides do not count",
+        "the model learns to translate from or into that language now and then",
+        "remove these pairs, or train a model of that language with them",
     ),
     "wrong_script": FindingKind(
         "In another script",

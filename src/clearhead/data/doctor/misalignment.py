@@ -67,6 +67,15 @@ class ShiftedRows:
     start: int
     """Number of pairs before them."""
 
+    @property
+    def description(self) -> str:
+        """The block in words."""
+        far = abs(self.shift)
+        return (
+            f"{self.rows:,} rows from here to {self.last_origin}: the target is {far} row{'s' * (far > 1)} further "
+            f"{'down' if self.shift > 0 else 'up'}; this source fits better with: {self.fitting}"
+        )
+
 
 class _Rows(NamedTuple):
     """Features of rows for the comparison."""

@@ -76,7 +76,7 @@ def _share(finding: Finding, pairs: int) -> str:
 def _quiet(examination: Examination) -> Html:
     """Return the kinds without findings, and those not checked."""
     quiet = [one for one in examination.findings.values() if not one.count]
-    lines = [f"Not looked for: {one.kind.title}, for {one.unchecked}." for one in quiet if one.unchecked is not None]
+    lines = [f"Not looked for: {one.kind.title}: {one.unchecked}." for one in quiet if one.unchecked is not None]
     if titles := [one.kind.title for one in quiet if one.unchecked is None]:
         lines.insert(0, f"Nothing found of: {'; '.join(titles)}.")
     return joined(map(paragraph, lines))

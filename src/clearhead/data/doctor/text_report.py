@@ -46,7 +46,7 @@ def report_lines(examination: Examination) -> list[str]:
         lines += ["", *wrap(f"Nothing found of: {'; '.join(quiet)}.", _WIDTH)]
     for finding in examination.findings.values():
         if finding.unchecked is not None:
-            lines += wrap(f"Not looked for: {finding.kind.title}, for {finding.unchecked}.", _WIDTH)
+            lines += wrap(f"Not looked for: {finding.kind.title}: {finding.unchecked}.", _WIDTH)
     return lines
 
 

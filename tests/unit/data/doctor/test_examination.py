@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.doctor import KINDS, examine, measure
+from clearhead.data.doctor.examination import BITS
 from clearhead.formats import SKIPS, SentencePair
 
 CLEAN = [texts(number) for number in range(1_000)]
@@ -33,6 +34,7 @@ def test_nothing_is_found_in_a_clean_corpus():
 
 TEN = "Die Zahl heißt eins zwei drei vier fünf."
 EN = "The number is one two three four five."
+FR = "Le numéro que nous avons choisi est un, deux, trois ou quatre."
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,9 @@ EN = "The number is one two three four five."
         ("mojibake", TEN, EN + "\ufffd", "\ufffd"),
         ("wrong_language", EN, EN.replace("five", "six"), "the source"),
         ("wrong_language", TEN, TEN.replace("fünf", "acht"), "the target"),
-        ("wrong_language", "The number is six.", "Die Zahl heißt acht.", "the source and the target"),
+        ("swapped", "The number is six.", "Die Zahl heißt acht.", "the source and the target"),
+        ("other_language", FR, EN, "the source is in another language (fr)"),
+        ("other_language", TEN, FR, "the target is in another language (fr)"),
         ("wrong_script", "Привет, как дела?", EN, "the source: 13 of CYRILLIC"),
         ("wrong_script", TEN, "これは日本語です", "the target: 5 of HIRAGANA, 3 of HAN"),
         ("empty", " \t\u00a0", EN, "the source"),
@@ -89,6 +93,9 @@ def test_what_is_wrong_with_a_pair_is_found(name, source, target, detail):
         ("Ja.", "That is right, sir."),
         (TEN + " Привет", EN + " Привет"),
         (TEN, EN),
+        ("Guido van Rossum, Łukasz Langa, Benjamin Peterson", "Guido van Rossum, Łukasz Langa, Benjamin Peterson."),
+        ("Bethuel, Horma, Ziklag, Kenan, Mahalaleel", "Bethuel, Horma, Ziklag, Cainan, Mahalalel"),
+        ("C'est la vie mon ami, n'est-ce pas", "He said: c'est la vie mon ami, n'est-ce pas"),
     ],
 )
 def test_what_is_right_is_left_alone(source, target):
@@ -118,6 +125,11 @@ def test_shifted_rows_are_counted_and_shown_with_what_fits_better():
     result = examine(pairs_of(list(zip(sources, [*targets[:400], "More.", *targets[400:-1]], strict=True))))
     [example] = result.findings["shifted"].examples
     assert result.findings["shifted"].count == pytest.approx(600, abs=4)
+    assert result.without_findings == 1_000 - result.findings["shifted"].count
+    [block] = result.shifted
+    assert (result.kinds_of_pairs == BITS["shifted"]).nonzero()[0].tolist() == [
+        *range(block.start, block.start + block.rows)
+    ]
     line = int(example.origin.rpartition(":")[2])
     assert line == pytest.approx(401, abs=4)
     assert "1 row further down; this source fits better with: " + targets[line - 1] in example.detail
@@ -146,11 +158,52 @@ def test_what_is_common_in_a_corpus_is_usual():
     assert counts(pairs_of([*long, (CLEAN[0][0] + " ja", CLEAN[0][1][:5])])) == {"length_ratio": 1}
 
 
-def test_the_language_is_not_told_from_few_pairs():
-    result = examine(pairs_of([*CLEAN[:30], (EN, EN)]))
-    assert result.findings["wrong_language"].unchecked == "there are too few pairs to learn from"
-    assert result.findings["shifted"].unchecked == "there are too few pairs to learn from"
+def test_without_the_identifier_the_language_is_not_told_from_few_pairs(monkeypatch):
+    monkeypatch.setattr("clearhead.data.doctor.identification._identifier", lambda: None)
+    result = examine(pairs_of([*CLEAN[:30], (EN, EN), (TEN, FR)]))
+    missing = "eldc is not installed (pip install eldc)"
+    unchecked = {name: one.unchecked for name, one in result.findings.items() if one.unchecked}
+    assert unchecked["other_language"] == missing
+    assert unchecked["wrong_language"] == f"there are too few pairs to learn from, and {missing}"
+    assert unchecked["swapped"] == unchecked["wrong_language"]
+    assert unchecked["shifted"] == "there are too few pairs to learn from"
     assert result.findings["wrong_language"].to_dict(31)["count"] is None
+    result = examine(pairs_of([*CLEAN[:300], ("The number is six.", "Die Zahl heißt acht."), (TEN, FR)]))
+    assert result.findings["swapped"].count == 1
+    assert result.findings["other_language"].to_dict(302)["count"] is None
+
+
+def test_few_pairs_are_enough_for_the_identifier():
+    rows = [*CLEAN[:30], (EN + " They say so.", "That is what they say, and it is right."), (EN, TEN)]
+    assert counts(pairs_of(rows)) == {"wrong_language": 1, "swapped": 1}
+
+
+def test_half_of_a_corpus_in_a_third_language_leaves_it_open_and_a_third_of_it_does_not():
+    french = [
+        (f"Le numéro que nous avons choisi est {n}.", f"The number that we have chosen is {n}.") for n in range(99)
+    ]
+    found = examine(pairs_of([*CLEAN[:198], *french])).findings["other_language"]
+    assert (found.count, found.unchecked) == (99, None)
+    found = examine(pairs_of([*CLEAN[:99], *french])).findings["other_language"]
+    assert found.unchecked == "no language has most of the texts of the source, or it is one that eldc does not know"
+    found = examine(pairs_of([("123", "456")] * 300)).findings["other_language"]
+    assert found.unchecked == "the source has too few texts whose language is clear"
+
+
+BOKMAL = (
+    "Jeg vet ikke hva han heter, men jeg har sett ham her før.",
+    "Hun kommer fra en liten bygd ved kysten.",
+    "Vi skal spise middag sammen i kveld.",
+    "Kan du si meg hvor jernbanestasjonen ligger?",
+    "Det var ikke noe galt med bilen.",
+)
+
+
+def test_close_languages_are_not_told_apart_on_little_evidence():
+    norwegian = [(BOKMAL[n % 5], target) for n, (_, target) in enumerate(CLEAN[:300])]
+    danish = [("Jeg har en hund.", EN), ("Vi skal hjem nu.", EN), ("Hvad er det?", EN)]
+    result = examine(pairs_of([*norwegian, *danish]))
+    assert (result.findings["other_language"].count, result.findings["other_language"].unchecked) == (0, None)
 
 
 def test_two_sides_of_one_language_are_not_said_to_be_wrong():
@@ -199,6 +252,11 @@ def test_a_huge_line_is_measured_whole_and_looked_at_in_part():
 
 def test_half_a_surrogate_pair_is_a_control_character():
     assert {one.name for one in among_clean((TEN + "\ud800", EN)).found()} == {"control_characters"}
+
+
+def test_what_the_identifier_does_not_take_is_judged_all_the_same():
+    for text in (FR + "\ud800", FR + "\0"):
+        assert among_clean((text, EN)).findings["other_language"].count == 1
 
 
 def test_lengths_are_those_of_the_texts():
