@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_other_than_page, refuse_overwriting
+from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, PairFormat, with_option_groups
 from clearhead.errors import ConfigError
+from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
+    from clearhead.data.doctor.row_list import FindingList
     from clearhead.formats import PairFile, SentencePair
 
 
@@ -81,6 +86,15 @@ def check(
     output: Annotated[
         str | None, typer.Option(*OUTPUT, metavar="PAGE.html", help="Also write the report as an HTML page.")
     ] = None,
+    all_rows: Annotated[
+        str | None,
+        typer.Option(
+            "--all",
+            metavar="FILE",
+            help="Also list every row of every finding: tab-separated with a header, or JSON lines if the file ends "
+            "in .jsonl.",
+        ),
+    ] = None,
 ) -> None:
     """Find problems in a corpus, and suggest remedies.
 
@@ -95,17 +109,27 @@ def check(
     named = {name: given for name, given in splits.items() if any(given)}
     rows = corpus.opened(files, options.source, options.target)
     others = {name: corpus.opened(*given) for name, given in named.items()}
-    corpus.refuse_overwriting(output)
+    corpus.refuse_overwriting(output, all_rows)
+    refuse_mixing("--all", all_rows, "report")
 
     from clearhead.data.doctor import examine
     from clearhead.data.doctor.page import render_page
+    from clearhead.data.doctor.row_list import COLUMNS, FindingList, row_list
     from clearhead.data.doctor.text_report import report_lines
     from clearhead.files import open_output, some_names
 
-    with progress("examining") as advance:
-        result = examine(rows, others, advance)
-    for origin, problem in corpus.unequal:
-        result.add_unequal_files(origin, problem)
+    with ExitStack() as stack:
+        listed: FindingList | None = None
+        again: Iterable[SentencePair] = rows
+        if all_rows is not None:
+            again = stack.enter_context(rows.twice())
+            listed = FindingList(stack.enter_context(row_list(all_rows, COLUMNS)))
+        with progress("examining") as advance:
+            result = examine(again, others, advance, listed.add if listed is not None else None)
+        for origin, problem in corpus.unequal:
+            result.add_unequal_files(origin, problem)
+        if listed is not None:
+            listed.finish(result, again)
     if output is not None:
         with open_output(output) as page:
             page.write(render_page(result, corpus.read_as, title=some_names([*(files or ()), *(options.source or ())])))
@@ -157,6 +181,42 @@ def convert(
     notice(f"{count:,} pairs written")
 
 
+class _Rows:
+    """The rows of a corpus.
+
+    Args:
+        stream: Opens the files and returns their rows; messages are for the first time alone.
+        can_be_read_again: Whether all are regular files.
+    """
+
+    def __init__(self, stream: Callable[[bool], Iterator[SentencePair]], can_be_read_again: bool) -> None:
+        self._stream, self._can_be_read_again = stream, can_be_read_again
+        self._first: Iterator[SentencePair] | None = stream(True)
+
+    def __iter__(self) -> Iterator[SentencePair]:
+        first, self._first = self._first, None
+        return self._stream(False) if first is None else first
+
+    @contextmanager
+    def twice(self) -> Iterator[Iterable[SentencePair]]:
+        """Yield the rows as an iterable that can be read several times.
+
+        Files are read again. If one can be read only once, such as standard input, all rows are copied to a temporary
+        file.
+        """
+        if self._can_be_read_again:
+            yield self
+            return
+        from tempfile import TemporaryDirectory
+
+        from clearhead.data.spool import StagedPairs
+
+        with TemporaryDirectory() as directory:
+            staged = StagedPairs(Path(directory) / "rows.jsonl")
+            staged.write(self)
+            yield staged
+
+
 class _Corpus:
     """The input files of a command, all read with the same options.
 
@@ -177,8 +237,8 @@ class _Corpus:
         self.unequal: list[tuple[str, str]] = []
         """For line-aligned files with different numbers of lines: where the shorter one ends, and the problem."""
 
-    def opened(self, pairs: Paths, source: Paths, target: Paths, *, tolerated: float = 1.0) -> Iterator[SentencePair]:
-        """Open files, line-aligned ones first, and return the stream of their rows.
+    def opened(self, pairs: Paths, source: Paths, target: Paths, *, tolerated: float = 1.0) -> _Rows:
+        """Open files, line-aligned ones first, and return their rows.
 
         Args:
             pairs: Files with both sides.
@@ -199,38 +259,45 @@ class _Corpus:
             raise ConfigError("name the corpus: FILE with both sides, or --source FILE --target FILE")
         if self._wanted.columns is not None and not pairs:
             raise ConfigError("--columns: only a file of pairs has columns; name one")
-        self._named += [*source, *target, *pairs]
+        named = [*source, *target, *pairs]
+        self._named += named
         refuse_missing(self._named)
         if not pairs and len(source) == len(target) == 1 and self._sides == (None, None):
-            named = language_in_name(source[0]), language_in_name(target[0])
-            self._sides = named[::-1] if self._swap else named
-        lines = read_parallel(
-            source,
-            target,
-            swap=self._swap,
-            notice=notice,
-            on_unequal=(lambda origin, problem: self.unequal.append((origin, problem))) if tolerated else None,
-        )
-        self.read_as += [f"{one} and {other}: line by line" for one, other in zip(source, target, strict=True)]
+            sides = language_in_name(source[0]), language_in_name(target[0])
+            self._sides = sides[::-1] if self._swap else sides
+        self.read_as += [f"{one} and {other}: line by line" for one, other in zip(source, target, strict=False)]
+        sources, targets, files = source, target, pairs
 
         def tell(opened: Sequence[PairFile]) -> None:
             lines = described(opened)
             self.read_as += lines
             for line in lines:
                 notice(line)
-            if opened and self._sides == (None, None) and not source:
+            if opened and self._sides == (None, None) and not sources:
                 self._sides = opened[0].languages
 
-        rows = read_pairs(pairs, self._wanted, swap=self._swap, tolerated=tolerated, on_open=tell)
-        return chain(lines, rows)
+        def stream(is_first: bool) -> Iterator[SentencePair]:
+            say, on_open = (notice, tell) if is_first else (None, None)
+            unequal = self.unequal if is_first else []
+            on_unequal = (lambda origin, problem: unequal.append((origin, problem))) if tolerated else None
+            lines = read_parallel(sources, targets, swap=self._swap, notice=say, on_unequal=on_unequal)
+            rows = read_pairs(files, self._wanted, swap=self._swap, tolerated=tolerated, on_open=on_open)
+            return chain(lines, rows)
 
-    def refuse_overwriting(self, output: str | None) -> None:
-        """Make sure that the output is not one of the input files.
+        return _Rows(stream, can_be_read_again=all(map(os.path.isfile, named)))
+
+    def refuse_overwriting(self, *outputs: str | None) -> None:
+        """Make sure that no output is one of the input files, or another output.
 
         Raises:
-            DataError: If it is one of them.
+            ConfigError: If two outputs are the same file.
+            DataError: If one is an input.
         """
-        refuse_overwriting(output, self._named)
+        for output in outputs:
+            refuse_overwriting(output, self._named)
+        files = [os.path.realpath(one) for one in outputs if one is not None and not is_standard_output(one)]
+        if len({*files}) < len(files):
+            raise ConfigError(f"{files[0]} is named for two outputs; name another file for one")
 
     @property
     def languages(self) -> tuple[str, str]:

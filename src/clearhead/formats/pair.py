@@ -56,6 +56,11 @@ class SentencePair:
     """Word alignment of the text and the target (words as in `words_of`); None if none was given."""
 
     @property
+    def is_pair(self) -> bool:
+        """Whether it is a pair to use: its row has no defect, and the file does not exclude it."""
+        return self.defect is None and self.skipped is None
+
+    @property
     def text(self) -> str:
         """The source without its language tag."""
         return self.source[self.text_at :]

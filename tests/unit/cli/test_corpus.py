@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -97,6 +98,64 @@ def test_the_page_is_a_file_of_its_own(run_command, tsv, tmp_path):
     for name in ("-", "report.txt", "page"):
         with pytest.raises(ConfigError, match=r"the page is a file whose name ends in \.html"):
             run_command(check, tsv, "-o", name)
+
+
+def rows_of(path):
+    """Return the rows of a list, by the names of its columns."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_every_row_of_every_finding_is_listed(run_command, write_lines, tmp_path):
+    path = write_lines("p.tsv", *(f"Hund {n}\tdog {n}" for n in range(60)), *['Hund "7\tdog\u00ad 7'] * 9, "Ei\t")
+    out = tmp_path / "all.tsv"
+    run_command(check, path, "--all", out)
+    rows = rows_of(out)
+    assert set(rows[0]) == {"origin", "finding", "detail", "source", "target"}
+    assert [row["origin"] for row in rows if row["finding"] == "duplicate"] == [f"{path}:{n}" for n in range(62, 70)]
+    assert [row["origin"] for row in rows if row["finding"] == "invisible"] == [f"{path}:{n}" for n in range(61, 70)]
+    assert rows[-1] == {
+        "origin": f"{path}:70",
+        "finding": "empty",
+        "detail": "the target",
+        "source": "Ei",
+        "target": "",
+    }
+    assert {(row["source"], row["target"]) for row in rows[:-1]} == {('Hund "7', "dog\u00ad 7")}
+    assert [row["origin"] for row in rows] == sorted(row["origin"] for row in rows)
+    lines = tmp_path / "all.jsonl"
+    run_command(check, "-", "--all", lines, stdin=path.read_text(encoding="utf-8"))
+    found = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert found == [{name: cell.replace(str(path), "-") for name, cell in row.items()} for row in rows]
+
+
+@pytest.mark.parametrize("is_piped", [False, True])
+def test_shifted_rows_are_listed_one_by_one_and_unequal_files_too(run_command, write_lines, tmp_path, is_piped):
+    sources = [f"Das ist {'sehr ' * (n * 7 % 5)}lang {n}" for n in range(90)]
+    targets = [f"That is {'very ' * (n * 7 % 5)}long {n}" for n in range(90)]
+    targets.pop(40)
+    out = tmp_path / "all.tsv"
+    if is_piped:
+        text = "".join(f"{one}\t{other}\n" for one, other in zip(sources, targets, strict=False))
+        run_command(check, "-", "--all", out, stdin=text)
+    else:
+        files = write_lines("a.de", *sources), write_lines("a.en", *targets)
+        run_command(check, "--source", files[0], "--target", files[1], "--all", out)
+        assert [row["origin"] for row in rows_of(out) if row["finding"] == "unequal_files"] == [f"{files[0]}:90"]
+    shifted = [row for row in rows_of(out) if row["finding"] == "shifted"]
+    assert {row["detail"] for row in shifted} == {"the target is 1 row further up"}
+    assert [row["origin"].rpartition(":")[2] for row in shifted] == [str(line) for line in range(42, 90)]
+    assert (shifted[0]["source"], shifted[0]["target"]) == (sources[41], targets[41])
+
+
+def test_the_list_is_no_input_and_no_other_output(run_command, tsv, tmp_path):
+    with pytest.raises(DataError, match="is an input as well"):
+        run_command(check, tsv, "--all", tsv)
+    page = tmp_path / "page.html"
+    with pytest.raises(ConfigError, match="is named for two outputs"):
+        run_command(check, tsv, "--all", page, "-o", page)
+    with pytest.raises(ConfigError, match="--all - would be mixed with the report"):
+        run_command(check, tsv, "--all", "-")
 
 
 def test_standard_input_and_empty_files_are_corpora(run_command, write_lines):

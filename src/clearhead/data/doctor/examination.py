@@ -55,7 +55,7 @@ class RowCounts:
             self.read += 1
             if on_rows is not None and self.read % 1_000 == 0:
                 on_rows(1_000)
-            if row.defect is None and row.skipped is None:
+            if row.is_pair:
                 self.pairs += 1
                 yield row
                 continue
@@ -197,6 +197,8 @@ def examine(
         for batch in batches_of(split.pairs_of(others, on_rows)):
             found = leakage.look_up(batch, but=name)
             result.findings["overlap"].add_all(batch.pairs, *found)
+            if on_found is not None:
+                on_found(batch, "overlap", found)
             leakage.remember(name, batch)
         split.check()
     if not held_out:

@@ -68,12 +68,17 @@ class ShiftedRows:
     """Number of pairs before them."""
 
     @property
+    def where(self) -> str:
+        """Where the target of each of its sources is."""
+        far = abs(self.shift)
+        return f"the target is {far} row{'s' * (far > 1)} further {'down' if self.shift > 0 else 'up'}"
+
+    @property
     def description(self) -> str:
         """The block in words."""
-        far = abs(self.shift)
         return (
-            f"{self.rows:,} rows from here to {self.last_origin}: the target is {far} row{'s' * (far > 1)} further "
-            f"{'down' if self.shift > 0 else 'up'}; this source fits better with: {self.fitting}"
+            f"{self.rows:,} rows from here to {self.last_origin}: {self.where}; this source fits better with: "
+            f"{self.fitting}"
         )
 
 

@@ -1,0 +1,84 @@
+"""Lists of rows, one a line with named columns: as TSV with a header, which spreadsheets open, or as JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from clearhead.data.doctor.checks import Found
+from clearhead.data.doctor.code_points import TextBatch
+from clearhead.data.doctor.examination import Examination
+from clearhead.files.streams import format_extension, open_output
+from clearhead.formats import SentencePair
+
+COLUMNS = ("origin", "finding", "detail", "source", "target")
+
+WriteRow = Callable[[Sequence[str]], object]
+
+
+@contextmanager
+def row_list(path: str, columns: Sequence[str]) -> Iterator[WriteRow]:
+    """Open a list, which appears under its name only when the block ends without an error; yield what adds a row.
+
+    Args:
+        path: The file. If it ends in `.jsonl` (or in that and `.gz`, `.xz` or `.zst`), a row is a JSON object;
+            otherwise tab-separated, with quotation marks around a text that contains a tab, a line end or such a mark.
+        columns: The names of the columns.
+    """
+    with open_output(path) as file:
+        if format_extension(path) == ".jsonl":
+            yield lambda row: file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+        else:
+            table = csv.writer(file, delimiter="\t", lineterminator="\n")
+            table.writerow(columns)
+            yield table.writerow
+
+
+class FindingList:
+    """Writes every pair of every finding in the order of the corpus, those of shifted blocks last.
+
+    Args:
+        write: Adds a row of `COLUMNS`.
+    """
+
+    def __init__(self, write: WriteRow) -> None:
+        self._write = write
+        self._batch: TextBatch | None = None
+        self._waiting: list[tuple[int, str, str]] = []
+        """Index in the batch, finding and detail."""
+
+    def add(self, batch: TextBatch, name: str, found: Found) -> None:
+        """Add the pairs of a batch that have a finding; to be given to `examine`."""
+        if batch is not self._batch:
+            self._flush()
+            self._batch = batch
+        self._waiting += [(place, name, found.detail(place)) for place in found.places.tolist()]
+
+    def finish(self, result: Examination, rows: Iterable[SentencePair]) -> None:
+        """Add the pairs of shifted blocks, and line-aligned files of unequal length.
+
+        Args:
+            result: The examination.
+            rows: The rows of the corpus once more.
+        """
+        self._flush()
+        for one in result.findings["unequal_files"].examples:
+            self._write((one.origin, "unequal_files", one.detail, "", ""))
+        blocks = iter(result.shifted)
+        block = next(blocks, None)
+        for number, pair in enumerate(row for row in rows if row.is_pair) if block is not None else ():
+            if block is not None and number >= block.start + block.rows:
+                block = next(blocks, None)
+            if block is None:
+                break
+            if number >= block.start:
+                self._write((pair.origin, "shifted", block.where, pair.source, pair.target))
+
+    def _flush(self) -> None:
+        for place, name, detail in sorted(self._waiting, key=lambda one: one[0]):
+            assert self._batch is not None
+            pair = self._batch.pairs[place]
+            self._write((pair.origin, name, detail, pair.source, pair.target))
+        self._waiting.clear()
