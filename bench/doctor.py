@@ -1,4 +1,4 @@
-"""The data doctor on corpora with planted faults: how many of each kind it finds, and how much of what it finds is one.
+"""The data doctor on corpora with planted faults: how many of each kind it finds, and what cleaning makes of them.
 
 python bench/doctor.py DATA                          # DATA holds multi30k, tatoeba-de-en and python-docs-en-fr
 python bench/doctor.py DATA --write messy            # messy/CORPUS.tsv, and messy/CORPUS.faults.tsv: line and fault
@@ -9,7 +9,6 @@ In the first 19,000 pairs of each corpus, 4,500 get a fault of one of nine kinds
 from __future__ import annotations
 
 import argparse
-import csv
 import gzip
 import html
 import random
@@ -18,9 +17,7 @@ from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
-import numpy as np
-
-from clearhead.data.doctor import examine
+from clearhead.data.doctor.cleaning import DEFAULT_DROP, FIXABLE, Cleaning
 from clearhead.data.doctor.examination import BITS
 from clearhead.formats import SentencePair
 
@@ -75,6 +72,16 @@ CORPORA = {
 Row = tuple[str, str]
 
 
+class Messy(NamedTuple):
+    """A corpus with faults."""
+
+    rows: list[Row]
+    right: list[Row]
+    """What the rows should be."""
+    faults: list[str]
+    """The fault of each row, if any."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA", help="directory of the corpora")
@@ -82,15 +89,16 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="DIR", help="also write the corpora with their faults")
     options = parser.parse_args()
     for name in options.corpora:
-        rows, faults = messy_corpus(options.data, CORPORA[name])
+        messy = messy_corpus(options.data, CORPORA[name])
         if options.write is not None:
-            write(options.write / name, rows, faults)
-        report(name, rows, faults)
+            write(options.write / name, messy)
+        report(name, messy)
 
 
-def messy_corpus(data: Path, corpus: Corpus) -> tuple[list[Row], list[str]]:
-    """Return the pairs of a corpus, and for each its fault, if any."""
+def messy_corpus(data: Path, corpus: Corpus) -> Messy:
+    """Return the first pairs of a corpus, some of them with a fault."""
     rows = list(zip(lines(data / corpus.source), lines(data / corpus.target), strict=True))[:NUM_PAIRS]
+    right = list(rows)
     others = [line for path in corpus.others for line in lines(data / path)[:NUM_PAIRS]]
     choose = random.Random(1)
     faults = [""] * len(rows)
@@ -106,32 +114,42 @@ def messy_corpus(data: Path, corpus: Corpus) -> tuple[list[Row], list[str]]:
         if fault == "shifted":
             continue
         for place in left[:count]:
-            rows[place], faults[place] = planted(fault, rows, place, others, choose), fault
+            plant(fault, rows, right, place, others, choose)
+            faults[place] = fault
         left = left[count:]
-    return rows, faults
+    return Messy(rows, right, faults)
 
 
-def planted(fault: str, rows: Sequence[Row], place: int, others: Sequence[str], choose: random.Random) -> Row:
-    """Return a pair with a fault."""
+def plant(
+    fault: str, rows: list[Row], right: list[Row], place: int, others: Sequence[str], choose: random.Random
+) -> None:
+    """Give a pair a fault."""
     source, target = rows[place]
-    side = choose.randrange(2)
+    other = choose.choice(others)
     match fault:
         case "swapped":
-            return target, source
+            rows[place] = target, source
         case "untranslated":
-            return source, source
+            rows[place] = source, source
         case "third language":
-            other = choose.choice(others)
-            return (other, target) if side else (source, other)
+            rows[place] = choose.choice([(other, target), (source, other)])
         case "garbled":
-            return (source, garbled(target)) if garbled(target) != target else (garbled(source + " – ja"), target)
+            if (source + target).isascii():
+                right[place] = source, target = f"{source} – §", f"{target} – §"
+            rows[place] = choose.choice([pair for pair in garbled_pairs(source, target) if pair != right[place]])
         case "entities":
-            return source, html.escape(target) if html.escape(target) != target else f"{target} &amp; &quot;"
+            right[place] = source, f"{target} & so"
+            rows[place] = source, html.escape(f"{target} & so", quote=False)
         case "wrong pair":
-            return source, choose.choice(rows)[1]
+            rows[place] = source, choose.choice(rows)[1]
         case "truncated":
-            return source, target[: len(target) // 3]
-    return choose.choice([rows[place - 1], (source, ""), ("", target)])
+            rows[place] = source, target[: len(target) // 3]
+        case _:
+            rows[place] = choose.choice([rows[place - 1], (source, ""), ("", target)])
+
+
+def garbled_pairs(source: str, target: str) -> list[Row]:
+    return [(garbled(source), target), (source, garbled(target)), (garbled(source), garbled(target))]
 
 
 def garbled(text: str) -> str:
@@ -139,19 +157,33 @@ def garbled(text: str) -> str:
     return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
 
 
-def report(name: str, rows: Sequence[Row], faults: Sequence[str]) -> None:
-    """Print how much of each kind was planted and found."""
+def report(name: str, messy: Messy) -> None:
+    """Print how much of each kind was planted and found, and what cleaning with its defaults makes of it."""
     start = process_time()
-    kinds = examine(pairs_of(rows)).kinds_of_pairs
-    took = process_time() - start
-    print(f"{name}: {len(rows):,} pairs, {sum(map(bool, faults)):,} with a fault; examined in {took:.1f} s of a core\n")
-    print("| fault | planted | found | recall | precision |\n| --- | --- | --- | --- | --- |")
-    for fault, count in PLANTED.items():
-        has = kinds & sum(BITS[one] for one in FINDINGS[fault]) != 0
-        found = sum(one == fault for one, is_found in zip(faults, has, strict=True) if is_found)
-        right = sum(bool(one) for one, is_found in zip(faults, has, strict=True) if is_found)
+    cleaning = Cleaning(list(pairs_of(messy.rows)), FIXABLE, DEFAULT_DROP)
+    examined = process_time() - start
+    cleaned = list(cleaning.cleaned())
+    took = process_time() - start - examined
+    kinds = cleaning.examination.kinds_of_pairs
+    num_faults = sum(map(bool, messy.faults))
+    print(f"{name}: {len(messy.rows):,} pairs, {num_faults:,} with a fault")
+    print(f"examined in {examined:.1f} s of a core, cleaned in {took:.1f} s\n")
+    print("| fault | planted | found | recall | precision | made right | dropped | left |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for fault in (*PLANTED, ""):
+        at = [place for place, one in enumerate(messy.faults) if one == fault]
+        now = [cleaned[place].after for place in at]
+        right = sum(
+            pair is not None and (pair.source, pair.target) == messy.right[place]
+            for place, pair in zip(at, now, strict=True)
+        )
+        dropped = now.count(None)
+        has = kinds & sum(BITS[one] for one in FINDINGS.get(fault, ())) != 0
+        found, all_found = int(has[at].sum()), int(has.sum())
+        true = sum(bool(one) for one, is_found in zip(messy.faults, has, strict=True) if is_found)
+        rates = f"{found:,} | {found / len(at):.1%} | {true / max(1, all_found):.1%}" if fault else " | | "
         print(
-            f"| {fault} | {count:,} | {found:,} | {found / count:.1%} | {right / max(1, np.count_nonzero(has)):.1%} |"
+            f"| {fault or 'none'} | {len(at):,} | {rates} | {right:,} | {dropped:,} | {len(at) - right - dropped:,} |"
         )
     print()
 
@@ -161,15 +193,14 @@ def pairs_of(rows: Sequence[Row]) -> Iterator[SentencePair]:
         yield SentencePair(source, target, f"messy:{number}")
 
 
-def write(path: Path, rows: Sequence[Row], faults: Sequence[str]) -> None:
+def write(path: Path, messy: Messy) -> None:
     """Write a corpus, and its faults beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{path}.tsv", "w", encoding="utf-8", newline="") as file:
-        file.writelines(f"{source}\t{target}\n" for source, target in rows)
+        file.writelines(f"{source}\t{target}\n" for source, target in messy.rows)
     with open(f"{path}.faults.tsv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter="\t").writerows(
-            [("line", "fault"), *((line, fault) for line, fault in enumerate(faults, start=1) if fault)]
-        )
+        file.write("line\tfault\n")
+        file.writelines(f"{line}\t{fault}\n" for line, fault in enumerate(messy.faults, start=1) if fault)
 
 
 def lines(path: Path) -> list[str]:

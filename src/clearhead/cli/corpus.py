@@ -1,4 +1,4 @@
-"""`clearhead corpus`: statistics of a corpus, quality checks, and conversion to other formats."""
+"""`clearhead corpus`: statistics of a corpus, quality checks, cleaning, and conversion to other formats."""
 
 from __future__ import annotations
 
@@ -179,6 +179,94 @@ def convert(
     for reason, number in skipped.items():
         notice(f"{number:,} entries are left out: {SKIPS[reason]}")
     notice(f"{count:,} pairs written")
+
+
+@with_option_groups
+def clean(
+    files: Files = None,
+    *,
+    options: CorpusOptions,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="OUT", help="File to write, whose extension sets the format; - is TSV."),
+    ],
+    rejected: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="List of every row that is dropped or changed, with the reason: tab-separated with a header, or JSON "
+            "lines if the file ends in .jsonl.",
+        ),
+    ],
+    fix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND,KIND",
+            help="Findings to mend, of mojibake, entities, swapped and shifted; or none.",
+            show_default="all four",
+        ),
+    ] = None,
+    drop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND,KIND",
+            help="Findings whose pairs are dropped (docs/data-doctor.md names them all); or none.",
+            show_default="empty,duplicate,wrong_language,other_language,wrong_script,length_ratio",
+        ),
+    ] = None,
+) -> None:
+    """Mend or drop what `check` finds, and write the rest.
+
+    What cannot be mended for certain is dropped. Every row is written or listed: the rows read are the rows written and
+    the rows dropped. The languages named in the new file are chosen as by `convert`.
+    """
+    from clearhead.data.doctor.cleaning import DEFAULT_DROP, DROPPABLE, FIXABLE, Cleaning
+
+    fixes, drops = _kinds("--fix", fix, FIXABLE, FIXABLE), _kinds("--drop", drop, DEFAULT_DROP, DROPPABLE)
+    corpus = _Corpus(options)
+    rows = corpus.opened(files, options.source, options.target)
+    corpus.refuse_overwriting(output, rejected)
+    refuse_mixing("--rejected", rejected, "pairs")
+
+    from clearhead.data.doctor.row_list import CHANGE_COLUMNS, change_row, row_list
+    from clearhead.formats import write_pairs
+
+    def kept() -> Iterator[SentencePair]:
+        with progress("examining") as advance:
+            cleaning = Cleaning(again, fixes, drops, advance)
+        for _, problem in corpus.unequal:
+            notice(problem)
+        for name in dict.fromkeys((*fixes, *drops)):
+            if (reason := cleaning.examination.findings[name].unchecked) is not None:
+                notice(f"{name} is not looked for: {reason}")
+        with progress("cleaning", total=cleaning.examination.rows.read) as advance:
+            for row in cleaning.cleaned():
+                if row.reasons:
+                    write(change_row(row))
+                if row.after is not None:
+                    yield row.after
+                advance(1)
+        counts.extend(cleaning.lines())
+
+    counts: list[str] = []
+    with rows.twice() as again, row_list(rejected, CHANGE_COLUMNS) as write:
+        write_pairs(output, kept(), corpus.languages)
+    for line in counts:
+        notice(line)
+
+
+def _kinds(option: str, value: str | None, usual: Sequence[str], possible: Sequence[str]) -> tuple[str, ...]:
+    """Return the findings that an option names.
+
+    Raises:
+        ConfigError: If it names one that is not possible.
+    """
+    if value is None:
+        return (*usual,)
+    names = [] if value.strip() == "none" else [name.strip() for name in value.split(",")]
+    if unknown := [name for name in names if name not in possible]:
+        raise ConfigError(f"{option}: there is no {unknown[0]!r}; choose from {', '.join(possible)}, or none")
+    return (*names,)
 
 
 class _Rows:

@@ -80,12 +80,12 @@ def make_app(only: str | None = None) -> typer.Typer:
         if only in (None, name):
             add(app, function_of(name), name)
     if only in (None, "corpus"):
-        from clearhead.cli.corpus import check, convert, stats
+        from clearhead.cli.corpus import check, clean, convert, stats
 
         corpus = typer.Typer(
-            help="Print statistics of a corpus, check its quality, or convert it.", no_args_is_help=True
+            help="Print statistics of a corpus, check its quality, clean it, or convert it.", no_args_is_help=True
         )
-        for of_corpus in (stats, check, convert):
+        for of_corpus in (stats, check, clean, convert):
             add(corpus, of_corpus)
         app.add_typer(corpus, name="corpus")
     return app

@@ -36,3 +36,24 @@ DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 
 MetricName = Literal["bleu", "chrf", "chrf++"]
 Tokenization = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]
+
+FixKind = Literal["mojibake", "entities", "swapped", "shifted"]
+"""Findings of the data doctor that can be mended."""
+DropKind = Literal[
+    FixKind,
+    "wrong_language",
+    "other_language",
+    "wrong_script",
+    "empty",
+    "placeholders",
+    "identical",
+    "length_ratio",
+    "too_long",
+    "duplicate",
+    "control_characters",
+    "invisible",
+    "numbers",
+    "brackets",
+    "several_targets",
+]
+"""Findings of the data doctor whose pairs can be dropped."""

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 from small_corpus import clearhead, numbers, write_tsv
 
-from clearhead.cli.corpus import check, convert, stats
+from clearhead.cli.corpus import check, clean, convert, stats
 from clearhead.errors import ConfigError, DataError
 
 
@@ -248,6 +248,71 @@ def test_entries_that_a_file_marks_are_left_out_and_counted(run_command, monkeyp
     result = run_command(convert, tsv, "out.tsv")
     assert "clearhead: 16 entries are left out: the file marks it as no longer used\n" in result.stderr
     assert "clearhead: 200 pairs written\n" in result.stderr
+
+
+MESSY = ["Hund 1\tdog 1", "SchÃ¶n\tfine &amp; good", "torn", "Hund 1\tdog 1", "Ei\t", "Kuh \ufffd\tcow"]
+
+
+def test_clean_writes_what_is_right_and_lists_what_it_changed_or_dropped(run_command, write_lines, tmp_path):
+    path, out, rejected = write_lines("p.tsv", *MESSY), tmp_path / "out.csv", tmp_path / "rejected.tsv"
+    result = run_command(clean, path, "-o", out, "--rejected", rejected, "--from-lang", "de", "--to-lang", "en")
+    assert out.read_text(encoding="utf-8").splitlines() == [*('"de","en"', '"Hund 1","dog 1"', '"Schön","fine & good"')]
+    rows = rows_of(rejected)
+    assert [(row["origin"], row["action"], row["finding"]) for row in rows] == [
+        (f"{path}:2", "changed", "mojibake,entities"),
+        (f"{path}:3", "dropped", "malformed"),
+        (f"{path}:4", "dropped", "duplicate"),
+        (f"{path}:5", "dropped", "empty"),
+        (f"{path}:6", "dropped", "mojibake"),
+    ]
+    assert [rows[0][name] for name in ("source", "target", "new_source", "new_target")] == [
+        *("SchÃ¶n", "fine &amp; good", "Schön", "fine & good")
+    ]
+    assert rows[1]["detail"] == "there is no tab (the row begins 'torn')"
+    assert (rows[2]["detail"], rows[2]["source"], rows[2]["new_source"]) == ("The same pair again", "Hund 1", "")
+    told = [line.removeprefix("clearhead: ").strip() for line in result.stderr.splitlines()]
+    assert told[-7:] == [
+        "6 rows read",
+        "2 pairs written, 1 of them changed; 1 mojibake; 1 entities",
+        "4 rows dropped",
+        "1 malformed",
+        "1 duplicate",
+        "1 empty",
+        "1 mojibake",
+    ]
+    assert "other_language is not looked for: the source has too few texts whose language is clear" in told
+
+
+def test_clean_reads_standard_input_and_does_what_is_asked(run_command, tmp_path):
+    rejected = tmp_path / "rejected.jsonl"
+    text = "".join(line + "\n" for line in MESSY)
+    result = run_command(
+        clean, "-", "-o", "-", "--rejected", rejected, "--fix", "none", "--drop", "empty, duplicate", stdin=text
+    )
+    assert result.stdout == "Hund 1\tdog 1\nSchÃ¶n\tfine &amp; good\nKuh \ufffd\tcow\n"
+    rows = [json.loads(line) for line in rejected.read_text(encoding="utf-8").splitlines()]
+    assert [row["origin"] for row in rows] == ["-:3", "-:4", "-:5"]
+
+
+def test_clean_refuses_before_it_begins(run_command, tsv, tmp_path):
+    out, rejected = tmp_path / "out.tsv", tmp_path / "rejected.tsv"
+    for flags, words in {
+        ("--fix", "empty"): "--fix: there is no 'empty'; choose from mojibake, entities, swapped, shifted, or none",
+        ("--drop", "leakage"): "--drop: there is no 'leakage'; choose from mojibake,",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            run_command(clean, tsv, "-o", out, "--rejected", rejected, *flags)
+    with pytest.raises(DataError, match="cannot tell in which format to write"):
+        run_command(clean, tsv, "-o", tmp_path / "out.odd", "--rejected", rejected)
+    with pytest.raises(DataError, match="is an input as well"):
+        run_command(clean, tsv, "-o", tsv, "--rejected", rejected)
+    with pytest.raises(DataError, match="is an input as well"):
+        run_command(clean, tsv, "-o", out, "--rejected", tsv)
+    with pytest.raises(ConfigError, match="is named for two outputs"):
+        run_command(clean, tsv, "-o", out, "--rejected", out)
+    with pytest.raises(ConfigError, match="--rejected - would be mixed with the pairs"):
+        run_command(clean, tsv, "-o", out, "--rejected", "-")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.tsv"]
 
 
 def test_the_commands_are_a_group(tsv, capsys):

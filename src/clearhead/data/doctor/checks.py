@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import unescape
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,8 @@ _OPENING, _CLOSING = "([{（［｛", ")]}）］｝"
 _ENUMERATION = re.compile(r"(?:^|\s)\w{1,3}\)|[:;=]-?[()\[\]]")
 """List markers such as `a)`, and emoticons, whose brackets are unbalanced."""
 _MOST_NAMED = 5
+_MOST_RESOLVED = 3
+"""Most times that character references are resolved: `&amp;lt;` has been written so twice."""
 
 
 class Found(NamedTuple):
@@ -194,7 +197,21 @@ def _characters(kind: int) -> Check:
 
 
 def _entities(source: str, target: str) -> str:
-    return " ".join(_some(_ENTITY.findall(source) + _ENTITY.findall(target)))
+    found = _ENTITY.findall(source) + _ENTITY.findall(target)
+    return " ".join(_some(one for one in found if unescape(one) != one))
+
+
+def without_entities(text: str) -> str:
+    """Return a text with the characters that its character references stand for.
+
+    >>> without_entities("Fish &amp; Chips &#39;&unknown;&#39; &amp;lt;")
+    "Fish & Chips '&unknown;' <"
+    """
+    for _ in range(_MOST_RESOLVED):
+        before, text = text, _ENTITY.sub(lambda match: unescape(match[0]), text)
+        if text == before:
+            break
+    return text
 
 
 def _numbers(batch: TextBatch, usual: Usual) -> Found:

@@ -115,6 +115,8 @@ class Examination:
     """The findings of every pair, as the sum of their `BITS`."""
     shifted: list[ShiftedRows] = field(default_factory=list)
     """Blocks of misaligned pairs, in order."""
+    usual: Usual | None = None
+    """What is usual in the corpus; None before it is examined."""
     held_out: dict[str, RowCounts] = field(default_factory=dict)
     """The rows of each other split, such as `valid`."""
 
@@ -221,7 +223,7 @@ def _examine(
 ) -> None:
     weights = ShiftWeights.learn(head)
     shifts = None if weights is None else ShiftSearch(weights)
-    usual = Usual.learn(head)
+    usual = result.usual = Usual.learn(head)
     repeated = _Repeated()
     kinds: list[NDArray[np.uint32]] = []
     for batch in chain(_handed_over(head), rest):

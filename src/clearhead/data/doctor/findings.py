@@ -47,7 +47,8 @@ KINDS = {
         "in a block of rows the sources fit the targets some rows further up or down clearly better than their own, by "
         "lengths, numbers, names and signs; up to 20 rows are tried",
         "the model learns from pairs that are no translations",
-        "restore the line that was lost or added at the first row, or remove the block",
+        "restore the line that was lost or added at the first row, or pair the block anew: "
+        "`clearhead corpus clean --fix shifted`",
     ),
     "leakage": FindingKind(
         "In validation or test text as well",
@@ -69,7 +70,7 @@ KINDS = {
         "UTF-8 that was read in another encoding (Ã¤ for ä, â€™ for ’), once or twice, or what was lost by decoding "
         "(U+FFFD)",
         "the model learns to write such characters",
-        "decode the original file as what it is; text is often mended by ftfy",
+        "decode the original file as what it is, or mend the text: `clearhead corpus clean --fix mojibake`",
     ),
     "swapped": FindingKind(
         "Source and target exchanged",
@@ -163,7 +164,7 @@ KINDS = {
         "mild",
         "a side holds a reference such as &amp; or &#39; where the text should have the character itself",
         "the model learns to write them, and readers see them",
-        "resolve them, unless the text is the source of a page",
+        "resolve them, unless the text is the source of a page: `clearhead corpus clean --fix entities`",
     ),
     "numbers": FindingKind(
         "Numbers that differ",

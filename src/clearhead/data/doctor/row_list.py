@@ -8,12 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from clearhead.data.doctor.checks import Found
+from clearhead.data.doctor.cleaning import CleanedRow
 from clearhead.data.doctor.code_points import TextBatch
 from clearhead.data.doctor.examination import Examination
+from clearhead.data.doctor.findings import KINDS
 from clearhead.files.streams import format_extension, open_output
-from clearhead.formats import SentencePair
+from clearhead.formats import SKIPS, SentencePair
 
 COLUMNS = ("origin", "finding", "detail", "source", "target")
+"""Columns of a list of findings."""
+
+CHANGE_COLUMNS = ("origin", "action", "finding", "detail", "source", "target", "new_source", "new_target")
+"""Columns of a list of rows that cleaning dropped or changed."""
 
 WriteRow = Callable[[Sequence[str]], object]
 
@@ -34,6 +40,16 @@ def row_list(path: str, columns: Sequence[str]) -> Iterator[WriteRow]:
             table = csv.writer(file, delimiter="\t", lineterminator="\n")
             table.writerow(columns)
             yield table.writerow
+
+
+def change_row(row: CleanedRow) -> tuple[str, ...]:
+    """Return a row that was dropped or changed, as its `CHANGE_COLUMNS`."""
+    before, after = row.before, row.after
+    detail = before.defect or "; ".join(
+        SKIPS[reason] if reason in SKIPS else KINDS[reason].title for reason in row.reasons
+    )
+    action, new = ("dropped", ("", "")) if after is None else ("changed", (after.source, after.target))
+    return before.origin, action, ",".join(row.reasons), detail, before.source, before.target, *new
 
 
 class FindingList:

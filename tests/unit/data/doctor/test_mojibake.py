@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.data.doctor.mojibake import garbled
+from clearhead.data.doctor.mojibake import garbled, mended
 
 CLEAN = [
     "Schöne Grüße aus Köln, sagte er: „Spaß“ – und ging.",
@@ -37,3 +37,35 @@ def test_utf8_of_other_scripts_is_found(text):
 
 def test_what_was_lost_is_found():
     assert garbled("Gr\ufffd\ufffde") == "\ufffd\ufffd"
+
+
+def windows(text: str) -> str:
+    """Return a text whose UTF-8 was read as Windows-1252, where that has a character, as programs do."""
+    return "".join(bytes([byte]).decode("cp1252", errors="ignore") or chr(byte) for byte in text.encode("utf-8"))
+
+
+@pytest.mark.parametrize("text", [*CLEAN, "午後 に 彼女 は 来 て", "Šest mužů à la mode"])
+def test_text_that_was_garbled_whole_is_mended_whatever_it_says(text):
+    for wrong in (windows(text), text.encode("utf-8").decode("latin-1"), windows(windows(text))):
+        assert garbled(wrong)
+        assert mended(wrong) == text
+
+
+def test_a_space_that_was_half_a_letter_is_mended_where_all_of_the_text_shows_it():
+    assert mended("Å est mužů".replace("ž", "Å¾").replace("ů", "Å¯")) == "Šest mužů"
+    assert mended("voilÃ  l'Ã©tÃ©") == "voilà l'été"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("„So“ schÃ¶n – l’été", "„So“ schön – l’été"),
+        ("„So“ schÃ¶n – cafÃ", None),
+        ("„So“ schÃ¶n – lâ€", None),
+        ("schÃ¶n – \ufffd", None),
+        ("„So“ schÃ¶n, é…»", None),
+    ],
+)
+def test_a_text_that_is_partly_garbled_is_mended_only_where_that_is_certain(text, expected):
+    assert garbled(text)
+    assert mended(text) == expected
