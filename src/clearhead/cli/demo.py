@@ -21,6 +21,7 @@ _PAIRS = 120_000
 _VALID, _TEST = 200, 1_000
 _SEED = 1
 _SHOWN = 12
+_EXPLAINED = "<2fr> Thursday, May 3, 2018"
 
 
 def demo(
@@ -28,7 +29,7 @@ def demo(
     minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Training time in minutes.")] = 2.5,
     threads: Threads = None,
 ) -> None:
-    """Generate a corpus of dates, amounts and lists in twelve languages, train a model on it, and translate.
+    """Generate a corpus of dates, amounts and lists in twelve languages, train a model on it, translate and explain.
 
     Examples:
       clearhead demo
@@ -37,6 +38,8 @@ def demo(
     """
     from clearhead.data.demo_corpus import generate
     from clearhead.evaluation.metrics import exact_match
+    from clearhead.files import write_text
+    from clearhead.inspection.explain import explain
     from clearhead.text.language_names import LOCALES
     from clearhead.training.run import train_from_values
     from clearhead.training.run_directory import claim
@@ -78,12 +81,15 @@ def demo(
     for pair, text in list(zip(held_out, texts, strict=True))[:_SHOWN]:
         mark = "" if text == pair.target else f"   (should be: {pair.target})"
         typer.echo(f"  {pair.source}\n      {text}{mark}")
+    page = out / "explain.html"
+    write_text(page, explain(translator, _EXPLAINED).to_html())
     notice(f"model {out / 'model'}, report {out / 'report.html'}")
     command = shlex.join([_program(), "translate", str(out)])
     typer.echo(
         f"\nTry it (a tag such as <2fr> names the language; without one it is German):\n"
         f'  echo "Thursday, May 3, 2018" | {command}\n'
-        f'  echo "<2ja> Thursday, May 3, 2018" | {command}'
+        f'  echo "<2ja> Thursday, May 3, 2018" | {command}\n'
+        f"Look inside, at what every head and every step did with {_EXPLAINED!r}: open {page}"
     )
 
 

@@ -14,7 +14,7 @@ from clearhead.inspection.canvas import literal, token_label
 from clearhead.inspection.compare import ExplanationComparison
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
-from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree, TreeNode
+from clearhead.inspection.pictures import HeadGrid, HeadValues, Links, Tree, TreeNode
 from clearhead.inspection.plots import Figure, HeatMap
 from clearhead.inspection.tokens import Span
 from clearhead.text.shortening import shortened
@@ -27,6 +27,7 @@ PICTURES = {
     "heads": "every head of every layer as a small map",
     "cross.2.1": "one head: attention (encoder, decoder or cross), layer and head, counted from 1",
     "alignment": "where each target token looked, by the head that aligns words",
+    "links": "the same as lines between source and translation",
     "tree": "the beam search",
     "ablation": "what is lost without each head",
 }
@@ -53,10 +54,12 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
         case "heads":
             parts = [(_TITLES[name], weights) for name, weights in explanation.attentions.items()]
             return HeadGrid(_title(explanation), parts, "rows ask, columns are looked at; each row sums to 1")
-        case "alignment":
+        case "alignment" | "links":
             if not len(explanation.alignment):
                 raise DataError("there is no alignment: the model has no cross-attention")
             axes = _target_labels(explanation), _source_labels(explanation)
+            if picture == "links":
+                return Links("", axes[1], axes[0], explanation.alignment, str(explanation.alignment_head))
             title = f"{_title(explanation)}\n{explanation.alignment_head}"
             return _map(title, explanation.alignment, *axes, "target token")
         case "tree":

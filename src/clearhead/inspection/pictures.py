@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
 _NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42
 """Width of a step and height of a hypothesis, in inches."""
+_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#332288")
+"""Colours of target tokens, distinguishable with the common colour blindnesses, readable as text on white."""
+_LETTER_WIDTH = 0.135
+"""Width of a letter of linked tokens, in inches."""
+_LEAST_DRAWN = 0.08
+"""Least weight of a link that is drawn."""
 _BAND = 12
 """Steps per row of the tree; further steps are drawn below."""
 
@@ -51,6 +57,18 @@ class HeadValues:
     value_label: str
     diverging: bool = False
     """Colours from blue over white to red around zero, for values of either sign."""
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Source tokens above target tokens, and lines between them, as thick as their weights."""
+
+    title: str
+    source: Sequence[str]
+    target: Sequence[str]
+    weights: Float[np.ndarray, "T S"]
+    """Shares: each row sums to 1."""
     caption: str = ""
 
 
@@ -160,6 +178,44 @@ def draw_tree(tree: Tree, form: PictureFormat = "png") -> bytes:
             axes.spines["left"].set_visible(False)
         axes.set_xlabel("step")
     return written.getvalue()
+
+
+def draw_links(links: Links, form: PictureFormat = "png") -> bytes:
+    """Draw two rows of tokens and the lines between them."""
+    places = [_centres(tokens) for tokens in (links.source, links.target)]
+    width = max(right for _, right in places)
+    starts = [[(width - right) / 2 + centre for centre in centres] for centres, right in places]
+    with canvas((1.0 + width * _LETTER_WIDTH, 2.4), links.title, links.caption, form) as (figure, written):
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.set_xlim(0, width)
+        axes.set_ylim(-0.15, 1.15)
+        for height, tokens, centres in ((1.0, links.source, starts[0]), (0.0, links.target, starts[1])):
+            for number, (token, centre) in enumerate(zip(tokens, centres, strict=True)):
+                colour = "#222222" if height else _PALETTE[number % len(_PALETTE)]
+                axes.text(centre, height, token_label(token), ha="center", va="center", fontsize=13, color=colour)
+        for target, row in enumerate(links.weights):
+            for source, weight in enumerate(row):
+                if weight >= _LEAST_DRAWN:
+                    axes.plot(
+                        [starts[0][source], starts[1][target]],
+                        [0.86, 0.14],
+                        color=_PALETTE[target % len(_PALETTE)],
+                        linewidth=0.5 + 4.0 * weight,
+                        alpha=0.25 + 0.75 * weight,
+                        solid_capstyle="round",
+                    )
+    return written.getvalue()
+
+
+def _centres(tokens: Sequence[str]) -> tuple[list[float], float]:
+    """Return the centres of tokens in a row, in widths of letters, and the end of the row."""
+    at, centres = 0.0, []
+    for token in tokens:
+        size = max(2, len(token_label(token)))
+        centres.append(at + size / 2)
+        at += size + 1.5
+    return centres, at
 
 
 def _draw_edge(axes: Any, start: tuple[int, int], end: tuple[int, int], fate: str) -> None:

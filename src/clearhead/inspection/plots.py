@@ -15,9 +15,11 @@ from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, ink_
 from clearhead.inspection.pictures import (
     HeadGrid,
     HeadValues,
+    Links,
     Tree,
     draw_head_grid,
     draw_head_values,
+    draw_links,
     draw_tree,
 )
 
@@ -100,7 +102,7 @@ class HeatMaps:
     caption: str = ""
 
 
-Figure = LinePlot | HeatMap | HeatMaps | HeadGrid | HeadValues | Tree
+Figure = LinePlot | HeatMap | HeatMaps | HeadGrid | HeadValues | Links | Tree
 
 
 def draw(figure: Figure, form: PictureFormat = "png") -> bytes:
@@ -120,6 +122,8 @@ def draw(figure: Figure, form: PictureFormat = "png") -> bytes:
             return draw_head_grid(figure, form)
         case HeadValues():
             return draw_head_values(figure, form)
+        case Links():
+            return draw_links(figure, form)
         case Tree():
             return draw_tree(figure, form)
 

@@ -15,7 +15,7 @@ MODEL_BEFORE = "model-before"
 
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
-    *("report.html", "verdict.txt", "model", "attention.jsonl", MODEL_BEFORE),
+    *("report.html", "explain.html", "verdict.txt", "model", "attention.jsonl", MODEL_BEFORE),
 }
 
 

@@ -40,6 +40,10 @@ def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys, monk
     assert re.search(r"^Exact match on 7 held-out sentences: \d+\.\d %$", out, re.MULTILINE)
     assert f"clearhead translate '{run}'" in out
     assert f"model {run / 'model'}, report {run / 'report.html'}" in err
+    assert out.endswith(
+        f"what every head and every step did with '<2fr> Thursday, May 3, 2018': open {run / 'explain.html'}\n"
+    )
+    assert "Thursday, May 3, 2018" in (run / "explain.html").read_text(encoding="utf-8")
     assert "finished by max_minutes" in err
     held_out = {pair.source: pair.target for pair in read_pairs([str(run / "corpus" / "test.tsv")])}
     assert len(held_out) == 7

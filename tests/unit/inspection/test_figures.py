@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from every_run import slow
@@ -17,7 +18,7 @@ from clearhead.inspection.ablation import Ablation, HeadEffect, SetResult
 from clearhead.inspection.compare import compare
 from clearhead.inspection.explain import explain
 from clearhead.inspection.figures import PICTURES, comparison_figure, figure_of
-from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree
+from clearhead.inspection.pictures import HeadGrid, HeadValues, Links, Tree
 from clearhead.inspection.plots import HeatMap, draw
 
 TEXT, TARGET = "Ein <script> kostet $5 und 犬 $x$.", "שלום a\u0301\u200b $12,50 " + "x" * 40
@@ -78,6 +79,17 @@ def test_pictures_show_the_numbers_of_the_explanation(explained):
     values = figure_of(explained, "ablation")
     assert isinstance(values, HeadValues)
     assert values.parts[0][1].tolist() == [[-0.25, 0.75]]
+
+
+def test_links_are_as_thick_as_the_weights_of_the_alignment(explained):
+    links = figure_of(explained, "links")
+    assert isinstance(links, Links)
+    assert links.weights is explained.alignment
+    weights = np.array([[0.9, 0.1, 0.0], [0.05, 0.2, 0.75]])
+    svg = draw(Links("", ["a", "b", "$"], ["x", "y"], weights), "svg")
+    assert texts(svg) == ["a", "b", "$", "x", "y"]
+    widths = [float(one) for one in re.findall(rb"stroke-width: ([\d.]+); stroke-linecap: round", svg)]
+    assert widths == pytest.approx([0.5 + 4 * 0.9, 0.5 + 4 * 0.1, 0.5 + 4 * 0.2, 0.5 + 4 * 0.75])
 
 
 def test_two_compared_are_a_number_for_every_head(translator, explained):
