@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from clearhead.config.choices import AlignmentWords, TokenizerKind
+from clearhead.config.choices import AlignmentWords, DropKind, FixKind, TokenizerKind
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
 from clearhead.text.language_tags import LANGUAGE
 
@@ -78,6 +78,13 @@ class DataConfig(Settings):
     characters counts as 20, so short segments are kept."""
     drop_duplicates: bool = True
     """Drop exact duplicates of earlier pairs."""
+    fix: tuple[FixKind, ...] = ()
+    """Mistakes in the training text that the data doctor mends before all other cleaning, such as
+    `["mojibake", "swapped"]`; pairs where it cannot are dropped (docs/data-doctor.md). Validation text is left as it
+    is."""
+    drop: tuple[DropKind, ...] = ()
+    """Findings of the data doctor whose pairs are dropped from the training text, such as
+    `["wrong_language", "other_language"]`."""
     augment: bool = True
     """Add altered copies of a few training sentences that resemble users' input: several sentences joined, without end
     punctuation, or with another number. The presets of the paper switch it off."""
@@ -101,6 +108,12 @@ class DataConfig(Settings):
         if not all(map(str.isdecimal, numbers)):
             raise ValueError(f"weights {value!r}: give a whole number above 0 for each file of pairs, such as 3,1")
         return tuple(map(int, numbers))
+
+    @field_validator("fix", "drop", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        """Parse `KIND,KIND` from the command line."""
+        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
     @field_validator("columns", mode="before")
     @classmethod

@@ -27,7 +27,10 @@ REASONS = {
     "leakage": "a side is in text that is validated on or excluded",
     "too_many_tokens": "a side is longer than data.max_length",
 }
-"""Every reason to drop a pair, in the order of the checks, with its meaning."""
+"""Reasons to drop a pair, in the order of the checks, with their meaning; others begin with `DOCTOR`."""
+
+DOCTOR = "doctor_"
+"""Beginning of the reasons of `data.fix` and `data.drop`, before the name of the finding."""
 
 NUM_EXAMPLES = 3
 
@@ -48,12 +51,14 @@ class CleaningReport:
     """Pairs dropped, by reason."""
     examples: dict[str, list[str]] = field(default_factory=lambda: {reason: [] for reason in REASONS})
     """Origins of the first pairs dropped, by reason."""
+    mended: dict[str, int] = field(default_factory=dict)
+    """Pairs that `data.fix` mended, by finding; most of them are among those kept."""
 
     def drop(self, reason: str, origin: str) -> None:
         """Count a pair that was just read as dropped."""
-        self.dropped[reason] += 1
-        if len(self.examples[reason]) < NUM_EXAMPLES:
-            self.examples[reason].append(origin)
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+        if len(examples := self.examples.setdefault(reason, [])) < NUM_EXAMPLES:
+            examples.append(origin)
 
     def drop_kept(self, reason: str, origin: str) -> None:
         """Move a pair from the kept to the dropped ones."""
@@ -69,7 +74,7 @@ class CleaningReport:
         """Move held-out pairs that proved unusable to the dropped ones."""
         for reason, count in others.dropped.items():
             self.held_out -= count
-            self.dropped[reason] += count
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
             self.examples[reason] = [*self.examples[reason], *others.examples[reason]][:NUM_EXAMPLES]
 
     def check(self) -> None:
@@ -86,6 +91,8 @@ class CleaningReport:
         values = {**asdict(self), "examples": {reason: origins for reason, origins in self.examples.items() if origins}}
         if not self.not_needed:
             del values["not_needed"]  # only for general text, which few runs have
+        if not self.mended:
+            del values["mended"]
         return values
 
     def lines(self, *, held_out_for: str = "validation") -> list[str]:
@@ -99,10 +106,12 @@ class CleaningReport:
             result.append(f"{self.held_out:>12,} held out for {held_out_for}")
         if self.not_needed:
             result.append(f"{self.not_needed:>12,} not needed for the share of general text")
+        result += [f"{count:>12,} mended: {name}" for name, count in self.mended.items()]
         for reason, count in self.dropped.items():
             if count:
                 examples = ", ".join(self.examples[reason])
-                result.append(f"{count:>12,} dropped: {reason}, {REASONS[reason]} ({examples})")
+                words = REASONS.get(reason, "a finding of the data doctor (data.fix, data.drop)")
+                result.append(f"{count:>12,} dropped: {reason}, {words} ({examples})")
         return result
 
 

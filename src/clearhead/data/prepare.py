@@ -19,7 +19,9 @@ import numpy as np
 from clearhead.config import Config, DataConfig, DecodeConfig, TrainConfig
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.batches import BatchOrder
-from clearhead.data.clean import CleaningReport, clean, key_digest
+from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
+from clearhead.data.doctor.checks import LANGUAGE_KINDS
+from clearhead.data.doctor.cleaning import Cleaning
 from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs, open_inputs, source_language
 from clearhead.data.replay import mixed_in, rows_of
@@ -102,6 +104,7 @@ def prepare(
             small, or the disk is full.
     """
     # Errors that can be found at once are reported before anything is created.
+    _refuse_languages(config)
     inputs = open_inputs(config, notice=notice)
     with (
         os_error_as(DataError, f"cannot write the prepared data {directory}"),
@@ -264,10 +267,12 @@ def _read_corpus(
     watched: set[int] = set()
 
     def usable(
-        pairs: Iterable[SentencePair], stage: str, report: CleaningReport, unless: set[bytes]
+        pairs: Iterable[SentencePair], stage: str, staged: StagedPairs, unless: set[bytes]
     ) -> Iterator[SentencePair]:
-        counted = _progress(_counting_lines(pairs, lines), stage, on_progress)
-        return clean(counted, data, forbidden=unless, report=report, language_tags=tags)
+        rows = _progress(_counting_lines(pairs, lines), stage, on_progress)
+        if staged is not valid and (data.fix or data.drop):
+            rows = _doctored(rows, data, staged, on_progress)
+        return clean(rows, data, forbidden=unless, report=staged.report, language_tags=tags)
 
     def forbid(pairs: Iterable[SentencePair]) -> None:
         forbidden.update(key for pair in pairs for key in side_keys(pair))
@@ -279,16 +284,16 @@ def _read_corpus(
             if text.strip():
                 forbidden.add(key_digest(text))
     if inputs.valid_pairs is not None:
-        valid.write(usable(inputs.valid_pairs, "reading validation text", valid.report, set()))
+        valid.write(usable(inputs.valid_pairs, "reading validation text", valid, set()))
         _refuse_empty("validation", data, valid.report)
         forbid(valid)
     if inputs.general is not None:
-        general.write(usable(inputs.general, "reading general text", general.report, forbidden))
+        general.write(usable(inputs.general, "reading general text", general, forbidden))
         _refuse_empty("general", data, general.report)
         watched = choose_rows(general.report.kept, data.valid_size, seed=seed, what="general text")
         forbid(rows_of(general, watched))
 
-    kept = usable(inputs.pairs, "reading and cleaning", train.report, forbidden)
+    kept = usable(inputs.pairs, "reading and cleaning", train, forbidden)
     if inputs.valid_pairs is not None:
         train.write(kept)
     else:
@@ -310,6 +315,23 @@ def _read_corpus(
     for source, links in zip(data.source, data.alignments, strict=False):  # equal numbers, or the reader has raised
         lines[links] = lines.get(source, 0)
     return watched, forbidden, lines
+
+
+def _doctored(
+    rows: Iterable[SentencePair], data: DataConfig, staged: StagedPairs, on_progress: Progress
+) -> Iterator[SentencePair]:
+    """Yield rows mended by the data doctor, and count those that it drops; the rows are stored to be read twice."""
+    raw = StagedPairs(staged.path.with_name(f"raw-{staged.path.name}"))
+    raw.write(rows)
+    cleaning = Cleaning(raw, data.fix, data.drop)
+    for row in _progress(cleaning.cleaned(), "mending", on_progress):
+        if row.after is not None or not row.before.is_pair:
+            yield row.after or row.before
+        else:
+            staged.report.read += 1
+            staged.report.drop(DOCTOR + row.reasons[0], row.before.origin)
+    staged.report.mended = dict(cleaning.changed)
+    raw.path.unlink()
 
 
 def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Iterator[SentencePair]:
@@ -437,6 +459,20 @@ def _encoded(
                 words_of(pair.target),
             )
         yield pair, source_ids, target_ids, links
+
+
+def _refuse_languages(config: Config) -> None:
+    """Reject findings of language in text of several languages.
+
+    Raises:
+        ConfigError: If there are some.
+    """
+    asked = {*config.data.fix, *config.data.drop} & {*LANGUAGE_KINDS}
+    if asked and config.tokenizer.language_tags:
+        raise ConfigError(
+            f"data.fix and data.drop: {', '.join(sorted(asked))} cannot be told in text of several languages "
+            f"(tokenizer.language_tags); leave this out, and clean each language by itself with clearhead corpus clean"
+        )
 
 
 def _refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:

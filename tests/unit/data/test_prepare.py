@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.config import Config
-from clearhead.data.clean import normalized_key
+from clearhead.data.clean import CleaningReport, normalized_key
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import read_lines
@@ -255,6 +255,53 @@ def test_standard_input_is_read_once_and_counted(tmp_path, monkeypatch):
             "read_as": "tab-separated, 2 columns; from column 1 to column 2",
         }
     ]
+
+
+SWAPPED = ("The man and the woman are here with their dog.", "Der Mann und die Frau sind mit ihrem Hund hier.")
+GARBLED = ("Die GrÃ¶ÃŸe der TÃ¼r ist nicht bekannt.", "Nobody knows the height of the door.")
+
+
+def german(count: int) -> list[tuple[str, str]]:
+    """Return made-up pairs in two languages."""
+    found = []
+    for number in range(count):
+        one, other = NOUNS[number % 12], NOUNS[number // 12 % 12]
+        found.append(
+            (f"Der {one} ist {number} mal die {other}.", f"The {one} is there {number} times with the {other}.")
+        )
+    return found
+
+
+def test_training_text_is_mended_and_what_cannot_be_is_dropped_under_reasons_of_its_own(tmp_path):
+    rows = [*german(100), SWAPPED, GARBLED, ("Die T\ufffdr ist zu.", "The door is shut."), ("Hund", "")]
+    data = {"pairs": [write_tsv(tmp_path / "p.tsv", [*rows, german(1)[0]])], "augment": False}
+    prepared = prepare(config_of(**data, fix=["mojibake", "swapped"], drop=["empty"]), tmp_path / "data")
+    counts = prepared.report["train"]
+    assert counts["mended"] == {"mojibake": 1, "swapped": 1}
+    assert counts["dropped"]["doctor_mojibake"] == counts["dropped"]["doctor_empty"] == 1
+    assert (counts["dropped"]["empty"], counts["dropped"]["duplicate"], counts["read"]) == (0, 1, 105)
+    assert counts["examples"]["doctor_mojibake"] == [f"{tmp_path}/p.tsv:103"]
+    assert_counts_add_up(prepared.report)
+    texts = [*texts_of(prepared.train), *texts_of(prepared.valid)]
+    assert SWAPPED[::-1] in texts
+    assert (GARBLED[0].encode("cp1252").decode(), GARBLED[1]) in texts
+    assert not {*texts} & {SWAPPED, GARBLED}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"train.arrow", "valid.arrow", "report.json"}
+    lines = CleaningReport(**counts).lines()
+    assert "           1 mended: swapped" in lines
+    assert any("dropped: doctor_mojibake, a finding of the data doctor" in line for line in lines)
+    # Mended text is compared with validation text as any other.
+    data["valid_pairs"] = [write_tsv(tmp_path / "v.tsv", [("Die Größe der Tür ist nicht bekannt", "x")])]
+    prepared = prepare(config_of(**data, fix=["mojibake"]), tmp_path / "data")
+    assert prepared.report["train"]["dropped"]["leakage"] == 1
+    assert prepared.report["valid"]["kept"] == 1
+
+
+def test_languages_are_not_told_where_there_are_several(tmp_path):
+    data = {"pairs": [write_tsv(tmp_path / "p.tsv", sentences(30))]}
+    config = config_of(**data, drop=["other_language"], tokenizer={"language_tags": ["de", "fr"]})
+    with pytest.raises(ConfigError, match="other_language cannot be told in text of several languages"):
+        prepare(config, tmp_path / "data")
 
 
 def test_language_tags_become_one_token_and_are_not_learned_as_text(tmp_path):
