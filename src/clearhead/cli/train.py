@@ -131,6 +131,12 @@ def train(
             "changes them.",
         ),
     ] = False,
+    force_data: Annotated[
+        bool,
+        typer.Option(
+            "--force-data", help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md)."
+        ),
+    ] = False,
 ) -> None:
     """Train a model on parallel text. Running the same command again resumes an interrupted run.
 
@@ -162,7 +168,7 @@ def train(
             if (count := workers or usual_workers(on)) > 1:
                 launch(context.obj, count)
                 return
-        result = train_from_values(values, fresh=fresh, workers=met)
+        result = train_from_values(values, fresh=fresh, workers=met, force_data=force_data)
     if met.is_first:
         typer.echo(for_terminal(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}"), err=True)
         if result.outcome is not None:

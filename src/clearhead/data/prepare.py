@@ -22,6 +22,7 @@ from clearhead.data.batches import BatchOrder
 from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
 from clearhead.data.doctor.checks import LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import Cleaning
+from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
 from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs, open_inputs, source_language
 from clearhead.data.replay import mixed_in, rows_of
@@ -84,6 +85,7 @@ def prepare(
     tokenizer: Vocabulary | None = None,
     on_progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
+    is_forced: bool = False,
 ) -> Prepared:
     """Read, clean and tokenize the corpus; write `directory` and, beside it, `tokenizer.json`.
 
@@ -96,12 +98,13 @@ def prepare(
         tokenizer: The vocabulary to use; if not given, one is learned from the corpus.
         on_progress: Called about every thousand items.
         notice: Called with the detected format, columns and direction of each file of pairs.
+        is_forced: Whether training text of which much is wrong is taken all the same.
 
     Raises:
         ConfigError: If no text is named, files do not have the configured columns, or the configured vocabulary is too
             small or larger than the corpus yields.
         DataError: If a file cannot be used, too many of its rows are no pairs, no pair is left, the corpus is too
-            small, or the disk is full.
+            small, more than `MOST_SHARE` of it looks wrong, or the disk is full.
     """
     # Errors that can be found at once are reported before anything is created.
     _refuse_languages(config)
@@ -110,7 +113,8 @@ def prepare(
         os_error_as(DataError, f"cannot write the prepared data {directory}"),
         new_directory(directory) as temporary,
     ):
-        tokenizer, report = _build(config, inputs, temporary, tokenizer, on_progress or (lambda stage, count: None))
+        progress = on_progress or (lambda stage, count: None)
+        tokenizer, report = _build(config, inputs, temporary, tokenizer, progress, is_forced)
         # The old data is removed first: if killed between these lines, a run finds none, never data of another
         # tokenizer.
         if directory.exists():
@@ -183,11 +187,22 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
 
 
 def _build(
-    config: Config, inputs: Inputs, partial: Path, tokenizer: Vocabulary | None, on_progress: Progress
+    config: Config,
+    inputs: Inputs,
+    partial: Path,
+    tokenizer: Vocabulary | None,
+    on_progress: Progress,
+    is_forced: bool,
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Write the prepared data, and return its vocabulary and report."""
     train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
     watched, forbidden, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
+    looked_at = _progress(train, "looking for wrong pairs", on_progress)
+    wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
+    if wrong_share(wrong) > MOST_SHARE and not is_forced:
+        raise DataError(
+            "; ".join(wrong_lines(wrong, train.report.kept)) + "; if all is as it should be, add --force-data"
+        )
     tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
     if config.decode.protect_numbers and not tokenizer.num_placeholders:
         raise ConfigError(
@@ -236,6 +251,7 @@ def _build(
         ],
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
+        "wrong": wrong,
         **({"augmented": added} if added else {}),
         **({"links": linked} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),

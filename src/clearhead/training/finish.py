@@ -14,6 +14,7 @@ import torch
 
 from clearhead.config import DataConfig
 from clearhead.data.clean import CleaningReport
+from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
 from clearhead.decoding.cross_attention import AlignmentHead
@@ -78,6 +79,7 @@ def report_end(
         records,
         num_pairs=data.report["train"]["kept"],
         misaligned=misalignment(data),
+        wrong=data.report.get("wrong"),
         epochs=state.step / loop.order.batches_per_epoch,
         validation=validation,
         is_unchanged=is_unchanged,
@@ -181,6 +183,8 @@ def data_lines(report: Mapping[str, Any]) -> list[str]:
             if part == "train" and any(added.values()):
                 kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)
                 lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
+            if part == "train":
+                lines += wrong_lines(report.get("wrong"), report[part]["kept"])[:1]
             if part == "train" and (links := report.get("links")) is not None:
                 lines.append(
                     f"{links['pairs']:>12,} have links, which {links['target_tokens']:,} target tokens learn from"

@@ -19,6 +19,7 @@ import torch
 from clearhead.bundle import load_bundle, require_fitting_weights
 from clearhead.config import Config, read_toml
 from clearhead.data.batches import BatchOrder
+from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.errors import CheckpointError, ModelError, TrainingError
@@ -91,7 +92,11 @@ class TrainResult:
 
 
 def train(
-    config: Config | str | Path, *, fresh: bool = False, on_progress: Callable[[TrainProgress], None] | None = None
+    config: Config | str | Path,
+    *,
+    fresh: bool = False,
+    force_data: bool = False,
+    on_progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainResult:
     """Train a model like the command `clearhead train`; the setting `out` is the run directory.
 
@@ -100,6 +105,7 @@ def train(
             and the corpus. `model.vocab_size` of a `Config` is ignored: every preset sets it, and the tokenizer
             decides.
         fresh: Whether to start over; an existing run directory is renamed.
+        force_data: Whether training text of which much looks wrong is taken all the same.
         on_progress: Called after every step and every validation. An exception that it raises ends the training, which
             continues from its last checkpoint when it is run again.
 
@@ -112,7 +118,7 @@ def train(
         values = config.model_dump(exclude_unset=True, exclude={"model": {"vocab_size"}})
     else:
         values = read_toml(config)
-    return train_from_values(values, fresh=fresh, on_progress=on_progress)
+    return train_from_values(values, fresh=fresh, force_data=force_data, on_progress=on_progress)
 
 
 def train_from_values(
@@ -120,6 +126,7 @@ def train_from_values(
     *,
     fresh: bool = False,
     workers: Workers | None = None,
+    force_data: bool = False,
     on_progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainResult:
     """Train with nested settings as the user wrote them; see `train`.
@@ -128,12 +135,15 @@ def train_from_values(
         values: Nested settings.
         fresh: Whether to start over.
         workers: This process as one of several workers. None connects to the others if `torchrun` started several.
+        force_data: As in `train`.
         on_progress: As for `train`; called by the first worker alone.
     """
     start = time.monotonic()
     if workers is None:
         with Workers.met() as workers:
-            return train_from_values(values, fresh=fresh, workers=workers, on_progress=on_progress)
+            return train_from_values(
+                values, fresh=fresh, workers=workers, force_data=force_data, on_progress=on_progress
+            )
     same = {**values, "clearhead": __version__, "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
     if not workers.is_first:
@@ -155,7 +165,7 @@ def train_from_values(
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(request, run, made, device, display, start, workers.count)
+            config, data, order = _settle(request, run, made, device, display, start, workers.count, force_data)
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
@@ -226,7 +236,14 @@ class _Settled(NamedTuple):
 
 
 def _settle(
-    request: Request, run: Path, made: TrainingState, device: torch.device, display: Display, start: float, workers: int
+    request: Request,
+    run: Path,
+    made: TrainingState,
+    device: torch.device,
+    display: Display,
+    start: float,
+    workers: int,
+    force_data: bool,
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare a new run, or check that an old one may resume; write its settings, return them, the data and its order.
 
@@ -238,6 +255,7 @@ def _settle(
         display: Progress display.
         start: `time.monotonic()` at the start of the command.
         workers: Number of processes that train together.
+        force_data: Whether training text of which much looks wrong is taken all the same.
     """
     path, changes = run / "config.toml", list[str]()
     if path.exists():  # under the lock: no other process writes
@@ -252,7 +270,7 @@ def _settle(
             )
         config, order, changes = resume(request, saved, data, made)
     else:
-        data = _prepared(request, run, display)
+        data = _prepared(request, run, display, force_data)
         display.stage("timing a few steps", 0)
         plan = make_plan(request, data, device, spent=time.monotonic() - start, num_workers=workers)
         config, order = plan.config, plan.order
@@ -276,11 +294,18 @@ def _settle(
     return config, data, order
 
 
-def _prepared(request: Request, run: Path, display: Display) -> Prepared:
+def _prepared(request: Request, run: Path, display: Display, force_data: bool) -> Prepared:
     """Prepare the data of a new run, and say what was found."""
     started, early = time.monotonic(), request.early
     tokenizer = None if early.from_model is None else starting_model(early, request.start_model).tokenizer
-    data = prepare(early, run / "data", tokenizer=tokenizer, on_progress=display.stage, notice=display.say)
+    data = prepare(
+        early,
+        run / "data",
+        tokenizer=tokenizer,
+        on_progress=display.stage,
+        notice=display.say,
+        is_forced=force_data,
+    )
     seconds = time.monotonic() - started
     kept, general = data.report["train"]["kept"], ""
     if data.general is not None:
@@ -292,6 +317,8 @@ def _prepared(request: Request, run: Path, display: Display) -> Prepared:
     display.say(
         f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
     )
+    for line in wrong_lines(data.report["wrong"], kept):
+        display.say(line)
     if (warning := misalignment(data)) is not None:
         display.say(warning)
     for what, pairs in (("source", data.train), ("general source", data.general)):

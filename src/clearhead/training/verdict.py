@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from clearhead.config import TrainConfig
+from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.prepare import Prepared
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.run_directory import MODEL_BEFORE
@@ -55,6 +56,7 @@ def verdict(
     *,
     num_pairs: int,
     misaligned: str | None,
+    wrong: Mapping[str, Any] | None,
     epochs: float,
     validation: Validation,
     is_unchanged: bool,
@@ -69,6 +71,7 @@ def verdict(
         records: Records of `metrics.jsonl`.
         num_pairs: Number of training pairs.
         misaligned: Warning from `misalignment` about the training pairs; None if there is none.
+        wrong: Result of `count_wrong` for the training pairs; None for data that was prepared before it was counted.
         epochs: Passes over the training pairs.
         validation: Validation result of the published model.
         is_unchanged: Whether the published model is the initial one, because no later one was better.
@@ -81,6 +84,9 @@ def verdict(
     if state.step <= train.warmup_steps and "train.warmup_steps" in train.planned:
         go_on = f"start over with: {command} --fresh {longer}"  # the plan suits only the shorter run
     is_useless = validation.bleu < _USELESS_BLEU and validation.chrf < _USEFUL_CHRF
+    about_data = wrong_lines(wrong, num_pairs)
+    if about_data:
+        about_data[-1] += f"; then start over with: {command} --fresh .."
     sentences = []
     is_from_model = bool(valid) and valid[0]["step"] == 0
     if is_from_model and not state.step:
@@ -88,7 +94,7 @@ def verdict(
     elif is_from_model and validation.general is not None and not is_unchanged:
         sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, train.general_margin))
     if is_useless and misaligned is not None:
-        return [f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}", *sentences]
+        return [*about_data, f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}", *sentences]
     if not is_from_model and state.step <= train.warmup_steps:
         sentences.append(
             f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
@@ -118,7 +124,7 @@ def verdict(
         )
     if not sentences and not is_from_model:  # whose outcome is said beside this
         sentences.append(f"too short to tell: it was validated once; {go_on}")
-    return sentences
+    return [*about_data, *sentences]
 
 
 def misalignment(data: Prepared) -> str | None:

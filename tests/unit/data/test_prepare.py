@@ -297,6 +297,21 @@ def test_training_text_is_mended_and_what_cannot_be_is_dropped_under_reasons_of_
     assert prepared.report["valid"]["kept"] == 1
 
 
+def test_training_text_of_which_much_is_wrong_is_refused_unless_it_is_forced(tmp_path):
+    rows = german(100)
+    swapped = [(target, source) for source, target in german(130)[100:]]
+    config = config_of(pairs=[write_tsv(tmp_path / "p.tsv", [*rows, *swapped])], augment=False)
+    with pytest.raises(DataError, match=r"about 2. % of the training pairs look wrong: 2. with source") as told:
+        prepare(config, tmp_path / "data")
+    assert str(told.value).endswith("--set data.fix=swapped; if all is as it should be, add --force-data")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.tsv"]
+    forced = prepare(config, tmp_path / "data", is_forced=True)
+    assert forced.report["wrong"]["findings"].keys() == {"swapped"}
+    assert open_prepared(tmp_path / "data").report["wrong"] == forced.report["wrong"]
+    config = config_of(pairs=[write_tsv(tmp_path / "p.tsv", [*rows, *swapped])], augment=False, fix=["swapped"])
+    assert prepare(config, tmp_path / "data").report["wrong"]["findings"] == {}
+
+
 def test_languages_are_not_told_where_there_are_several(tmp_path):
     data = {"pairs": [write_tsv(tmp_path / "p.tsv", sentences(30))]}
     config = config_of(**data, drop=["other_language"], tokenizer={"language_tags": ["de", "fr"]})

@@ -9,6 +9,7 @@ import pytest
 from tiny_runs import ENGLISH, GERMAN
 
 from clearhead.config import TrainConfig
+from clearhead.errors import DataError
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.run import train_from_values
 from clearhead.training.validation import Validation
@@ -34,6 +35,7 @@ def said(
     warmup=4,
     pairs=50_000,
     misaligned=None,
+    wrong=None,
     epochs=5.0,
     bleu=30.0,
     chrf=30.0,
@@ -48,6 +50,7 @@ def said(
         found,
         num_pairs=pairs,
         misaligned=misaligned,
+        wrong=wrong,
         epochs=epochs,
         validation=Validation(2.0, bleu, "", chrf, ""),
         is_unchanged=is_unchanged,
@@ -174,6 +177,37 @@ def test_a_useless_model_of_misaligned_sides_needs_neither_time_nor_data():
     assert "misaligned" not in " ".join(said(records(*RISING), misaligned="the lengths differ", bleu=5.0))
 
 
+def test_a_wrong_corpus_comes_before_all_that_is_said_of_the_run():
+    wrong = {"examined": 50_000, "wrong": 14_500, "findings": {"swapped": 14_500}}
+    first, second, third = said(records(*RISING), wrong=wrong)
+    assert first == "about 29 % of the training pairs look wrong: 14,500 with source and target exchanged"
+    assert second.endswith("--set data.fix=swapped; then start over with: clearhead train runs/x --fresh ..")
+    assert third.startswith("still improving: ")
+    lines = said(records(*RISING), wrong=wrong, misaligned="the lengths differ", bleu=4.99)
+    assert [line.partition(" ")[0] for line in lines] == ["about", "`clearhead", "likely"]
+    assert len(said(records(*RISING), wrong=wrong | {"wrong": 400})) == 1
+
+
+def test_a_wrong_corpus_is_refused_and_once_it_is_forced_not_asked_about_again(settings, capsys):
+    values = settings(train={"max_steps": 1})
+    [path] = values["data"]["pairs"]
+    pairs = [line.split("\t") for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    garbled = [(f"{source} ist grÃ¶ÃŸer", target) for source, target in pairs[: len(pairs) // 4]]
+    Path(path).write_text(
+        "".join(f"{source}\t{target}\n" for source, target in [*garbled, *pairs[len(garbled) :]]), encoding="utf-8"
+    )
+    with pytest.raises(DataError, match=r"about 2. % of the training pairs look wrong: \d+ garbled"):
+        train_from_values(values)
+    assert not (Path(values["out"]) / "data").exists()
+    report = train_from_values(values, force_data=True).run / "report.html"
+    told = capsys.readouterr().err
+    assert "% of the training pairs look wrong" in told.partition("plan: ")[0]
+    assert "% of the training pairs look wrong" in told.partition("finished by")[2]
+    assert report.read_text(encoding="utf-8").count("of the training pairs look wrong") == 2
+    values["train"]["max_steps"] = 2
+    assert train_from_values(values).step == 2
+
+
 def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told_before_the_first_step(settings, capsys):
     values = settings(train={"max_steps": 1})
     [path] = values["data"]["pairs"]
@@ -181,7 +215,7 @@ def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told_before_
     shifted = [(source, target) for (source, _), (_, target) in zip(pairs, pairs[1:] + pairs[:1], strict=True)]
     for aligned, out in ((pairs, "true"), (shifted, "shifted")):
         Path(path).write_text("".join(f"{source}\t{target}\n" for source, target in aligned), encoding="utf-8")
-        report = train_from_values({**values, "out": f"{values['out']}-{out}"}).run / "report.html"
+        report = train_from_values({**values, "out": f"{values['out']}-{out}"}, force_data=True).run / "report.html"
         before = capsys.readouterr().err.partition("plan: ")[0]
         warned = "the lengths of the two sides have little to do with each other" in before
         assert warned == ("likely misaligned" in report.read_text(encoding="utf-8")) == (out == "shifted")
@@ -271,6 +305,7 @@ def test_general_text_that_got_worse_than_the_margin_is_said(now, words):
         [before, {**before, "step": 80, "chrf": 45.0}],
         num_pairs=50_000,
         misaligned=None,
+        wrong=None,
         epochs=5.0,
         validation=Validation(2.0, 33.0, "", 45.0, "", general=Validation(2.0, 30.0, "", now, "")),
         is_unchanged=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from clearhead.data.doctor.characters import (
     character_table,
 )
 from clearhead.data.doctor.code_points import SEEN_CHARACTERS, TextBatch, Texts
+from clearhead.data.doctor.findings import KINDS
 from clearhead.data.doctor.identification import SideLanguages
 from clearhead.data.doctor.language_checks import OF_OTHER_SIDE, SIDES, Languages, Verdict, language_verdicts
 from clearhead.data.doctor.languages import Profiles
@@ -253,11 +254,19 @@ LANGUAGE_KINDS = ("swapped", "wrong_language", "other_language")
 """Findings that are made together."""
 
 
-def found_in(batch: TextBatch, usual: Usual) -> Iterator[tuple[str, Found]]:
-    """Yield every finding of `CHECKS` and `LANGUAGE_KINDS`, with the pairs that have it."""
-    yield from _language_checks(batch, usual)
+def found_in(batch: TextBatch, usual: Usual, kinds: Collection[str] = KINDS) -> Iterator[tuple[str, Found]]:
+    """Yield the findings among `CHECKS` and `LANGUAGE_KINDS`, with the pairs that have them.
+
+    Args:
+        batch: The pairs.
+        usual: What is usual in their corpus.
+        kinds: The only findings that are looked for.
+    """
+    if any(name in kinds for name in LANGUAGE_KINDS):
+        yield from _language_checks(batch, usual)
     for name, check in CHECKS.items():
-        yield name, check(batch, usual)
+        if name in kinds:
+            yield name, check(batch, usual)
 
 
 def _ratios(batch: TextBatch) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ It takes at most 114 bytes of memory per pair.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -30,6 +30,9 @@ HEAD_BATCHES = 3
 
 BITS = {name: 1 << place for place, name in enumerate(KINDS)}
 """The bit of each finding in `Examination.kinds_of_pairs`."""
+
+REPEATED = {"duplicate", "several_targets"}
+"""Findings of a pair that depend on earlier pairs."""
 
 OnFound = Callable[[TextBatch, str, Found], None]
 """Called with a batch, the name of a finding, and its pairs that have it."""
@@ -182,6 +185,7 @@ def examine(
     held_out: Mapping[str, Iterable[SentencePair]] | None = None,
     on_rows: Callable[[int], None] | None = None,
     on_found: OnFound | None = None,
+    kinds: Collection[str] = KINDS,
 ) -> Examination:
     """Run all checks of `KINDS` that are possible.
 
@@ -191,6 +195,7 @@ def examine(
         on_rows: Called with a number of rows each time that many more have been read.
         on_found: Called for every batch with every finding but `shifted`, whose pairs are known only at the end
             (`Examination.shifted`).
+        kinds: The only findings that are needed; the others may be left out.
     """
     result = Examination()
     leakage = _Leakage()
@@ -209,7 +214,7 @@ def examine(
         result.findings["overlap"].unchecked = "not both validation and test text are named"
     stream = batches_of(result.rows.pairs_of(rows, on_rows))
     head = list(islice(stream, HEAD_BATCHES))
-    _examine(head, stream, leakage if held_out else None, result, on_found)
+    _examine(head, stream, leakage if held_out else None, result, on_found, kinds)
     result.rows.check()
     return result
 
@@ -220,18 +225,20 @@ def _examine(
     leakage: _Leakage | None,
     result: Examination,
     on_found: OnFound | None,
+    wanted: Collection[str],
 ) -> None:
-    weights = ShiftWeights.learn(head)
+    weights = ShiftWeights.learn(head) if "shifted" in wanted else None
     shifts = None if weights is None else ShiftSearch(weights)
     usual = result.usual = Usual.learn(head)
-    repeated = _Repeated()
+    repeated = _Repeated() if REPEATED & {*wanted} else None
     kinds: list[NDArray[np.uint32]] = []
     for batch in chain(_handed_over(head), rest):
         result.source.add(batch.source)
         result.target.add(batch.target)
         kinds.append(np.zeros(len(batch.pairs), dtype=np.uint32))
         of_leakage = () if leakage is None else (("leakage", leakage.look_up(batch)),)
-        for name, found in chain(found_in(batch, usual), repeated.look_up(batch), of_leakage):
+        of_repeated = () if repeated is None else repeated.look_up(batch)
+        for name, found in chain(found_in(batch, usual, wanted), of_repeated, of_leakage):
             result.findings[name].add_all(batch.pairs, *found)
             kinds[-1][found.places] |= BITS[name]
             if on_found is not None:

@@ -1,0 +1,90 @@
+"""How many pairs of a training text are wrong for learning, as the data doctor sees it, in two lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from clearhead.data.doctor.checks import LANGUAGE_KINDS
+from clearhead.data.doctor.cleaning import FIXABLE
+from clearhead.data.doctor.examination import BITS, examine
+from clearhead.data.doctor.text_report import percent
+from clearhead.formats import SentencePair
+
+WORDS = {
+    "shifted": "beside the translation of another row",
+    "swapped": "with source and target exchanged",
+    "wrong_language": "with a side in the other side's language",
+    "other_language": "with a side in a third language",
+    "wrong_script": "with a side in another script",
+    "mojibake": "garbled",
+}
+"""Findings that are wrong for learning, in words. The others are handled in cleaning, or mild."""
+
+LEAST_SHARE = 0.01
+"""Share of wrong pairs below which nothing is said. In the clean corpora (docs/data-doctor.md) it is at most 0.0007."""
+
+MOST_SHARE = 0.1
+"""Share above which training does not begin unless it is forced to."""
+
+MOST_PAIRS = 1_000_000
+BLOCK_PAIRS = 10_000
+"""Of a corpus of more than `MOST_PAIRS`, about so many are examined, in blocks of so many that follow each other."""
+
+
+def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingual: bool) -> dict[str, Any]:
+    """Examine a training text, or a sample of it.
+
+    Args:
+        pairs: The pairs.
+        num_pairs: Their number.
+        is_multilingual: Whether they are of several languages, so that findings of language mean nothing.
+
+    Returns:
+        `examined`, the number of pairs examined; `wrong`, how many of them have a finding of `WORDS`; and `findings`,
+        how many have each.
+    """
+    kinds = [name for name in WORDS if not (is_multilingual and name in (*LANGUAGE_KINDS, "wrong_script"))]
+    step = -(-num_pairs // MOST_PAIRS)
+    result = examine(_blocks(pairs, step), kinds=kinds)
+    found = {name: count for name in kinds if (count := result.findings[name].count)}
+    is_wrong = result.kinds_of_pairs & sum(BITS[name] for name in kinds) != 0
+    return {"examined": result.rows.pairs, "wrong": int(np.count_nonzero(is_wrong)), "findings": found}
+
+
+def wrong_share(found: Mapping[str, Any] | None) -> float:
+    """Return the share of wrong pairs; 0 for data that was prepared before it was counted."""
+    return found["wrong"] / max(1, found["examined"]) if found else 0.0
+
+
+def wrong_lines(found: Mapping[str, Any] | None, num_pairs: int) -> list[str]:
+    """Return what is wrong and how much, and what to do about it; nothing if it is next to nothing.
+
+    Args:
+        found: Result of `count_wrong`.
+        num_pairs: Number of pairs of the training text.
+    """
+    share = wrong_share(found)
+    if not found or share < LEAST_SHARE:
+        return []
+    by_count = sorted(found["findings"].items(), key=lambda item: -item[1])
+    kinds = ", ".join(f"{count:,} {WORDS[name]}" for name, count in by_count)
+    of = "" if found["examined"] >= num_pairs else f" of {found['examined']:,} that were examined"
+    settings = {
+        "fix": [name for name, _ in by_count if name in FIXABLE],
+        "drop": [name for name, _ in by_count if name not in FIXABLE],
+    }
+    flags = " ".join(f"--set data.{name}={','.join(names)}" for name, names in settings.items() if names)
+    return [
+        f"about {percent(share)} of the training pairs look wrong{of}: {kinds}",
+        f"`clearhead corpus check` shows them; `clearhead corpus clean` mends or drops them, and so does {flags}",
+    ]
+
+
+def _blocks(pairs: Iterable[SentencePair], step: int) -> Iterator[SentencePair]:
+    """Yield every `step`-th block of pairs."""
+    for number, pair in enumerate(pairs):
+        if number // BLOCK_PAIRS % step == 0:
+            yield pair
