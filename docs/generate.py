@@ -207,9 +207,10 @@ first line in int8 without scores takes 430 MB and 2.3 s from float32, 192 MB an
 clearhead export runs/de-en -o de-en-hf --to hf
 ```
 
-The directory is loaded by `transformers` without any code of ours (`AutoTokenizer`, `AutoModelForSeq2SeqLM`). A
-post-norm model, as in the paper, becomes a Marian model; a pre-norm one, as in the presets `tiny` and `small`, a
-Pegasus model; one with T5's settings ([paper.md](paper.md#where-well-known-code-departs-from-the-paper)) a T5 model.
+The directory is loaded by `transformers` without any code of ours
+([from-transformers.md](from-transformers.md#the-other-way-a-model-of-clearhead-in-transformers-5)). A post-norm model,
+as in the paper, becomes a Marian model; a pre-norm one, as in the presets `tiny` and `small`, a Pegasus model; one with
+T5's settings ([paper.md](paper.md#where-well-known-code-departs-from-the-paper)) a T5 model.
 The vocabulary is exported with its tags: `<2fr> May 3, 2018` is read there as here. If `transformers` is installed, the
 directory is loaded and compared as above before it gets its name; after any difference nothing is written.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clearhead.inspection.explanation import Explanation
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
     from clearhead.model.transformer import Transformer
+    from clearhead.pipelines import pipeline
     from clearhead.runtime.device import set_num_threads
     from clearhead.tokenizers import Tokenizer
     from clearhead.training.run import train
@@ -42,6 +43,7 @@ _HOMES = {
     "Translator": "clearhead.translation.translator",
     "explain": "clearhead.inspection.explain",
     "load_tensors": "clearhead.files.tensors",
+    "pipeline": "clearhead.pipelines",
     "scaled_dot_product_attention": "clearhead.model.attention",
     "set_num_threads": "clearhead.runtime.device",
     "train": "clearhead.training.run",
@@ -61,6 +63,7 @@ __all__ = [
     "Translator",
     "explain",
     "load_tensors",
+    "pipeline",
     "presets",
     "scaled_dot_product_attention",
     "set_num_threads",

@@ -35,6 +35,7 @@ FLOORS = {
     "interop": 6,
     "translation": 6,
     "inspection": 7,
+    "pipelines": 7,
     "serving": 8,
     "training": 8,
     "paper": 9,
