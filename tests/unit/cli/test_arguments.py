@@ -24,7 +24,6 @@ from clearhead.cli.serve import api_key
 from clearhead.cli.translate import translate
 from clearhead.data import demo_corpus
 from clearhead.errors import ClearheadError
-from clearhead.translation import translator as translators
 
 
 def commands(group=None):
@@ -114,8 +113,8 @@ def test_mistakes_are_named_before_a_model_is_loaded(
     (tmp_path / "run" / "config.toml").touch()
     shutil.copytree(model, tmp_path / "locked")
     (tmp_path / "locked" / "shortlist.safetensors").mkdir()
-    for module, name in ((translators, "load_bundle"), (bundles, "load_bundle"), (demo_corpus, "generate")):
-        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("work began"))
+    for module, name in ((bundles, "_load"), (demo_corpus, "generate")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("work began"))
     with pytest.raises(ClearheadError, match=said):
         run_command(command, *arguments.split())
 
