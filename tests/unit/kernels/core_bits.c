@@ -13,7 +13,7 @@
 #include "core.h"
 
 #ifndef SENTENCES
-#define SENTENCES 50
+#define SENTENCES 30
 #endif
 #ifndef TIMES
 #define TIMES 1 /* as wide as here */

@@ -110,7 +110,7 @@ def test_a_compiler_that_fails_is_an_error_and_leaves_no_library(build, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def bits(build, compiler, triple, directory, forms, runner=(), sentences=50):
+def bits(build, compiler, triple, directory, forms, runner=(), sentences=30):
     """Return what those forms compute that a processor has, as core_bits.c prints it, compiled for it and run there."""
     objects = [*build.compile_forms(compiler, triple, directory), str(build.CSRC / "core.c")]
     flags = [
@@ -147,12 +147,12 @@ def test_on_aarch64_every_form_computes_the_bits_of_this_processor(build, tmp_pa
     assert len(expected) == 16  # four precisions of four models
     # A score is that of the search, and the tokens of a search without scores are those of one with scores.
     assert all(line.count("same 1") == 2 for line in expected)
-    # The plain form, in which qemu takes ten times as long, finds a tenth as much. This processor lacks I8MM.
+    # The plain form, in which qemu takes ten times as long, finds little. This processor lacks I8MM.
     few = bits(build, *arm, ["plain", *KNOWN_FORMS], [QEMU, "-cpu", "cortex-a76"], 4)
     expected_few = bits(build, ["cc"], triple, here, ["plain"], sentences=4)["plain"]
     assert few == dict.fromkeys(["plain", "neon", "neon-dot"], expected_few)
-    lengths = [int(re.search(r"tokens (\d+)", line)[1]) for line in expected]  # of 50 translations
-    assert 150 < min(lengths) < max(lengths) <= 50 * 12  # some end by themselves, and some at the limit
+    lengths = [int(re.search(r"tokens (\d+)", line)[1]) for line in expected]  # of 30 translations
+    assert 80 < min(lengths) < max(lengths) <= 30 * 12  # some end by themselves, and some at the limit
 
 
 @pytest.mark.slow
