@@ -103,8 +103,9 @@ def test_the_commands_of_the_data_doctor_run(files, capsys):
             Path(f"{name}.{language}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     Path("deu.txt").write_text("".join(f"{pair.source}\t{pair.target}\tCC-BY\n" for pair in PAIRS), encoding="utf-8")
     write_pairs("memory.csv", PAIRS[:7], ("en", "de"))
+    write_pairs("messy.tsv", [*PAIRS, *PAIRS[:2]], ("en", "de"))
     commands = INDENTED.findall(DOCTOR)
-    assert [shlex.split(command)[2] for command in commands] == ["stats", "check", "convert"]
+    assert {shlex.split(command)[2] for command in commands} == {"stats", "check", "clean", "convert"}
     for command in commands:
         with pytest.raises(SystemExit) as ended:
             run(shlex.split(command)[1:])
@@ -113,4 +114,5 @@ def test_the_commands_of_the_data_doctor_run(files, capsys):
     assert "216 rows read" in said  # by stats
     assert "3 pairs" in said  # that stand in the validation text as well
     assert Path("report.html").stat().st_size > 5_000
+    assert len(Path("clean.tsv").read_text(encoding="utf-8").splitlines()) == len(PAIRS)
     assert len(Path("pairs.tsv").read_text(encoding="utf-8").splitlines()) == 7 + len(PAIRS)

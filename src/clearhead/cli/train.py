@@ -157,6 +157,7 @@ def train(
     from clearhead.training.distributed import Workers, is_one_of_several, require_workers
     from clearhead.training.launch import launch, usual_workers
     from clearhead.training.run import train_from_values
+    from clearhead.training.run_directory import from_here
     from clearhead.training.settings import over_saved
 
     with Workers.met() as met:
@@ -170,7 +171,8 @@ def train(
                 return
         result = train_from_values(values, fresh=fresh, workers=met, force_data=force_data)
     if met.is_first:
-        typer.echo(for_terminal(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}"), err=True)
+        run = from_here(result.run)
+        typer.echo(for_terminal(f"model:  {run / 'model'}\nreport: {run / 'report.html'}"), err=True)
         if result.outcome is not None:
             typer.echo(for_terminal(result.outcome), err=True)
 

@@ -31,6 +31,7 @@ from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.outcome import outcome, unchanged
 from clearhead.training.publish import translatable
 from clearhead.training.report import Judged, LearnedPair, write_report
+from clearhead.training.run_directory import from_here
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import misalignment, verdict
 from clearhead.translation.result import Translation
@@ -73,7 +74,7 @@ def report_end(
     minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
     is_unchanged = translator.bundle.info["weights"] == UNCHANGED
     judgement = verdict(
-        loop.run,
+        from_here(loop.run),
         config.train,
         state,
         records,
@@ -89,7 +90,7 @@ def report_end(
     if is_unchanged:
         found_out = unchanged(valid) if state.step else None
     else:
-        found_out = outcome(loop.run, translator, translations, references)
+        found_out = outcome(from_here(loop.run), translator, translations, references)
     said = [*judgement, found_out] if found_out else judgement
     write_text(loop.run / VERDICT_FILE, "".join(line + "\n" for line in said))
     write_report(

@@ -26,7 +26,7 @@ from clearhead.training.distributed import LostWorkerError, Workers, part_like, 
 from clearhead.training.log import MetricsLog, NoLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.outcome import FEWEST_DECIDING
-from clearhead.training.progress import Display
+from clearhead.training.progress import Display, done_by
 from clearhead.training.publish import publish
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
@@ -40,6 +40,9 @@ UNCHANGED = "the model it started from"
 """Name of the published weights if no later weights of the run were better than the initial model."""
 
 _STEPS_BETWEEN_RECORDS = 25
+
+_TIMED_AGAIN = 30.0
+"""Seconds of training after which its length is estimated anew: before, the plan timed a few steps alone."""
 
 
 @dataclass(eq=False)
@@ -174,6 +177,7 @@ class Loop:
         if self.config.from_model is not None and self.state.best is None:
             # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
+        begun, first, is_timed = self.state.elapsed, self.state.step, False
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             self._published = None  # the model of an earlier step is no longer current
@@ -191,6 +195,13 @@ class Loop:
             if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
                 self._record(log, rate, result)
 
+            if not is_timed and (seconds := self.state.elapsed - begun) >= _TIMED_AGAIN:
+                is_timed = True
+                per_step = seconds / (self.state.step - first)
+                left = self._seconds_left(per_step)
+                self.display.say(
+                    f"timed again: about {self.state.step + int(left / per_step):,} steps in all, {done_by(left)}"
+                )
             is_last = self.state.ended_by(train) is not None
             best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
             is_regular = self.state.step % train.checkpoint_every == 0

@@ -21,6 +21,7 @@ from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.optimizer import build_optimizer
+from clearhead.training.progress import done_by
 from clearhead.training.settings import PLANNED, Request, check_resumable, complete, default_steps, resolved
 from clearhead.training.step import Stepper
 
@@ -94,8 +95,7 @@ class Plan:
             f"{train.validate_every:,}",
         ]
         if self.seconds is not None:
-            end = time.localtime(time.time() + self.seconds)
-            lines[1] += time.strftime("; done by about %H:%M" if self.seconds < 43_200 else "; done by about %c", end)
+            lines[1] += f"; {done_by(self.seconds)}"
         return lines
 
 

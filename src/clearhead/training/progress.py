@@ -19,6 +19,12 @@ _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_RENEWALS = 0.5
 
 
+def done_by(seconds: float) -> str:
+    """Return in words when so many seconds will have passed, with the date if that is in half a day or later."""
+    end = time.localtime(time.time() + seconds)
+    return time.strftime("done by about %H:%M" if seconds < 43_200 else "done by about %c", end)
+
+
 @dataclass(frozen=True)
 class TrainProgress:
     """How far a training is."""

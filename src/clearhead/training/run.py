@@ -35,7 +35,7 @@ from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, resume
 from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
-from clearhead.training.run_directory import is_finished, lock, move_aside
+from clearhead.training.run_directory import from_here, is_finished, lock, move_aside
 from clearhead.training.settings import Request, requested
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
@@ -172,7 +172,7 @@ def train_from_values(
             ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
             workers.tell("settled", json.dumps(_Settled.of(run, newest, ended_by)))
             if newest and ended_by is not None:
-                display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
+                display.say(f"this run is finished ({ended_by}); its model is {from_here(run) / 'model'}")
                 return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
             workers.connect(device)
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers)

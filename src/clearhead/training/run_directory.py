@@ -19,6 +19,12 @@ _OWN_NAMES = {
 }
 
 
+def from_here(run: Path) -> Path:
+    """Return the path of a run directory as people type it: relative if it is within the current directory."""
+    here = Path.cwd()
+    return run.relative_to(here) if run != here and run.is_relative_to(here) else run
+
+
 def move_aside(run: Path) -> Path:
     """Rename a run directory and return the new path.
 

@@ -482,7 +482,8 @@ def test_patience_ends_when_neither_chrf_nor_likelihood_gets_better(settings, me
     assert train_from_values(values).was_finished
 
 
-def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch):
+def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
+    monkeypatch.setattr("clearhead.training.loop._TIMED_AGAIN", 5.0)
     clock = itertools.count(start=100.0, step=0.125)  # every look at it takes an eighth of a second
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     values = settings(train={"max_minutes": 0.25, "schedule": "linear"})
@@ -490,6 +491,10 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch):
     result = train_from_values(values)
     assert result.ended_by == "max_minutes"
     assert result.step > 1
+    (said,) = re.findall(
+        r"^timed again: about (\d+) steps in all, done by about \d\d:\d\d$", capsys.readouterr().err, re.M
+    )
+    assert abs(int(said) - result.step) < 0.25 * result.step
     last = read_metrics(result.run / "metrics.jsonl")[-1]
     assert last["step"] == result.step
     assert 15.0 <= last["elapsed"] < 16.0

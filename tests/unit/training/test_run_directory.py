@@ -8,7 +8,7 @@ import pytest
 
 from clearhead.errors import CheckpointError
 from clearhead.files import new_file
-from clearhead.training.run_directory import claim, is_finished, lock
+from clearhead.training.run_directory import claim, from_here, is_finished, lock
 
 
 def names(run: Path) -> list[str]:
@@ -59,3 +59,10 @@ def test_a_run_whose_model_was_put_aside_by_a_writer_is_finished(tmp_path):
     assert is_finished(tmp_path)
     (tmp_path / "model").rename(tmp_path / ".model.0123456789abcdef.old")
     assert is_finished(tmp_path)
+
+
+def test_a_run_is_named_as_people_type_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert from_here(tmp_path / "runs" / "x") == Path("runs/x")
+    assert from_here(tmp_path) == tmp_path
+    assert from_here(tmp_path.parent / "other") == tmp_path.parent / "other"
