@@ -40,7 +40,8 @@ class DataConfig(Settings):
     not set. The pairs of `source` and `target` are always used once."""
     columns: tuple[int | str, int | str] | None = None
     """Columns of source and target in all files of pairs: numbers counted from 1, or names from a header line, such as
-    `[2, 1]` or `["english", "german"]`. If not set, each file determines its columns (docs/formats.md)."""
+    `[2, 1]` or `["english", "german"]`. Names apply to the files that have them. If not set, each file determines its
+    columns (docs/formats.md)."""
     from_lang: str | None = None
     """Source language, such as `en` or `de-AT`, to read from files of pairs with named languages."""
     to_lang: str | None = None

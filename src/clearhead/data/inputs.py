@@ -133,6 +133,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         )
     choice: dict[str, Any] = {"wanted": Wanted(data.columns, data.from_lang, data.to_lang), "on_open": tell}
     pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
+    choice["columns_may_be_missing"] = bool(data.pairs)  # then some of these have them
     valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     general_pairs = read_pairs(data.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     excluded = [(path, _segments(path, **choice, swap=data.swap)) for path in data.exclude]
@@ -160,13 +161,11 @@ def _given_links(config: Config) -> GivenLinks | None:
     return GivenLinks(data.alignments, data.alignment_base, by_character, tagged, is_swapped=data.swap)
 
 
-def _segments(
-    path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]], None], swap: bool
-) -> Iterator[tuple[int, str]]:
+def _segments(path: str, swap: bool, **choice: Any) -> Iterator[tuple[int, str]]:
     """Yield the segments of a file of text to exclude, with their line numbers; of pairs, both sides."""
     if not holds_pairs(path):
         return enumerate(read_lines(path), start=1)
-    pairs = read_pairs([path], wanted, on_open=on_open, swap=swap)
+    pairs = read_pairs([path], **choice, swap=swap)
     return ((pair.line, text) for pair in pairs for text in (pair.source, pair.target))
 
 

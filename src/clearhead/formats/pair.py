@@ -90,6 +90,8 @@ class PairFile:
     """Its pairs, one per row, including rows with a defect; can be iterated only once."""
     languages: tuple[str | None, str | None] = (None, None)
     """Languages of source and target, if the file names them."""
+    is_unnamed: bool = False
+    """Whether it is a table without names of its columns."""
 
     @property
     def read_as(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from glob import glob
 from itertools import islice
 from typing import Any
@@ -16,6 +17,7 @@ from clearhead.formats.gettext.mo import open_mo
 from clearhead.formats.gettext.po import open_po, write_po
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format
+from clearhead.formats.tables.columns import NoSuchColumn
 from clearhead.formats.tables.csv_files import open_csv, write_csv
 from clearhead.formats.tables.json_lines import open_json_lines, write_json_lines
 from clearhead.formats.tables.tsv import open_tsv, write_tsv
@@ -87,21 +89,25 @@ def read_pairs(
     swap: bool = False,
     tolerated: float = 0.0,
     on_open: Callable[[Sequence[PairFile]], None] | None = None,
+    columns_may_be_missing: bool = False,
 ) -> Iterator[SentencePair]:
     """Stream the sentence pairs of files that hold both sides, in the order of the files.
 
     Args:
         paths: Files whose extension is in `READERS`, optionally followed by `.gz`, `.xz` or `.zst`; `-` is TSV on
             standard input.
-        wanted: Source and target to read from every file; each file decides what is None.
+        wanted: Source and target to read from every file; each file decides what is None. Columns that are requested by
+            name are read from the files that have them; another file with a header of its own decides itself.
         swap: Exchange source and target.
         tolerated: Maximum share of a file's rows that may have a defect. Such rows are yielded with their `defect`; if
             there are more, the end of the file raises an error. With 0, the first defect raises.
         on_open: Called with opened files, whose formats are then known: immediately with all regular files; with a
             source that can be read only once, such as a pipe, when it is reached.
+        columns_may_be_missing: Whether it may be that no file has the columns requested by name.
 
     Raises:
-        ConfigError: Immediately, if a file does not have the requested columns, or the choice of columns is ambiguous.
+        ConfigError: Immediately, if no file has the columns requested by name, one has neither them nor a header, one
+            has no column of a requested number, or the choice of columns is ambiguous.
         DataError: Immediately, for files with an unknown extension (all are named) and for a file without columns; and
             during iteration, for reader errors and too many defects.
     """
@@ -113,9 +119,21 @@ def read_pairs(
             f"and target instead"
         )
 
-    def opened(path: str) -> PairFile:
+    def opened(path: str, wanted: Wanted = wanted) -> PairFile:
         file = READERS[_format(path)](path, wanted)
         return file.swapped() if swap else file
+
+    def all_opened() -> dict[int, PairFile]:
+        found, missing = dict[int, PairFile](), dict[int, NoSuchColumn]()
+        for place, path in enumerate(paths):
+            if os.path.isfile(path):
+                try:
+                    found[place] = opened(path)
+                except NoSuchColumn as error:
+                    missing[place] = error
+        if missing and not (found or columns_may_be_missing):
+            raise next(iter(missing.values()))
+        return found | {place: opened(paths[place], replace(wanted, columns=None)) for place in missing}
 
     def tell(files: Sequence[PairFile]) -> None:
         if on_open is not None:
@@ -129,8 +147,8 @@ def read_pairs(
                 tell([file])
             yield from _with_few_defects(file, tolerated)
 
-    ready = {place: opened(path) for place, path in enumerate(paths) if os.path.isfile(path)}
-    tell([*ready.values()])
+    ready = all_opened()
+    tell([ready[place] for place in sorted(ready)])
     return stream()
 
 
@@ -220,11 +238,24 @@ def _is_one_of_pairs(path: str) -> bool:
 
 
 def described(files: Sequence[PairFile]) -> list[str]:
-    """Return a line for each distinct description of the files (`PairFile.read_as`), with the files' names."""
+    """Return a line for each distinct description of the files (`PairFile.read_as`), with the files' names.
+
+    Tables without a header among files whose columns are named after languages are told apart from those.
+    """
     alike: dict[str, list[str]] = {}
     for file in files:
         alike.setdefault(file.read_as, []).append(file.path)
-    return [f"{some_names(paths)}: {words}" for words, paths in alike.items()]
+    lines = [f"{some_names(paths)}: {words}" for words, paths in alike.items()]
+    unnamed = [file for file in files if file.is_unnamed]
+    named = next((file for file in files if all(file.languages)), None)
+    if unnamed and named is not None:
+        header = "\t".join(map(str, named.languages))
+        lines.append(
+            f"{some_names([file.path for file in unnamed])}: no header, unlike {named.path}, so the source is "
+            f"{unnamed[0].sides[0]}; if that is wrong, add a first line that names the columns in their order, such as "
+            f"{header!r}"
+        )
+    return lines
 
 
 def holds_pairs(path: str) -> bool:

@@ -77,8 +77,19 @@ def test_columns_need_a_file_that_could_have_them(config, tmp_path):
 
 def test_what_is_wrong_with_the_columns_is_told_before_anything_is_read(config):
     other = Config.from_dict({"data": {**config.data.model_dump(exclude={"pairs"}), "columns": ["german", "english"]}})
-    with pytest.raises(ConfigError, match=r"v\.tsv has no column 'german'; it has 'drei', 'three'"):
+    with pytest.raises(ConfigError, match=r"v\.tsv has no header with 'german' and 'english': its first row is 'drei'"):
         open_inputs(other)
+
+
+def test_validation_text_with_another_header_is_read_by_its_own(tmp_path):
+    (tmp_path / "p.tsv").write_text("german\tenglish\nHund\tdog\n", encoding="utf-8")
+    (tmp_path / "v.tsv").write_text("source\ttarget\nKuh\tcow\n", encoding="utf-8")
+    named = {"valid_pairs": [str(tmp_path / "v.tsv")], "columns": ["german", "english"]}
+    inputs = open_inputs(Config.from_dict({"data": {**named, "pairs": [str(tmp_path / "p.tsv")]}}))
+    assert [(pair.source, pair.target) for pair in inputs.valid_pairs] == [("Kuh", "cow")]
+    lines = {"source": [str(tmp_path / "p.tsv")], "target": [str(tmp_path / "p.tsv")]}
+    with pytest.raises(ConfigError, match=r"v\.tsv has no column 'german'"):
+        open_inputs(Config.from_dict({"data": {**named, **lines}}))
 
 
 def test_all_missing_files_are_named(config, tmp_path):

@@ -65,6 +65,8 @@ def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_
     assert told == [
         f"{same[0]}, {same[1]}, {same[2]} and 2 more: tab-separated, 3 columns; from column 1 to column 2",
         f"{tmp_path / 'd.csv'}: comma-separated, 3 columns with a header; from column 2 (english) to column 3 (german)",
+        f"{same[0]}, {same[1]}, {same[2]} and 2 more: no header, unlike {tmp_path / 'd.csv'}, so the source is "
+        f"column 1; if that is wrong, add a first line that names the columns in their order, such as 'en\\tde'",
     ]
 
 
@@ -84,10 +86,38 @@ def test_columns_count_for_every_file_and_what_one_lacks_is_told_at_once(tmp_pat
     second = written(tmp_path / "b.tsv", "german\tenglish\nja\tyes\n")
     third = written(tmp_path / "c.tsv", "x\ty\n")
     assert texts(read_pairs([first, second], Wanted(("german", "english"))))[-1] == ("ja", "yes")
-    with pytest.raises(ConfigError, match=r"c\.tsv has no column 'german'; it has 'x', 'y' \("):
+    with pytest.raises(
+        ConfigError, match=r"c\.tsv has no header with 'german' and 'english': its first row is 'x', 'y'"
+    ) as told:
         read_pairs([first, second, third], Wanted(("german", "english")))
+    assert "add the line 'german\\tenglish' before it" in str(told.value)
     with pytest.raises(ConfigError, match=r"column 3 is asked for, but .*b\.tsv has 2 columns: 'german', 'english'"):
         read_pairs([first, second], Wanted((1, 3)))
+
+
+def test_columns_by_name_do_not_bind_files_whose_header_has_others(tmp_path):
+    first = written(tmp_path / "a.csv", CSV)
+    other = written(tmp_path / "b.tsv", "source\ttarget\nja\tyes\n")
+    lines = written(tmp_path / "c.jsonl", '{"source": "Hund", "target": "dog"}\n')
+    wanted = Wanted(("german", "english"))
+    for files in ([first, other, lines], [lines, other, first]):
+        rows = texts(read_pairs(files, wanted))
+        assert ("ja", "yes") in rows
+        assert ("Hund", "dog") in rows
+        assert ("nein", "no") in rows
+    # None of them has the columns: they are misspelled.
+    with pytest.raises(ConfigError, match=r"b\.tsv has no column 'german'; it has 'source', 'target'"):
+        read_pairs([other, lines], wanted)
+    assert texts(read_pairs([other], wanted, columns_may_be_missing=True)) == [("ja", "yes")]
+    # A misspelled name beside a right one.
+    with pytest.raises(ConfigError, match=r"d\.tsv has no column 'engl'; it has 'x', 'german'"):
+        read_pairs([first, written(tmp_path / "d.tsv", "x\tgerman\n")], Wanted(("german", "engl")))
+
+
+def test_a_header_to_add_has_a_name_for_every_column(tmp_path):
+    path = written(tmp_path / "c.csv", "1,Hund,dog\n2,Kuh,cow\n")
+    with pytest.raises(ConfigError, match="add the line 'german,english,column3' before it"):
+        read_pairs([path], Wanted(("german", "english")))
 
 
 def test_a_file_named_twice_is_read_twice(tmp_path):

@@ -26,6 +26,10 @@ TAG = re.compile(r"([a-z]{2,3})([-_]([A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))+")
 """Language code with a script or region, such as `zh-Hant` or `pt-BR`."""
 
 
+class NoSuchColumn(ConfigError):
+    """A table whose columns are named has none of a requested name."""
+
+
 class TwoColumns(NamedTuple):
     """The columns of source and target."""
 
@@ -62,6 +66,7 @@ def choose_columns(
     names: Sequence[str] = (),
     others: frozenset[int] = frozenset(),
     is_named: bool = False,
+    separator: str = "\t",
 ) -> TwoColumns:
     """Choose the columns of source and target.
 
@@ -78,15 +83,25 @@ def choose_columns(
         others: Columns, counted from 0, that hold no text.
         is_named: Whether the format itself names every column, so that the order of columns means nothing. Two columns
             with other names are then chosen only if there are no more.
+        separator: What is between two columns, for messages.
 
     Raises:
-        ConfigError: If a requested column does not exist, or the header names more than two text columns.
+        NoSuchColumn: If the header has no column of a requested name.
+        ConfigError: If a requested column does not exist, a column is requested by name and there is no header, or the
+            header names more than two text columns.
     """
-    has_header = not names and (any(isinstance(column, str) for column in wanted.columns or ()) or is_header(rows[0]))
+    by_name = [column for column in wanted.columns or () if isinstance(column, str)]
+    has_own_header = not names and is_header(rows[0])
+    if by_name and not names and not has_own_header and not {*by_name} & {*map(str.strip, rows[0])}:
+        raise ConfigError(_without_header(path, rows[0], by_name, separator))
+    has_header = has_own_header or (not names and bool(by_name))
     names = [name.strip() for name in (rows[0] if has_header else names)]
     if (asked := wanted.columns) is not None:
         width = max(len(names), *map(len, rows))
-        source, target = (column_index(path, column, names, width) for column in asked)
+        try:
+            source, target = (column_index(path, column, names, width) for column in asked)
+        except NoSuchColumn as error:
+            raise error if has_own_header or not has_header else ConfigError(str(error)) from None
         if source == target:
             raise ConfigError(f"columns {asked[0]},{asked[1]}: in {path} they are the same one; name two")
         return TwoColumns(source, target, has_header, names)
@@ -133,7 +148,8 @@ def column_index(path: str, column: int | str, names: Sequence[str], width: int)
         width: Number of columns.
 
     Raises:
-        ConfigError: If there is no such column, or several have the name.
+        NoSuchColumn: If no column has the name.
+        ConfigError: If there is no column of the number, or several have the name.
     """
     if isinstance(column, int):
         if column <= width:
@@ -144,13 +160,22 @@ def column_index(path: str, column: int | str, names: Sequence[str], width: int)
         case [index]:
             return index
         case []:
-            raise ConfigError(
+            raise NoSuchColumn(
                 f"{path} has no column {column!r}; it has {_listed(names)} (columns may also be given by number, "
                 f"from 1)"
             )
         case several:
             numbers = ", ".join(str(index + 1) for index in several)
             raise ConfigError(f"{path} has several columns {column!r}, number {numbers}; give the number")
+
+
+def _without_header(path: str, first: Sequence[str], asked: Sequence[str], separator: str) -> str:
+    """Return why columns cannot be read by name from a file without a header, with a header to add."""
+    line = separator.join([*asked, *(f"column{number}" for number in range(len(asked) + 1, len(first) + 1))])
+    return (
+        f"{path} has no header with {' and '.join(map(repr, asked))}: its first row is {_listed(first)}; if that is "
+        f"text, add the line {line!r} before it, with the names in the order of the columns, or give columns by number"
+    )
 
 
 def language_named(name: str) -> str | None:

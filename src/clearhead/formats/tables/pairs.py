@@ -41,7 +41,9 @@ def open_table(
     filled = [row for row in written.rows(iter(head)) if not row.is_blank]
     rows = [row.cells for row in filled if row.cells is not None]
     if any(len(row) > 1 for row in rows):
-        chosen = choose_columns(path, rows, wanted, names=written.names, others=written.other_columns)
+        chosen = choose_columns(
+            path, rows, wanted, names=written.names, others=written.other_columns, separator=written.separator
+        )
     elif filled:
         raise DataError(_no_columns(path, head, filled[0], written))
     else:
@@ -51,7 +53,8 @@ def open_table(
     width = len(chosen.names) or max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
     words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else "empty"
     pairs = _pairs(path, lines, written, chosen, width)
-    return PairFile(path, words, chosen.sides(), pairs, chosen.languages())
+    is_unnamed = bool(width) and not chosen.names
+    return PairFile(path, words, chosen.sides(), pairs, chosen.languages(), is_unnamed)
 
 
 def read_head(lines: Iterator[str]) -> list[str]:
