@@ -17,6 +17,7 @@ from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
+from clearhead.data.doctor import examine
 from clearhead.data.doctor.cleaning import DEFAULT_DROP, FIXABLE, Cleaning
 from clearhead.data.doctor.examination import BITS
 from clearhead.formats import SentencePair
@@ -160,11 +161,10 @@ def garbled(text: str) -> str:
 def report(name: str, messy: Messy) -> None:
     """Print how much of each kind was planted and found, and what cleaning with its defaults makes of it."""
     start = process_time()
-    cleaning = Cleaning(list(pairs_of(messy.rows)), FIXABLE, DEFAULT_DROP)
+    kinds = examine(pairs_of(messy.rows)).kinds_of_pairs
     examined = process_time() - start
-    cleaned = list(cleaning.cleaned())
+    cleaned = list(Cleaning(list(pairs_of(messy.rows)), FIXABLE, DEFAULT_DROP).cleaned())
     took = process_time() - start - examined
-    kinds = cleaning.examination.kinds_of_pairs
     num_faults = sum(map(bool, messy.faults))
     print(f"{name}: {len(messy.rows):,} pairs, {num_faults:,} with a fault")
     print(f"examined in {examined:.1f} s of a core, cleaned in {took:.1f} s\n")

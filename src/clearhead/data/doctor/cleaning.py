@@ -68,8 +68,9 @@ class Cleaning:
     ) -> None:
         self._rows, self._fix = rows, fix
         self._reasons = [name for name in KINDS if name in fix or name in drop]
-        self.examination: Examination = examine(rows, on_rows=on_rows)
-        """What was found."""
+        self._looked_for = [name for name in self._reasons if name != "duplicate"]  # those of what is kept
+        self.examination: Examination = examine(rows, on_rows=on_rows, kinds=self._looked_for)
+        """What was found of the kinds named; duplicates are not looked for."""
         self.rows_in = self.rows_out = self.num_changed = 0
         self.changed: Counter[str] = Counter()
         """Rows that were mended and kept, by finding; a row may have several."""
@@ -141,7 +142,7 @@ class Cleaning:
     def _decided(self, some: list[tuple[CleanedRow, int]]) -> Iterator[CleanedRow]:
         """Yield the rows; those dropped that have an unwanted finding, as they are now."""
         bits = self._bits_now(some)
-        unwanted = sum(BITS[name] for name in self._reasons if name != "duplicate")
+        unwanted = sum(BITS[name] for name in self._looked_for)
         if "duplicate" in self._reasons:
             kept = [
                 (place, row.after)
@@ -155,7 +156,7 @@ class Cleaning:
             earlier = self._seen.add(mixed(sources, targets), self._num_seen)
             self._num_seen += len(kept)
             for (place, _), row_before in zip(kept, earlier.tolist(), strict=True):
-                bits[place] = bits[place] & ~BITS["duplicate"] | BITS["duplicate"] * (row_before >= 0)
+                bits[place] |= BITS["duplicate"] * (row_before >= 0)
         for (row, _), found in zip(some, bits, strict=True):
             reason = next((name for name in self._reasons if found & BITS[name]), None)
             yield row if row.after is None or reason is None else CleanedRow(row.before, None, (reason,))
@@ -169,7 +170,7 @@ class Cleaning:
         for place, _ in changed:
             bits[place] &= BITS["several_targets"]
         for batch in batches_of(pair for _, pair in changed):
-            for name, found in found_in(batch, usual):
+            for name, found in found_in(batch, usual, self._looked_for):
                 for at in found.places.tolist():
                     bits[changed[batch.first + at][0]] |= BITS[name]
         return bits
