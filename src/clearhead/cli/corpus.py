@@ -55,7 +55,13 @@ def _other(flag: str, words: str) -> typer.models.OptionInfo:
 
 @with_option_groups
 def stats(files: Files = None, *, options: CorpusOptions, as_json: Json = False) -> None:
-    """Print statistics of a corpus: numbers of rows, and sizes of the texts."""
+    """Print statistics of a corpus: numbers of rows, and sizes of the texts.
+
+    Examples:
+      clearhead corpus stats pairs.tsv
+      clearhead corpus stats --source train.de --target train.en
+      clearhead corpus stats memory.tmx --json
+    """
     corpus = _Corpus(options)
     rows = corpus.opened(files, options.source, options.target)
 
@@ -97,6 +103,11 @@ def check(
     ] = None,
 ) -> None:
     """Find problems in a corpus, and suggest remedies.
+
+    Examples:
+      clearhead corpus check pairs.tsv
+      clearhead corpus check --source train.de --target train.en -o report.html
+      clearhead corpus check train.tsv --valid-pairs val.tsv
 
     Among the problems are misaligned rows, leakage between splits, garbled characters, wrong language or script,
     duplicates, copies and differing placeholders; each is reported with examples. docs/data-doctor.md defines them. The
@@ -142,22 +153,35 @@ def check(
 @with_option_groups
 def convert(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="IN.. OUT",
-            help="Files that contain both sides; the last one is the output file, whose extension sets the format.",
+            help="Files that contain both sides; the last one is the output file, unless --output names it.",
         ),
-    ],
+    ] = None,
+    *,
+    output: Annotated[
+        str | None, typer.Option(*OUTPUT, metavar="OUT", help="Output file, whose extension sets the format.")
+    ] = None,
     options: CorpusOptions,
 ) -> None:
     """Convert files of pairs to another format, with all pairs in their original order.
+
+    Examples:
+      clearhead corpus convert memory.tmx pairs.tsv
+      clearhead corpus convert a.po b.po -o pairs.tsv
+      clearhead corpus convert --source train.de --target train.en -o pairs.tsv
 
     Entries that a file marks as untranslated, unfinished or similar are omitted and counted; a row that is not a pair
     is an error. The languages named in the new file are those of --from-lang and --to-lang (after --swap); if these are
     not given, those of the first file; if it names none, the extensions of line-aligned files; otherwise `source` and
     `target`.
     """
-    *inputs, output = files
+    inputs = list(files or ())
+    if output is None:
+        if not inputs:
+            raise typer.BadParameter("name the files: IN.. OUT")
+        output = inputs.pop()
     corpus = _Corpus(options)
     rows = corpus.opened(inputs, options.source, options.target, tolerated=0.0)
     corpus.refuse_overwriting(output)

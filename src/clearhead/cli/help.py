@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,22 +73,27 @@ class Command(TyperCommand):
 def _advice(parameters: Sequence[Any], given: Mapping[str, Any], unexpected: list[str]) -> tuple[list[str], str] | None:
     """Return the arguments that a command does not take, and how to give them; None if there are none.
 
-    The last of several input files is unexpected too, if it does not exist and no output is named.
+    The last of several input files is unexpected too, if it does not exist and may be the output, which is not named.
     """
     flags = {flag: parameter for parameter in parameters for flag in parameter.opts}
     arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
-    may_be_output = "-o" in flags and given.get(flags["-o"].name) is None
-    if not unexpected and may_be_output:
-        *others, last = next((given[one.name] for one in arguments if one.nargs == -1), None) or [""]
-        unexpected = [last] if others and last != "-" and not os.path.exists(last) else []
+    output = flags.get("-o")
+    if output is not None and given.get(output.name) is not None:
+        output = None
     if not unexpected:
-        return None
+        many = next((one.name for one in arguments if one.nargs == -1 and not (one.metavar or "").endswith("OUT")), "")
+        *others, last = given.get(many) or [""]
+        if output is None or not others or last == "-" or os.path.exists(last):
+            return None
+        if not last.endswith(Path(output.metavar or "").suffix):
+            return None
+        return [last], f"name the output with -o {shlex.quote(last)} (it is no input, for it does not exist)"
     inputs = [flag for flag in INPUTS if flag in flags]
     names = [one.metavar or one.name.upper() for one in arguments]
     if "TEXT" in names and not Path(unexpected[-1]).suffix:
         return unexpected, "put the text in quotation marks"
-    if may_be_output and len(unexpected) == 1 and not os.path.isfile(unexpected[0]):
-        return unexpected, f"name the output with -o {unexpected[0]}"
+    if output is not None and len(unexpected) == 1 and not os.path.isfile(unexpected[0]):
+        return unexpected, f"name the output with -o {shlex.quote(unexpected[0])}"
     if inputs:
         return unexpected, f"name files with {', '.join(inputs[:-1])} or {inputs[-1]}"
     return unexpected, f"this command takes {' and '.join([*names, 'options'])} alone"

@@ -37,7 +37,10 @@ def test_every_output_has_the_same_names():
     ]
     assert all(flags == [*OUTPUT] for _, flags in outputs)
     writing = {"train", "translate", "export", "import", "average", "backtranslate", "distill", "explain", "paper"}
-    assert writing | {"demo", "evaluate", "check"} <= {name for name, _ in outputs}
+    assert writing | {"demo", "evaluate", "check", "convert"} <= {name for name, _ in outputs}
+
+
+NO_INPUT = "(it is no input, for it does not exist)"
 
 
 @pytest.mark.parametrize(
@@ -48,8 +51,8 @@ def test_every_output_has_the_same_names():
         ("export model out", "argument out: name the output with -o out"),
         ("train c.toml run", "argument run: name the output with -o run"),
         ("train a.de a.en", "argument a.en: name files with --source, --target or --pairs"),
-        ("translate model a.de out.txt", "argument out.txt: name the output with -o out.txt"),
-        ("backtranslate model a.de out.tsv", "argument out.tsv: name the output with -o out.tsv"),
+        ("translate model a.de out.txt", f"argument out.txt: name the output with -o out.txt {NO_INPUT}"),
+        ("backtranslate model a.de out.tsv", f"argument out.tsv: name the output with -o out.tsv {NO_INPUT}"),
         ("explain model text p.html", "argument p.html: name the output with -o p.html"),
         ("explain model Ein Hund rennt.", "arguments Hund rennt.: put the text in quotation marks"),
         ("score model a.de a.en", "arguments a.de a.en: name files with --source, --target or --pairs"),
@@ -63,6 +66,17 @@ def test_an_unexpected_argument_is_one_line_that_names_its_option(tmp_path, monk
     result = CliRunner().invoke(app, arguments.split())
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"clearhead: unexpected {said}\n")
     assert CliRunner().invoke(app, [*arguments.split(), "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", ["corpus check a.de none.tsv", "corpus convert a.de none.tsv", "translate model a.de -"]
+)
+def test_files_that_may_not_be_the_output_are_left_to_the_command(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.de").touch()
+    result = CliRunner().invoke(app, arguments.split())
+    assert result.exit_code == 1
+    assert "unexpected" not in result.stderr
 
 
 @pytest.fixture

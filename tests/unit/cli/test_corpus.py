@@ -220,6 +220,15 @@ def test_the_languages_are_those_asked_for_or_of_the_names(run_command, write_li
     assert told == [languages]
 
 
+def test_convert_writes_to_the_last_file_or_to_the_output(run_command, write_lines, tmp_path):
+    first, second = write_lines("a.tsv", "a\tA"), write_lines("b.tsv", "b\tB")
+    run_command(convert, first, second, "-o", tmp_path / "new" / "out.tsv")
+    assert (tmp_path / "new" / "out.tsv").read_text(encoding="utf-8") == "a\tA\nb\tB\n"
+    sides = ["--source", write_lines("c.de", "c"), "--target", write_lines("c.en", "C")]
+    run_command(convert, *sides, "--out", tmp_path / "sides.tsv")
+    assert (tmp_path / "sides.tsv").read_text(encoding="utf-8") == "c\tC\n"
+
+
 def test_convert_writes_all_or_nothing(run_command, write_lines, tmp_path, tsv):
     out = tmp_path / "out.tsv"
     with pytest.raises(DataError, match=r"t\.tsv, line 61: there is no tab"):

@@ -12,7 +12,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from clearhead.cli.commands import NAMES
 from clearhead.cli.help import MOST_WITHOUT_PANELS, PANELS
 from clearhead.cli.main import app, spread_values
 
@@ -60,20 +59,24 @@ def test_translate_begins_with_examples_and_paragraphs_fill_the_terminal(shown):
     assert len(text.splitlines()[0]) > 150
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_command_shows_three_examples_that_it_understands(name):
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_command_shows_three_examples_that_it_understands(command):
     group = typer.main.get_command(app)
-    _, examples, *_ = group.commands[name].help.split("\n\n")
+    _, examples, *_ = command.help.split("\n\n")
     title, *lines = examples.splitlines()
     assert (title, len(lines)) == ("Examples:", 3)
     used = []
     for line in lines:
         program, *arguments = shlex.split(re.split("[<>|]", line)[0])
         assert program == "clearhead"
-        command, *arguments = spread_values(arguments)
-        group.commands[command].make_context(command, arguments)
-        used.append(command)
-    assert used[0] == name
+        name, *arguments = spread_values(arguments)
+        found = group.commands[name]
+        if isinstance(found, typer.core.TyperGroup):
+            name, *arguments = arguments
+            found = found.commands[name]
+        found.make_context(name, arguments)
+        used.append(name)
+    assert used[0] == command.name
 
 
 def test_help_is_shown_without_numpy_and_torch():
