@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import ConfigError, DataError
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 def given(**options: Any) -> dict[str, Any]:
     """Return the options that the user set."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse_impossible_decoding(settings: Mapping[str, Any]) -> None:
+    """Make sure that settings of `[decode]` are possible, before a model is loaded; None is not set.
+
+    Raises:
+        ConfigError: If one is not.
+    """
+    from clearhead.config import DecodeConfig
+
+    DecodeConfig().with_changes(given(**settings))
 
 
 def refuse_report(report: str | None, inputs: Iterable[str], outputs: Iterable[str | None]) -> None:

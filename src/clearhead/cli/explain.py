@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import given, refuse_binary, refuse_missing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import (
+    given,
+    refuse_binary,
+    refuse_impossible_decoding,
+    refuse_missing,
+    refuse_overwriting,
+    refuse_untold_language,
+)
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, Beam, Device, Model, TargetLang, Threads, ToldSourceLang, with_option_groups
 from clearhead.cli.pairs import PairOptions
@@ -132,6 +139,8 @@ def explain(
         refuse_binary("a picture", output or "-")
 
     wanted = picture or ("ablation" if ablate else "heads")
+    settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
+    refuse_impossible_decoding(settings)
     if attribution or ablate:
         with needing_pytorch("--attribution" if attribution else "--ablate"):
             import clearhead.inspection.attribution  # noqa: F401 - as `ablation`, it computes in PyTorch
@@ -148,7 +157,6 @@ def explain(
         require_plots()
         require_picture(wanted)
     pairs = PairOptions().read(source, reference) if source else None
-    settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
     translator = Translator.load(model, device=device)
     other = translator if compare is None else Translator.load(compare, device=device)
     is_other_told = other.bundle.tokenizer.tells_languages

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import refuse_impossible_decoding, refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Device, Model, TargetLang, Threads, ToldSourceLang
 from clearhead.errors import ConfigError, DataError
@@ -63,6 +63,8 @@ def optimize(
     replace those of an earlier run of this command; nothing else in the directory changes.
     """
     refuse_missing([source, target])
+    settings = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
+    refuse_impossible_decoding(settings)
 
     from clearhead.bundle import SHORTLIST_FILE, model_directory
     from clearhead.decoding import learn_shortlist
@@ -80,9 +82,7 @@ def optimize(
     if not translator.bundle.config.is_encoder_decoder:
         raise ConfigError("a shortlist is learned from cross-attention, which an encoder or a decoder alone has not")
     refuse_untold_language(translator, source_lang)
-    config = translator.decode_config(
-        {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
-    )
+    config = translator.decode_config(settings)
     parts = translator.pair_encoder.split_sources(
         [pair.source for pair in pairs], config.target_lang, name=display_name(source)
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from clearhead.cli.checks import refuse_impossible_decoding
 from clearhead.config.choices import AlignBy as AlignByChoice
 from clearhead.config.choices import DecodePrecision
 from clearhead.config.choices import Split as SplitChoice
@@ -163,7 +164,15 @@ class PairFormat(OptionGroup):
 
 
 class DecodeOptions(OptionGroup):
-    """Decoding, in the commands that translate."""
+    """Decoding, in the commands that translate.
+
+    Raises:
+        ConfigError: If a value is impossible.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        refuse_impossible_decoding(self.settings)
 
     source_lang: Annotated[
         str | None,

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import (
+    refuse_impossible_decoding,
+    refuse_missing,
+    refuse_mixing,
+    refuse_overwriting,
+    refuse_untold_language,
+)
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
     AlignBy,
@@ -66,6 +72,8 @@ def score(
     files = [path for path in (source, target, pairs.pairs) if path is not None]
     refuse_missing(files)
     refuse_overwriting(alignments, files)
+    settings: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
+    refuse_impossible_decoding(settings)
 
     from clearhead.files import open_output
     from clearhead.text.word_links import pharaoh
@@ -74,7 +82,6 @@ def score(
     given = pairs.read(source, target)
     translator = Translator.load(model, device=device, ensemble=ensemble or ())
     refuse_untold_language(translator, source_lang)
-    settings: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)
     if alignments is not None:

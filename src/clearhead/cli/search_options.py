@@ -6,13 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import given
+from clearhead.cli.checks import given, refuse_impossible_decoding
 from clearhead.cli.options import OptionGroup, Seed
 from clearhead.config import Sampling
 
 
 class SearchOptions(OptionGroup):
-    """Search for translations, or random samples."""
+    """Search for translations, or random samples.
+
+    Raises:
+        ConfigError: If the length penalty is impossible.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        refuse_impossible_decoding({"length_penalty": self.length_penalty})
 
     length_penalty: Annotated[
         float | None, typer.Option(metavar="A", help="Exponent of the length penalty.", show_default="the model's")

@@ -213,6 +213,7 @@ def average_run(
     if not (run / "config.toml").is_file():
         raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
     refuse_foreign(output)
+    found_device = torch.device(resolve_device(device))
     output, run = output.resolve(), run.resolve()  # resolve links and `..`, so that each model has one path
     found = {directory: read_published(directory) for directory in dict.fromkeys((run / "model", output))}
     earlier = {directory: published for directory, published in found.items() if published is not None}
@@ -233,7 +234,7 @@ def average_run(
         raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
     weights = average_weights(path / "model.safetensors" for path in paths)
     data = open_prepared(run / "data")
-    validation = validate_weights(weights, data, config, torch.device(resolve_device(device)))
+    validation = validate_weights(weights, data, config, found_device)
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A running training publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():

@@ -21,6 +21,7 @@ from clearhead.cli.optimize import optimize
 from clearhead.cli.options import OUTPUT
 from clearhead.cli.score import score
 from clearhead.cli.serve import api_key
+from clearhead.cli.synthesize import distill
 from clearhead.cli.translate import translate
 from clearhead.data import demo_corpus
 from clearhead.errors import ClearheadError
@@ -114,6 +115,15 @@ NO_DIRECTORY = "file is not a directory that may be changed"
         (evaluate, "model --source file --reference nowhere", "nowhere: there is no such file"),
         (evaluate, "model --source file --reference file -o file/a", NO_DIRECTORY),
         (evaluate, "model --source file --reference file --compare nowhere", "no model at nowhere"),
+        (translate, "model file --beam 0", "decode.beam_size = 0"),
+        (translate, "model file --length-penalty -1", "decode.length_penalty = -1"),
+        (translate, "model file --sample --top-p 2", "top_p = 2"),
+        (evaluate, "model --source file --reference file --batch-tokens 0", "decode.batch_tokens = 0"),
+        (distill, "model file -o out.tsv --beam 0", "decode.beam_size = 0"),
+        (score, "model --source file --target file --batch-tokens 0", "decode.batch_tokens = 0"),
+        (optimize, "model --source file --target file --batch-tokens 0", "decode.batch_tokens = 0"),
+        (explain, "model text --beam 0", "decode.beam_size = 0"),
+        (average, "run --out out --device tpu", "unknown device 'tpu'"),
         (demo, "-o file", "file is a file; name a directory for the run"),
     ],
 )
