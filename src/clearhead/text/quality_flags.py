@@ -38,7 +38,7 @@ KINDS = {
     "unusual_case": "the source is in capitals or in small letters, as hardly any training source is, and was so read",
     "unseen_script": "the source is in a script that no training source has",
     "unseen_characters": "the model has never seen one of its characters",
-    "numbers": "a number of the source is not in the translation",
+    "numbers": "a number of the source is missing, or a number is invented",
     "placeholders": "a placeholder, tag, entity, address or emoji of the source is not in the translation, it has "
     "others, or it has a pair of codes in another order",
     "placed_markup": "markup that the model did not keep was put where the words it stood at went",
@@ -144,7 +144,7 @@ def find_flags(
         "copied": _copy(source, text, seen.statistics),
         "unusual_case": _unusual_case(source, seen.statistics),
         **_character_flags(source, text, source if masked is None else without_signs(masked), seen),
-        "numbers": ", ".join(missing_numbers(source, text)[:MOST_SHOWN]),
+        "numbers": _numbers_detail(missing_numbers(source, text), invented_numbers(source, text)),
         "placeholders": _placeholder_changes(source, text),
     }
     return tuple(Flag(kind, detail) for kind in KINDS if (detail := found.get(kind)))
@@ -200,6 +200,20 @@ def missing_numbers(source: str, text: str) -> list[str]:
     if not added.keys() - {hour for _, hour in hours}:
         return []
     return list(dict.fromkeys(text for run, text in missing.items() if run not in {hour for hour, _ in hours}))
+
+
+def invented_numbers(source: str, text: str) -> list[str]:
+    """Return the numbers above 31 of a translation that its source does not have, as written in the translation.
+
+    They are compared as in `missing_numbers`. A source may have one in words.
+
+    >>> invented_numbers("Der Zug hat 1.250 Plätze.", "The train of 2016 has 1,250 seats.")
+    ['2016']
+    >>> invented_numbers("zwölf Hunde", "12 dogs")
+    []
+    """
+    added = _absent(_numbers(text), _numbers(source))
+    return list(dict.fromkeys(number for run, number in added.items() if _is_large(run)))
 
 
 def missing_placeholders(source: str, text: str) -> list[str]:
@@ -320,6 +334,13 @@ def _shown(characters: Sequence[str]) -> str:
     """Return a few characters, each with its code point: many are invisible."""
     named = [(f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}" for one in characters]
     return first_few(named, MOST_SHOWN)
+
+
+def _numbers_detail(missing: Sequence[str], invented: Sequence[str]) -> str:
+    details = [", ".join(missing[:MOST_SHOWN])] if missing else []
+    if invented:
+        details.append(f"not in the source: {', '.join(invented[:MOST_SHOWN])}")
+    return "; ".join(details)
 
 
 def _numbers(text: str) -> list[_Number]:

@@ -196,7 +196,7 @@ def test_what_became_of_the_segments_is_said(run_command, model, files, shouting
     assert result.stdout == "ja 7\tyes\nnein 7\tNEIN 7\nwas\tWAS\n42\t\n7 Hunde\t7 HUNDE\n"
     assert result.stderr.splitlines() == [
         "clearhead: a.tsv: 5 segments: 3 translated, 1 kept, 1 without words; 2 flagged",
-        "clearhead: a.tsv: 2 with numbers (a number of the source is not in the translation): lines 2, 5",
+        "clearhead: a.tsv: 2 with numbers (a number of the source is missing, or a number is invented): lines 2, 5",
     ]
 
 
@@ -218,7 +218,10 @@ def test_the_report_has_what_was_translated(run_command, model, files, shouting)
 def test_a_line_of_several_segments_is_named_once(run_command, model, files, shouting):
     Path("a.json").write_text('["ja 7", "nein 7",\n"was 7"]', encoding="utf-8")
     said = run_command(translate, model, "a.json").stderr.splitlines()[1]
-    assert said == "clearhead: a.json: 3 with numbers (a number of the source is not in the translation): lines 1, 2"
+    assert (
+        said
+        == "clearhead: a.json: 3 with numbers (a number of the source is missing, or a number is invented): lines 1, 2"
+    )
 
 
 def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, shouting):

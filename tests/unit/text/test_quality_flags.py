@@ -6,7 +6,15 @@ import pytest
 
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect
-from clearhead.text.quality_flags import KINDS, Flag, SeenInTraining, find_flags, merge_flags, repeated_unit
+from clearhead.text.quality_flags import (
+    KINDS,
+    Flag,
+    SeenInTraining,
+    find_flags,
+    invented_numbers,
+    merge_flags,
+    repeated_unit,
+)
 from clearhead.text.quality_flags import missing_numbers as numbers
 from clearhead.text.quality_flags import missing_placeholders as placeholders
 
@@ -219,6 +227,25 @@ def test_a_number_in_another_form_is_there(source, text):
 )
 def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
     assert numbers(source, text) == missing
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "invented"),
+    [
+        ("Der Zug fährt.", "The train of 2016 leaves.", ["2016"]),
+        ("1.250 Plätze am 3.5.2016", "1,250 seats on May 3, 2016", []),
+        ("zwölf Hunde", "12 dogs", []),  # it may be in words
+        ("30 kg", "66 lbs and 66 lbs", ["66"]),
+        ("5", "5 and 5.000", ["5.000"]),
+    ],
+)
+def test_a_number_that_the_source_lacks_is_invented(source, text, invented):
+    assert invented_numbers(source, text) == invented
+
+
+def test_missing_and_invented_numbers_are_told_apart():
+    assert flags("Es war 2017.", "It was 2018.")["numbers"] == "2017; not in the source: 2018"
+    assert flags("Es war Mai.", "It was 2018.")["numbers"] == "not in the source: 2018"
 
 
 def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():

@@ -210,7 +210,9 @@ def test_a_split_line_has_the_flags_of_its_sentences_once(knowing, monkeypatch):
     translator = knowing()
     speaking(monkeypatch, translator, "In 2018.", "It was in May.", "Two of 77.")
     (line,) = translator.translate(["Es war 2017. Es war Mai. Zwei von 78."], source_lang="de")
-    assert [(flag.kind, flag.detail) for flag in line.warnings] == [("numbers", "2017; 78")]
+    assert [(flag.kind, flag.detail) for flag in line.warnings] == [
+        ("numbers", "2017; not in the source: 2018; 78; not in the source: 77")
+    ]
     assert [len(sentence.warnings) for sentence in line.sentences] == [1, 0, 1]
 
 
