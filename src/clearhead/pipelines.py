@@ -133,6 +133,11 @@ class TranslationPipeline:
     def _read(self, arguments: dict[str, Any]) -> PipelineArguments:
         """Return the arguments, checked; the languages are the model's own names of them, or None."""
         asked = PipelineArguments.from_dict(arguments, origin=f"pipeline {self.task}")
+        beams = asked.num_beams or self.model.bundle.decode.beam_size
+        if asked.num_return_sequences > beams and not asked.do_sample:
+            raise ConfigError(
+                f"num_return_sequences ({asked.num_return_sequences}) must not be more than num_beams ({beams})"
+            )
         told = (asked.src_lang, asked.tgt_lang)
         source, target = self._languages if told == (None, None) else told
         tokenizer = self.model.bundle.tokenizer

@@ -128,6 +128,9 @@ def test_wrong_texts_are_named(directory):
         pipe([["a"], ["b"]])
     with pytest.raises(ConfigError, match="num_beams = 0"):
         pipe("a", num_beams=0)
+    with pytest.raises(ConfigError, match=r"num_return_sequences \(3\) must not be more than num_beams \(2\)"):
+        pipe("a", num_beams=2, num_return_sequences=3)
+    assert len(pipe("A dog", num_beams=1, num_return_sequences=3, do_sample=True)) == 3
 
 
 def test_a_prefix_of_the_task_heads_every_text(directory, tmp_path, monkeypatch):
