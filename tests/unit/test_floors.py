@@ -102,6 +102,7 @@ WITHOUT_TORCH = (
     "model.rounded_weights",
     "model.weight_shapes",
     "pages",
+    "pipelines",
     "serving",
     "text",
     "tokenizers",
