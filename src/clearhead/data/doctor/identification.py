@@ -81,7 +81,8 @@ class SideLanguages:
                 return f"the {name} has too few texts whose language is clear"
             language, count = counts.most_common(1)[0]
             if count < MAJORITY * counts.total():
-                return f"no language has most of the texts of the {name}, or it is one that eldc does not know"
+                shares = ", ".join(f"{one} {100 * some / counts.total():.0f} %" for one, some in counts.most_common(3))
+                return f"no language has {100 * MAJORITY:.0f} % of the texts of the {name} (found: {shares})"
             found.append(language)
         return cls((found[0], found[1]))
 

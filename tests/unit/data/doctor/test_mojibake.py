@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from clearhead.data.doctor import mojibake
 from clearhead.data.doctor.mojibake import garbled, mended
 
 CLEAN = [
@@ -69,3 +70,16 @@ def test_a_space_that_was_half_a_letter_is_mended_where_all_of_the_text_shows_it
 def test_a_text_that_is_partly_garbled_is_mended_only_where_that_is_certain(text, expected):
     assert garbled(text)
     assert mended(text) == expected
+
+
+@pytest.mark.parametrize("text", ["ÃƒÂ", "Ã", "â€", "Ã¶", "schÃ¶n „so“ "])
+def test_mending_a_text_twice_as_long_decodes_twice_as_much(text, monkeypatch):
+    decode, sizes = mojibake._as_utf8, []
+    monkeypatch.setattr(mojibake, "_as_utf8", lambda text: sizes.append(len(text)) or decode(text))
+
+    def work(times):
+        sizes.clear()
+        mended(text * times)
+        return sum(sizes) + len(sizes)
+
+    assert work(4_000) <= 2.2 * work(2_000) <= 2.2**2 * work(1_000)
