@@ -166,7 +166,7 @@ def evaluate(
                     **decoding.settings,
                 )
         notices = TranslationNotices(given.name, translator)
-        notices.add(translations, numbers=range(1, len(translations) + 1))
+        notices.add(translations, places=[f"line {number}" for number in range(1, len(translations) + 1)])
         notices.tell()
         return evaluation, [translation.text for translation in translations], alignment
 

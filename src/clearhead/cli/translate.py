@@ -182,8 +182,8 @@ def translate(
             notices, before = TranslationNotices(name, translator), count
             for first, lines in _chunks(path, workers):
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
-                numbers = range(first, first + len(lines))
-                notices.add(translations, numbers=numbers)
+                places = [f"line {number}" for number in range(first, first + len(lines))]
+                notices.add(translations, places=places)
                 for index, translation in enumerate(translations, start=count):
                     out.write(_written(translation, index, output_format, search.nbest))
                 if links is not None:
@@ -191,7 +191,7 @@ def translate(
                 out.flush()
                 count += len(translations)
                 if pages is not None:
-                    pages.add(translations, name=name, numbers=numbers)
+                    pages.add(translations, name=name, places=places)
                 if _is_typed(path):
                     notices.tell_flagged()
             notices.tell()

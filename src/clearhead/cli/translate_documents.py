@@ -317,7 +317,7 @@ def _is_lasting(output: str) -> bool:
 
 def _object(one: TranslatedSegment) -> dict[str, Any]:
     """Return the JSON object of a segment, translated or not."""
-    place = {"line": one.segment.line, "status": one.status}
+    place = {"line": one.segment.line, "place": one.segment.shown_place, "status": one.status}
     if one.translation is None:
         text = one.segment.translation if one.status == "kept" else one.segment.text
         return {**place, "source": one.segment.text, "text": text}
@@ -338,12 +338,12 @@ def _tell(
     """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
     from clearhead.translation.documents import document_summary
 
-    done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
-    numbers, translations = [line for line, _ in done], [translation for _, translation in done]
+    done = [(one.segment.shown_place, one.translation) for one in translated if one.translation is not None]
+    places, translations = [place for place, _ in done], [translation for _, translation in done]
     flagged = sum(bool(one.warnings) or one.truncated for one in translations)
     notice(f"{document_summary(translated, name=name)}; {flagged:,} flagged")
     notices = TranslationNotices(name, translator)
-    notices.add(translations, numbers=numbers)
+    notices.add(translations, places=places)
     notices.tell()
     if report is not None:
         report.add_document(translated, name=name)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 MOST_NAMED = 10
-"""Maximum line numbers or missed terms in a notice; of the rest only the count is given."""
+"""Maximum places or missed terms in a notice; of the rest only the count is given."""
 _MOST_SHOWN = 200
 """Characters shown of a translation."""
 
@@ -32,48 +32,48 @@ class TranslationNotices:
         self._name = name
         self._translator = translator
         self._flags: Counter[str] = Counter()
-        self._num_lines: Counter[str] = Counter()
-        self._first: defaultdict[str, list[int]] = defaultdict(list)
-        self._last: dict[str, int] = {}
-        self._missed: list[tuple[int, TermUse]] = []
-        self._costly: list[tuple[int, TermUse]] = []
+        self._num_places: Counter[str] = Counter()
+        self._first: defaultdict[str, list[str]] = defaultdict(list)
+        self._last: dict[str, str] = {}
+        self._missed: list[tuple[str, TermUse]] = []
+        self._costly: list[tuple[str, TermUse]] = []
         self._terms = self._reused = self._shown = 0
 
-    def add(self, translations: Sequence[Translation], *, numbers: Iterable[int]) -> None:
+    def add(self, translations: Sequence[Translation], *, places: Iterable[str]) -> None:
         """Count the translations of lines, or of segments that begin on them, and report truncated ones.
 
         Args:
             translations: The translations.
-            numbers: Line numbers in the file, ascending; several segments may begin on one line.
+            places: Where each is in the file, such as `line 3`, in order; several segments may begin on one line.
         """
-        numbered = list(zip(numbers, translations, strict=True))
-        self._tell_truncated(numbered)
-        for number, translation in numbered:
+        placed = list(zip(places, translations, strict=True))
+        self._tell_truncated(placed)
+        for place, translation in placed:
             for flag in translation.warnings:
                 self._flags[flag.kind] += 1
-                if self._last.get(flag.kind) == number:
+                if self._last.get(flag.kind) == place:
                     continue  # another segment of the same line
-                self._last[flag.kind] = number
-                self._num_lines[flag.kind] += 1
+                self._last[flag.kind] = place
+                self._num_places[flag.kind] += 1
                 if len(self._first[flag.kind]) < MOST_NAMED:
-                    self._first[flag.kind].append(number)
+                    self._first[flag.kind].append(place)
             for use in translation.terms or ():
                 self._terms += 1
                 if use.reason is not None:
-                    (self._missed if not use.form else self._costly).append((number, use))
+                    (self._missed if not use.form else self._costly).append((place, use))
             if translation.memory is not None:
                 self._reused += translation.memory.is_reused
                 self._shown += not translation.memory.is_reused
 
     def tell_flagged(self) -> None:
-        """Report for each kind of flag its count, meaning and lines; then reset the counts."""
+        """Report for each kind of flag its count, meaning and places; then reset the counts."""
         from clearhead.text.quality_flags import KINDS
 
-        for kind, meaning in KINDS.items():
-            if count := self._flags[kind]:
-                lines = _named(self._first[kind], self._num_lines[kind])
-                notice(f"{self._name}: {count:,} with {kind} ({meaning}): {lines}")
-        for counts in (self._flags, self._num_lines, self._first, self._last):
+        for name, kind in KINDS.items():
+            if count := self._flags[name]:
+                places = _named(self._first[name], self._num_places[name])
+                notice(f"{self._name}: {count:,} with {name} ({kind.meaning}): {places}")
+        for counts in (self._flags, self._num_places, self._first, self._last):
             counts.clear()
 
     def tell(self) -> None:
@@ -84,16 +84,16 @@ class TranslationNotices:
         self.tell_flagged()
         if self._terms:
             missed = [
-                f"line {number}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"
-                for number, use in self._missed
+                f"{place}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"
+                for place, use in self._missed
             ]
             words = f"; missed: {first_few(missed, MOST_NAMED, '; ')}" if missed else ""
             met = self._terms - len(self._missed)
             price = f", {len(self._costly):,} of them at a price" if self._costly else ""
             notice(f"{self._name}: {met:,} of {self._terms:,} terms met{price}{words}")
-            for number, use in self._costly[:MOST_NAMED]:
+            for place, use in self._costly[:MOST_NAMED]:
                 notice(
-                    f"{self._name}, line {number}: {use.source!r} as {use.form!r} costs the sentence much; look at it, "
+                    f"{self._name}, {place}: {use.source!r} as {use.form!r} costs the sentence much; look at it, "
                     f"or use it without: {shortened(use.without or '', _MOST_SHOWN)!r}"
                 )
         if self._reused or self._shown:
@@ -102,17 +102,17 @@ class TranslationNotices:
                 f"model translated"
             )
 
-    def _tell_truncated(self, numbered: Sequence[tuple[int, Translation]]) -> None:
+    def _tell_truncated(self, placed: Sequence[tuple[str, Translation]]) -> None:
         """Report which lines were truncated before translation, and which translations were truncated."""
         positions = self._translator.config.max_length
-        if cut := list(dict.fromkeys(number for number, translation in numbered if translation.source_truncated)):
+        if cut := list(dict.fromkeys(place for place, translation in placed if translation.source_truncated)):
             limit = self._translator.decode_config({}).max_input_tokens
             source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
             notice(
                 f"{self._name}, {_named(cut, len(cut))}: longer than {limit:,} tokens ({source_limit}); only the "
                 f"beginning is translated"
             )
-        if cut := list(dict.fromkeys(number for number, translation in numbered if translation.output_truncated)):
+        if cut := list(dict.fromkeys(place for place, translation in placed if translation.output_truncated)):
             output_limit = f"decode.extra_length ({self._translator.bundle.decode.extra_length:,})"
             if positions is not None:
                 output_limit += f" or model.max_positions ({positions:,})"
@@ -122,7 +122,14 @@ class TranslationNotices:
             )
 
 
-def _named(numbers: Sequence[int], count: int) -> str:
-    """Return the first line numbers as text, and how many more of `count` there are."""
-    named, more = ", ".join(map(str, numbers[:MOST_NAMED])), count - MOST_NAMED
-    return f"line{'s' if count > 1 else ''} {named}" + (f" and {more:,} more" if more > 0 else "")
+def _named(places: Sequence[str], count: int) -> str:
+    r"""Return the first places as text, and how many more of `count` there are.
+
+    >>> _named(["line 3", "line 5"], 2), _named(["row 3, column de", "row 5, column de"], 12)
+    ('lines 3, 5', 'row 3, column de; row 5, column de; and 10 more')
+    """
+    shown, more = places[:MOST_NAMED], count - len(places[:MOST_NAMED])
+    if all(place.startswith("line ") for place in shown):
+        named = f"line{'s' if count > 1 else ''} {', '.join(place.removeprefix('line ') for place in shown)}"
+        return named + (f" and {more:,} more" if more else "")
+    return "; ".join(shown) + (f"; and {more:,} more" if more else "")

@@ -29,6 +29,13 @@ class Segment:
     """Flag of gettext that names the rules of its formats, such as `c-format`; empty if it has none."""
     links: Collection[int] = frozenset()
     """Numbers of the pairs of tags in its text that are links, which are not nested, see `inline_tags.mended`."""
+    place: str = ""
+    """Where it is, as readers of the file name it, such as `table 1, row 2, cell 1`; empty for its line."""
+
+    @property
+    def shown_place(self) -> str:
+        """Where it is, as readers of the file name it: its line, unless the format knows better."""
+        return self.place or f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def page_router(service: Service) -> APIRouter:
         "takes_files": service.takes_files,
         "key_required": service.keys.are_required,
         "extensions": EXTENSIONS,
-        "warnings": KINDS,
+        "warnings": {name: kind.meaning for name, kind in KINDS.items()},
     }
     translating = fill("translate.html", settings=data_block(settings), extensions=",".join(EXTENSIONS))
     inside = fill(

@@ -192,9 +192,18 @@ def is_blank(text: str) -> bool:
     >>> is_blank("\u200b \u00ad"), is_blank("<b> </b>"), is_blank("...")
     (True, True, False)
     """
-    if "<" in text:
-        text = placeholder().sub(lambda found: "" if TAG.fullmatch(found[0]) else found[0], text)
-    return not any(map(_is_visible, text))
+    return not any(map(_is_visible, without_tags(text)))
+
+
+def without_tags(text: str) -> str:
+    """Return a text without its tags.
+
+    >>> without_tags("<g1>a < b</g1> <x2/>")
+    'a < b '
+    """
+    if "<" not in text:
+        return text
+    return placeholder().sub(lambda found: "" if TAG.fullmatch(found[0]) else found[0], text)
 
 
 def _is_visible(character: str) -> bool:

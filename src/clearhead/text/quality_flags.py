@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholder_masking import Unit, units_of, without_signs
@@ -23,27 +23,50 @@ from clearhead.text.placeholders import (
     has_words,
     is_blank,
     may_have_placeholders,
+    without_tags,
     words_alone,
 )
 from clearhead.text.scripts import script_of
 from clearhead.text.shortening import first_few
 
+Severity = Literal["serious", "moderate", "mild"]
+"""How much damage a flag points to; `SEVERITIES` has them in this order."""
+SEVERITIES: tuple[Severity, ...] = ("serious", "moderate", "mild")
+
+
+class FlagKind(NamedTuple):
+    """A kind of flag."""
+
+    meaning: str
+    severity: Severity
+    """`serious`: part of the meaning is lost or wrong. `moderate`: it probably is. `mild`: most are good."""
+
+
 KINDS = {
-    "empty": "the model's best translation is empty; its next best one is in its place, or else the source",
-    "longer_than_trained": "the source is longer than the model's training lines were, and was translated whole",
-    "too_short": "the translation is shorter than its source makes likely",
-    "too_long": "the translation is longer than its source makes likely",
-    "repetition": "the translation says the same again and again",
-    "copied": "the translation is mostly a copy of its source",
-    "unusual_case": "the source is in capitals or in small letters, as hardly any training source is, and was so read",
-    "unseen_script": "the source is in a script that no training source has",
-    "unseen_characters": "the model has never seen one of its characters",
-    "numbers": "a number of the source is missing, or a number is invented",
-    "placeholders": "a placeholder, tag, entity, address or emoji of the source is not in the translation, it has "
-    "others, or it has a pair of codes in another order",
-    "placed_markup": "markup that the model did not keep was put where the words it stood at went",
+    "empty": FlagKind(
+        "the model's best translation is empty; its next best one is in its place, or else the source", "serious"
+    ),
+    "repetition": FlagKind("the translation says the same again and again", "serious"),
+    "numbers": FlagKind("a number of the source is missing, or a number is invented", "serious"),
+    "placeholders": FlagKind(
+        "a placeholder, tag, entity, address or emoji of the source is not in the translation, it has others, or it "
+        "has a pair of codes in another order",
+        "serious",
+    ),
+    "too_short": FlagKind("the translation is shorter than its source makes likely", "moderate"),
+    "copied": FlagKind("the translation is mostly a copy of its source", "moderate"),
+    "too_long": FlagKind("the translation is longer than its source makes likely", "moderate"),
+    "unseen_script": FlagKind("the source is in a script that no training source has", "moderate"),
+    "longer_than_trained": FlagKind(
+        "the source is longer than the model's training lines were, and was translated whole", "mild"
+    ),
+    "unseen_characters": FlagKind("the model has never seen one of its characters", "mild"),
+    "unusual_case": FlagKind(
+        "the source is in capitals or in small letters, as hardly any training source is, and was so read", "mild"
+    ),
+    "placed_markup": FlagKind("markup that the model did not keep was put where the words it stood at went", "mild"),
 }
-"""Every kind of flag, in the order of the checks, with its meaning."""
+"""Every kind of flag with its meaning, the most damage first; flags, notices and reports are in this order."""
 
 RATIO_MARGIN = 1.1
 """Factor by which a `length_ratio` must exceed the range of 999 in 1,000 training pairs to be suspicious. Of the 10,000
@@ -313,12 +336,12 @@ def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
 
 
 def _character_flags(source: str, text: str, read: str, seen: SeenInTraining) -> Mapping[str, str | None]:
-    letters = set(read)
     known = seen.source_characters
-    if known is not None:
-        letters -= known
-        if not letters and seen.target_characters is not None and set(text) <= seen.target_characters:  # almost always
-            return {}
+    letters = set(read) - (known or frozenset())
+    if letters and "<" in read:
+        letters &= set(without_tags(read))
+    if not letters and seen.target_characters is not None and set(text) <= seen.target_characters:  # almost always
+        return {}
     scripts = _scripts(letters) - seen.source_scripts
     odd = [] if known is None else sorted(letter for letter in letters if script_of(letter) not in scripts)
     written = [] if seen.target_characters is None else sorted(set(text) - seen.target_characters - set(source))

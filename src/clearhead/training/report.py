@@ -132,7 +132,7 @@ def _warnings(judged: Sequence[Judged]) -> Html:
     if not details:
         return paragraph("Nothing.")
     rows = [
-        (f"{len(details[kind]):,}", KINDS[kind], lines(list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))
+        (f"{len(details[kind]):,}", KINDS[kind].meaning, lines(list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))
         for kind in KINDS
         if kind in details
     ]

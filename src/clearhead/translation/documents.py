@@ -187,7 +187,7 @@ def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
 
 def _filling(translation: Translation) -> Filling:
     match = translation.memory
-    notes = [f"{KINDS[flag.kind]}: {flag.detail}" for flag in translation.warnings if flag.kind == "empty"]
+    notes = [f"{KINDS[flag.kind].meaning}: {flag.detail}" for flag in translation.warnings if flag.kind == "empty"]
     suggestion = None
     if match is not None:
         suggestion = Suggestion(match.source, match.target, match.similarity, is_used=match.is_reused)

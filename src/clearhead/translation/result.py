@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.placeholders import change_words
-from clearhead.text.quality_flags import Flag, merge_flags
+from clearhead.text.quality_flags import KINDS, SEVERITIES, Flag, FlagKind, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
 from clearhead.text.word_links import Link, joined_links
 
@@ -18,6 +18,19 @@ MISSED_TERMS = "terms"
 
 COSTLY = "costly"
 """Reason of a term that is met at a price."""
+
+PROBLEMS = dict(
+    sorted(
+        {
+            "source_truncated": FlagKind("the source is too long, and only its beginning is translated", "serious"),
+            "output_truncated": FlagKind("the translation was ended by the length limit or in a repetition", "serious"),
+            **KINDS,
+            MISSED_TERMS: FlagKind("a term is not translated as it should be", "moderate"),
+        }.items(),
+        key=lambda one: SEVERITIES.index(one[1].severity),
+    )
+)
+"""The kinds of `Translation.problems` with their meanings, the most damage first."""
 
 TERM_REASONS = {
     COSTLY: "met at a price: the model finds the sentence without it far more probable",
@@ -133,9 +146,9 @@ class Translation:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What to check, by kind with its detail: the `warnings`, what was cut, and terms missing or met at a price.
+        """What to check, by kind with its detail, in the order of `PROBLEMS`.
 
-        The kinds are those of `text.quality_flags`, `source_truncated`, `output_truncated` and `terms`.
+        That is the `warnings`, what was cut, and terms that are missing or met at a price.
         """
         found = {flag.kind: flag.detail for flag in self.warnings}
         found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(self, kind)}
@@ -144,7 +157,7 @@ class Translation:
         missed += [f"{use.source} -> {use.form} at a price (without it: {use.without})" for use in costly]
         if missed:
             found[MISSED_TERMS] = ", ".join(missed)
-        return found
+        return {kind: found[kind] for kind in PROBLEMS if kind in found}
 
     @property
     def score_per_token(self) -> float | None:

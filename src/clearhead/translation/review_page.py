@@ -11,15 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from html import escape
 
 from clearhead.files import open_output
+from clearhead.formats.inline_tags import Tag, tokens
 from clearhead.pages import Html, fill, joined
-from clearhead.pages.parts import SEVERITY_WEIGHTS, Severity, bullets, filter_rules, kind_filter, report_page
+from clearhead.pages.parts import SEVERITY_WEIGHTS, bullets, filter_rules, kind_filter, paragraph, report_page
 from clearhead.text.line_statistics import length_ratio
-from clearhead.text.quality_flags import KINDS
+from clearhead.text.quality_flags import FlagKind
 from clearhead.translation.documents import TranslatedSegment, document_summary
-from clearhead.translation.result import MISSED_TERMS, Translation
+from clearhead.translation.result import PROBLEMS, Translation
 
 MOST_SHOWN = 100
 """Segments shown for each reason: the worst."""
@@ -30,31 +31,16 @@ MOST_CHARACTERS = 2_000
 UNSURE = "unsure"
 
 
-class _Reason(NamedTuple):
-    meaning: str
-    severity: Severity
-
-
-_SERIOUS = frozenset({"empty", "placeholders", "repetition"})
-_MILD = frozenset({"unseen_characters", "longer_than_trained", "unusual_case"})
-
-
-def _severity(kind: str) -> Severity:
-    return "serious" if kind in _SERIOUS else "mild" if kind in _MILD else "moderate"
-
-
 _REASONS = {
-    "source_truncated": _Reason("the source is too long, and only its beginning is translated", "serious"),
-    "output_truncated": _Reason("the translation was ended by the length limit or in a repetition", "serious"),
-    **{
-        kind: _Reason(KINDS[kind], _severity(kind))
-        for kind in sorted(KINDS, key=lambda kind: SEVERITY_WEIGHTS[_severity(kind)], reverse=True)
-    },
-    MISSED_TERMS: _Reason("a term is not translated as it should be", "moderate"),
-    UNSURE: _Reason("nothing looks wrong; these are what the model is least sure of", "mild"),
+    **PROBLEMS,
+    UNSURE: FlagKind("nothing looks wrong; these are what the model is least sure of", "mild"),
 }
 """Reasons, in the order of the page."""
 
+_ABOUT_TAGS = (
+    "Small codes such as <g1> and <x2/> are no words: they are the places of formatting, links, pictures and the like "
+    "in the document."
+)
 _PARTS = "translation_report_parts.html"
 
 
@@ -83,18 +69,17 @@ class TranslationReport:
         # A min-heap for each reason: the mildest entry comes first and is replaced by a worse one.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
 
-    def add(self, translations: Iterable[Translation], *, name: str, numbers: Iterable[int]) -> None:
+    def add(self, translations: Iterable[Translation], *, name: str, places: Iterable[str]) -> None:
         """Add translations of a file, in order.
 
         Args:
             translations: Scored translations; those reused from a memory need no score.
             name: Name of the file.
-            numbers: Line numbers on which the translations begin.
+            places: Where each translation is in the file, such as `line 3`.
         """
-        for number, translation in zip(numbers, translations, strict=True):
+        for place, translation in zip(places, translations, strict=True):
             self._num_segments += 1
-            found = translation.problems
-            details = {kind: found[kind] for kind in _REASONS if kind in found}
+            details = translation.problems
             is_reused = translation.memory is not None and translation.memory.is_reused
             self._num_flagged += bool(details)
             self._num_reused += is_reused and not details
@@ -102,7 +87,7 @@ class TranslationReport:
                 continue  # the model did not translate it
             weight = sum(SEVERITY_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
-                f"{name}, line {number:,}",
+                f"{name}, {place}",
                 _clipped(translation.source),
                 _clipped(translation.text),
                 translation.score_per_token,
@@ -125,8 +110,8 @@ class TranslationReport:
             translated: All its segments, their translations scored.
             name: Name of its file.
         """
-        done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
-        self.add([translation for _, translation in done], name=name, numbers=[line for line, _ in done])
+        done = [(one.segment.shown_place, one.translation) for one in translated if one.translation is not None]
+        self.add([translation for _, translation in done], name=name, places=[place for place, _ in done])
         self.add_file(document_summary(translated, name=name))
 
     def add_file(self, words: str) -> None:
@@ -158,6 +143,7 @@ class TranslationReport:
             rules=filter_rules(found),
             summary=_summary(self._num_segments, self._num_flagged, self._num_reused),
             filter=self._filter(found, len(entries)) if entries else Html(),
+            note=paragraph(_ABOUT_TAGS) if any(map(_has_tags, entries)) else Html(),
             segments=joined(map(_segment, entries)),
             files=bullets(self._files),
         )
@@ -224,8 +210,20 @@ def _segment(entry: _Entry) -> Html:
         score="none" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
         ratio=f"{entry.length_ratio:.2f}",
         reasons=fill(f"{_PARTS}#reasons", items=reasons) if reasons else Html(),
-        source=entry.source,
-        translation=entry.translation,
+        source=_with_tags(entry.source),
+        translation=_with_tags(entry.translation),
+    )
+
+
+def _has_tags(entry: _Entry) -> bool:
+    return any(isinstance(part, Tag) for text in (entry.source, entry.translation) for part in tokens(text))
+
+
+def _with_tags(text: str) -> Html:
+    """Return a text with the numbered tags of documents set apart from its words."""
+    return joined(
+        Html(fill(f"{_PARTS}#tag", tag=part).strip()) if isinstance(part, Tag) else Html(escape(part))
+        for part in tokens(text)
     )
 
 

@@ -335,7 +335,7 @@ def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
     result = run_command(translate, model, *paths, "--format", "jsonl")
     lines = "lines 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 2 more"
     numbers = "a number of the source is missing, or a number is invented"
-    placeholders = KINDS["placeholders"]
+    placeholders = KINDS["placeholders"].meaning
     assert [line for line in result.stderr.splitlines() if "length limit" not in line] == [
         f"clearhead: {paths[0]}: 12 with numbers ({numbers}): {lines}",
         f"clearhead: {paths[0]}: 12 with placeholders ({placeholders}): {lines}",

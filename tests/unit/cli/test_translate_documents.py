@@ -196,7 +196,8 @@ def test_what_became_of_the_segments_is_said(run_command, model, files, shouting
     assert result.stdout == "ja 7\tyes\nnein 7\tNEIN 7\nwas\tWAS\n42\t\n7 Hunde\t7 HUNDE\n"
     assert result.stderr.splitlines() == [
         "clearhead: a.tsv: 5 segments: 3 translated, 1 kept, 1 without words; 2 flagged",
-        "clearhead: a.tsv: 2 with numbers (a number of the source is missing, or a number is invented): lines 2, 5",
+        "clearhead: a.tsv: 2 with numbers (a number of the source is missing, or a number is invented): "
+        "row 2, column 1; row 5, column 1",
     ]
 
 
@@ -208,7 +209,7 @@ def test_the_report_has_what_was_translated(run_command, model, files, shouting)
     assert re.findall(r"<bdi>([^<]*, line [^<]*)</bdi>", page) == [
         "a.json, line 2",
         "a.json, line 1",
-        "messages.po, line 5",
+        "messages.po, entry 2, line 5",
     ]
     assert "<li>a.json: 3 segments: 2 translated, 0 kept, 1 without words</li>" in page
     assert "<li>messages.po: 2 segments: 1 translated, 1 kept, 0 without words</li>" in page
@@ -228,10 +229,11 @@ def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, s
     Path("a.tsv").write_text("ja 7\tyes\nnein\t\n42\t\n", encoding="utf-8")
     arguments = ["a.tsv", "--columns", "1,2", "--only-missing", "--format", "jsonl"]
     lines = [json.loads(line) for line in run_command(translate, model, *arguments).stdout.splitlines()]
-    assert lines[0] == {"line": 1, "status": "kept", "source": "ja 7", "text": "yes"}
-    assert lines[2] == {"line": 3, "status": "without_words", "source": "42", "text": "42"}
+    assert lines[0] == {"line": 1, "place": "row 1, column 1", "status": "kept", "source": "ja 7", "text": "yes"}
+    assert lines[2] == {"line": 3, "place": "row 3, column 1", "status": "without_words", "source": "42", "text": "42"}
     assert lines[1] == {
         "line": 2,
+        "place": "row 2, column 1",
         "status": "translated",
         "source": "nein",
         "text": "NEIN",

@@ -169,6 +169,15 @@ def test_without_statistics_the_vocabulary_tells_the_scripts():
     assert flags("犬 Hund é", "dog", seen=knowledge) == {"unseen_script": "HAN"}
 
 
+def test_the_tags_of_a_document_have_no_characters():
+    assert flags("Ein <g12>Hund</g12> <x3/>", "A <g12>dog</g12> <x3/>") == {}
+    assert flags("犬 <g1>Hund</g1> <b>", "A <g1>dog</g1> <b>") == {"unseen_script": "HAN"}
+    assert flags("Ein < Hund", "A brown dog") == {"unseen_characters": "< U+003C"}
+    cyrillic = SeenInTraining.of(None, lambda: ["пёс"])
+    assert flags("<g1>пёс</g1>", "<g1>dog</g1>", seen=cyrillic) == {}
+    assert flags("<g1>dog</g1>", "<g1>пёс</g1>", seen=cyrillic) == {"unseen_script": "LATIN"}
+
+
 # Numbers
 
 
@@ -357,7 +366,7 @@ def test_flags_of_pieces_are_those_of_the_line_each_kind_once():
         (Flag("too_long", "a"), Flag("numbers", "7")),
         (Flag("numbers", "45"),),
     ]
-    assert merge_flags(groups) == (Flag("too_long", "a"), Flag("numbers", "45; 7"), Flag("placeholders", "%s"))
+    assert merge_flags(groups) == (Flag("numbers", "45; 7"), Flag("placeholders", "%s"), Flag("too_long", "a"))
     assert merge_flags([(), ()]) == ()
 
 

@@ -153,7 +153,7 @@ def test_a_segment_of_a_document_has_a_note_and_a_stream_is_no_different(finding
     [segment] = translate_document(translator, document, beam_size=2)
     assert (segment.translation.text, kinds(segment.translation)) == ("Ein Hund", ["empty"])
     [filling] = fillings([segment])
-    assert (filling.text, filling.note) == ("Ein Hund", f"{KINDS['empty']}: the source")
+    assert (filling.text, filling.note) == ("Ein Hund", f"{KINDS['empty'].meaning}: the source")
     [[part]] = translate_parts(translator, ["Ein Hund"], beam_size=2)
     assert (part.text, kinds(part.translation)) == ("Ein Hund", ["empty"])
 

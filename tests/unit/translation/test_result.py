@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.text.quality_flags import Flag
-from clearhead.translation.result import Alternative, TermUse, Translation, best_combinations, join_translations
+from clearhead.translation.result import (
+    PROBLEMS,
+    Alternative,
+    TermUse,
+    Translation,
+    best_combinations,
+    join_translations,
+)
 
 
 def one_of(text, score=-1.0, *others, **fields):
@@ -28,12 +35,20 @@ def test_a_line_is_its_sentences_with_their_gaps_and_the_sum_of_their_scores():
 
 
 def test_a_line_has_what_any_sentence_has():
-    flags = Flag("numbers", "7"), Flag("copied", "most of the source")
+    flags = Flag("copied", "most of the source"), Flag("numbers", "7")
     sentences = [one_of("a", warnings=flags[:1]), one_of("b", source_truncated=True), one_of("c", warnings=flags)]
     line = join_translations("x", sentences, ["", ""])
     assert (line.source_truncated, line.output_truncated) == (True, False)
     assert join_translations("x", [one_of("a"), one_of("b", output_truncated=True)], [""]).output_truncated
     assert line.warnings == (flags[1], flags[0])
+
+
+def test_problems_are_told_with_the_most_damage_first():
+    flags = [Flag(kind, "x") for kind in ("placed_markup", "unseen_script", "numbers")]
+    missed = TermUse("Hund", "hound", "", "unmet")
+    found = one_of("a", warnings=tuple(flags), source_truncated=True, terms=(missed,)).problems
+    assert list(found) == ["source_truncated", "numbers", "unseen_script", "terms", "placed_markup"]
+    assert set(found) <= set(PROBLEMS)
 
 
 def test_where_no_scores_were_asked_for_there_is_none():

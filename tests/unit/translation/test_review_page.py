@@ -21,7 +21,7 @@ def made(source, text="x", *, score=-1.0, kinds=(), detail="", **cut):
 
 def page_of(*translations, title="a.txt", name="a.txt"):
     report = TranslationReport()
-    report.add(translations, name=name, numbers=range(1, len(translations) + 1))
+    report.add(translations, name=name, places=[f"line {number + 1}" for number in range(len(translations))])
     report.add_file(f"{name}: {len(translations)} lines")
     return report.page(title)
 
@@ -38,14 +38,26 @@ def test_the_worst_come_first():
         made("serious", kinds=["placeholders"]),
         made("serious and unsure", kinds=["placeholders"], score=-2.0),
         made("both", kinds=["placeholders", "numbers"], score=0.0),
+        made("placed tags", kinds=["placed_markup"], score=-9.0),
+        made("a number", kinds=["numbers"], score=-1.5),
         made("cut", output_truncated=True, source_truncated=True),
     )
-    assert sources_of(page) == ["cut", "both", "serious and unsure", "serious", "mild", "unsure", "sure"]
+    assert sources_of(page) == [
+        "cut",
+        "both",
+        "serious and unsure",
+        "a number",
+        "serious",
+        "placed tags",
+        "mild",
+        "unsure",
+        "sure",
+    ]
 
 
 def test_every_reason_is_told_in_words_with_what_was_found():
     text = outline(page_of(*(made("a", kinds=[kind], detail=f"found {kind}") for kind in KINDS))).text
-    for kind, meaning in KINDS.items():
+    for kind, (meaning, _) in KINDS.items():
         assert f"{meaning[:1].upper()}{meaning[1:]}: found {kind}" in text
 
 
@@ -58,7 +70,7 @@ def test_a_segment_has_its_place_and_its_measures():
 def test_a_reason_shows_its_segments_alone():
     page = page_of(made("a", kinds=["numbers", "copied"]), made("b", kinds=["copied"]), made("c"))
     assert re.findall(r'<article class="segment panel ([^"]*)"', page) == [
-        "is-copied is-numbers",
+        "is-numbers is-copied",
         "is-copied",
         "is-unsure",
     ]
@@ -87,7 +99,7 @@ def test_missed_terms_are_a_reason_and_what_was_reused_is_none():
         made("", "", score=0.0),
     )
     text = outline(page).text
-    assert sources_of(page) == ["b", "e", "c", "a"]
+    assert sources_of(page) == ["c", "b", "e", "a"]
     assert "A term is not translated as it should be: Hund -> hound" in text
     assert "score per token none" in text
     assert "Maus -> mice at a price (without it: The rat.)" in text
@@ -99,6 +111,14 @@ def test_long_texts_are_cut_and_say_so():
     page = page_of(made("a" * (MOST_CHARACTERS + 1_234), "b" * MOST_CHARACTERS, kinds=["numbers"], detail="7" * 10_000))
     assert sources_of(page) == ["a" * MOST_CHARACTERS + " … and 1,234 more characters"]
     assert len(page) < 20_000
+
+
+def test_the_tags_of_a_document_are_shown_as_tags_and_said_to_be_no_words():
+    page = page_of(made("a <g1>b</g1>", "<x2/> & <b>", kinds=["numbers"]))
+    assert '<dd dir="auto">a <code class="tag">&lt;g1&gt;</code>b<code class="tag">&lt;/g1&gt;</code></dd>' in page
+    assert '<dd dir="auto"><code class="tag">&lt;x2/&gt;</code> &amp; &lt;b&gt;</dd>' in page
+    assert "Small codes such as <g1>" in outline(page).text
+    assert "Small codes" not in page_of(made("a", kinds=["numbers"]))
 
 
 def test_texts_are_escaped_and_the_page_needs_nothing_else():

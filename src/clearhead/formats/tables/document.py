@@ -20,11 +20,13 @@ from clearhead.formats.tables.csv_files import csv_format
 from clearhead.formats.tables.pairs import read_head
 from clearhead.formats.tables.rows import MOST_COLUMNS, SEPARATOR_NAMES, TableFormat
 from clearhead.formats.tables.tsv import TAB_SEPARATED
-from clearhead.text.shortening import first_few
+from clearhead.text.shortening import first_few, shortened
 
 HEAD_ROWS = 200
 """Rows from which the columns are detected."""
 SHOWN_NAMES = 20
+MOST_NAME = 60
+"""Characters shown of the name of a column."""
 
 
 Range = tuple[int, int]
@@ -68,21 +70,23 @@ class Table(Document):
         self._source, self._written, self._cut = source, written, _Cut(source, written)
         self._rows: list[_Row] = []
         self.segments: list[Segment] = []
-        rows = filter(self._is_filled, self._cut.rows())
+        # Numbered as spreadsheets number rows, which show blank ones too.
+        rows = ((number, row) for number, row in enumerate(self._cut.rows(), start=1) if self._is_filled(row))
         head = list(islice(rows, HEAD_ROWS))
         if not head:
             return
-        first = [self._text(cell) for cell in self._cut.cells(head[0])]
-        widths = [len(self._cut.lengths(row)) for row in head]
+        first = [self._text(cell) for cell in self._cut.cells(head[0][1])]
+        widths = [len(self._cut.lengths(row)) for _, row in head]
         of_names = any(isinstance(column, str) for column in columns or ())
         has_header = not written.names and (of_names or is_header(first))
         names = [name.strip() for name in (first if has_header else written.names)]
         self._width = len(names) or Counter(widths).most_common(1)[0][0]
         from_column, to_column = self._chosen(columns, names, max(self._width, *widths))
-        for row in islice(chain(head, rows), int(has_header), None):
-            self._add(row, from_column, to_column)
+        column = shortened(names[from_column], MOST_NAME) if from_column < len(names) else str(from_column + 1)
+        for number, row in islice(chain(head, rows), int(has_header), None):
+            self._add(row, from_column, to_column, f"row {number}, column {column}")
 
-    def _add(self, row: Range, from_column: int, to_column: int) -> None:
+    def _add(self, row: Range, from_column: int, to_column: int, place: str) -> None:
         lengths = self._cut.lengths(row)
         if self._written.has_fixed_width and len(lengths) > self._width:
             self._refuse_superfluous(row, len(lengths))
@@ -94,7 +98,9 @@ class Table(Document):
         there = self._text(target) if to_column != from_column else ""
         self._rows.append(_Row(target, missing))
         self.segments.append(
-            self.found(Segment(self._text(source), self._source.line(source.start), there, bool(there.strip())))
+            self.found(
+                Segment(self._text(source), self._source.line(source.start), there, bool(there.strip()), place=place)
+            )
         )
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

@@ -8,13 +8,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.passages import Passage, changes
-from clearhead.formats.word.paragraphs import WORD, paragraphs, word_events
+from clearhead.formats.word.paragraphs import WORD, Area, paragraphs, word_events
 from clearhead.formats.word.runs import WordParagraph
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
 
@@ -59,6 +60,8 @@ class _TextPart:
     paragraphs: dict[tuple[int, int], WordParagraph]
     """Paragraphs by the start and end of their content."""
     passages: list[Passage]
+    places: list[str]
+    """Name of each passage's place."""
 
 
 class WordDocument(Document):
@@ -74,11 +77,12 @@ class WordDocument(Document):
             unpacked = {part: _unpacked(archive, part, name) for part in _text_parts(archive, name)}
             if (tags := sum(data.count(b"<") for data in unpacked.values())) > MOST_TAGS:
                 raise DataError(f"{name} has {tags:,} tags, and the most is {MOST_TAGS:,}; divide the document")
-            self._parts = {part: _text_part(data, f"{name}: {part}") for part, data in unpacked.items()}
-        passages = [passage for part in self._parts.values() for passage in part.passages]
+            body = Area()
+            self._parts = {part: _text_part(data, f"{name}: {part}", body) for part, data in unpacked.items()}
+        passages = [found for part in self._parts.values() for found in zip(part.passages, part.places, strict=True)]
         self.segments = [
-            self.found(Segment(passage.text, number, links=passage.links))
-            for number, passage in enumerate(passages, start=1)
+            self.found(Segment(passage.text, number, links=passage.links, place=place))
+            for number, (passage, place) in enumerate(passages, start=1)
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
@@ -170,18 +174,19 @@ def _unpacked(archive: ZipFile, part: str, name: str) -> bytes:
     return data
 
 
-def _text_part(data: bytes, name: str) -> _TextPart:
+def _text_part(data: bytes, name: str, body: Area) -> _TextPart:
     found: dict[tuple[int, int], WordParagraph] = {}
-    passages: list[Passage] = []
-    for outer in paragraphs(data, name):
+    passages: list[tuple[Passage, Callable[[], str]]] = []
+    in_box = partial(body.next, "text box paragraph")
+    for outer, area in paragraphs(data, name, body):
         # A text box contains paragraphs of its own, within a run of the paragraph that anchors it.
         for element in (outer, *(inner for inner in outer.within() if inner.tag.name == f"{WORD}p")):
             paragraph = WordParagraph(data, element)
             if paragraph.passage is not None:
-                passages.append(paragraph.passage)
+                passages.append((paragraph.passage, area.next_paragraph if element is outer else in_box))
                 found[paragraph.passage.start, paragraph.passage.end] = paragraph
-    passages.sort(key=lambda passage: (passage.start, -passage.end))
-    return _TextPart(data, found, passages)
+    passages.sort(key=lambda one: (one[0].start, -one[0].end))
+    return _TextPart(data, found, [passage for passage, _ in passages], [name_next() for _, name_next in passages])
 
 
 def _filled_part(part: _TextPart, fillings: Sequence[Filling | None]) -> bytes:

@@ -17,6 +17,7 @@ from clearhead.formats.xml.escaping import language_tag
 from clearhead.formats.xml.events import UNWRITABLE
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers
 from clearhead.formats.xml.translation_units import are_related
+from clearhead.text.shortening import shortened
 
 REVIEW_STATE = "needs-review-translation"
 """State of an unreviewed `target` in XLIFF 1.x."""
@@ -26,6 +27,8 @@ EXACT_MATCH = "exact-match"
 """State qualifier in XLIFF 1.x of a `target` that is an exact match from a translation memory."""
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 """Namespace of the Translation Candidates module of XLIFF 2.x."""
+MOST_ID = 60
+"""Characters shown of the ids of a segment."""
 _START_TAG = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _DATA_REFERENCE = re.compile(r"""\s+dataRef(?:Start|End)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _UNKNOWN = "\ufffd"
@@ -192,7 +195,13 @@ class XliffDocument(Document):
             of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
             translation = of_target.text
         is_finished = is_kept or (there is not None and not there.is_blank and not unit.is_unfinished)
-        self.segments.append(self.found(Segment(read.text, part.tag.line, translation, is_finished, links=read.links)))
+        named = [
+            one.tag.attributes.get(key, "") for one, key in ((unit.around, "id"), (unit.element, "id"), (part, "mid"))
+        ]
+        ids = shortened("/".join(filter(None, dict.fromkeys(named))), MOST_ID)
+        place = f"segment {len(self.segments) + 1}" + (f", id {ids}" if ids else "")
+        segment = Segment(read.text, part.tag.line, translation, is_finished, links=read.links, place=place)
+        self.segments.append(self.found(segment))
         return _Part(part, read, raw)
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:

@@ -71,6 +71,13 @@ def test_every_message_in_use_is_a_segment(read):
         (22, "%d files", "", False),
         (27, "One\nTwo\n", "Eins\nZwo\n", False),
     ]
+    assert [one.shown_place for one in document.segments] == [
+        "entry 1, line 13",
+        "entry 2, line 18",
+        "entry 3, line 21",
+        "entry 3, line 22",
+        "entry 4, line 27",
+    ]
     assert [one.format for one in document.segments] == ["c-format", "", "", "", "python-format"]
 
 

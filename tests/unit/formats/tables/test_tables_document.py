@@ -36,6 +36,8 @@ def test_a_column_in_its_place(read, fill, places):
     written = '\ufeffid;name;n\r\n1;"Ein ""Hund""";2\r\n2;Hund;3\r\n\r\n3; "Ein\nHund";4'
     document = read("a.csv", written, columns=["name"])
     assert places(document) == [(2, 'Ein "Hund"'), (3, "Hund"), (5, "Ein\nHund")]
+    rows = ("row 2, column name", "row 3, column name", "row 5, column name")  # the fourth is blank
+    assert tuple(one.shown_place for one in document.segments) == rows
     assert fill(document, {'Ein "Hund"': "A dog", "Hund": 'dog; "x"', "Ein\nHund": "A\ndog"}) == (
         '\ufeffid;name;n\r\n1;"A dog";2\r\n2;"dog; ""x""";3\r\n\r\n3; "A\ndog";4'
     )
@@ -54,7 +56,7 @@ def test_a_column_into_another(read, fill):
         'en,de,n\nDog,Hund,1\nCat,Katze,2\nMouse,Maus\nBird,"Vogel, der"'
     )
     document = read("a.csv", "a,b,c\nDog\nCat,1,2\n", columns=[1, 3])
-    assert [one.line for one in document.segments] == [1, 2, 3]
+    assert [one.shown_place for one in document.segments] == [f"row {row}, column 1" for row in (1, 2, 3)]
     assert fill(document, {"Dog": "Hund"}) == "a,b,c\nDog,,Hund\nCat,1,2\n"
 
 

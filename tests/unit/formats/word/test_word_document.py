@@ -99,6 +99,14 @@ def test_python_docx_reads_the_translation(letter, read_text, translated):
         "the footer",
     ]
     assert [segment.line for segment in document.segments] == [1, 2, 3, 4, 5, 6]
+    assert [segment.shown_place for segment in document.segments] == [
+        "paragraph 1",
+        "paragraph 2",
+        "paragraph 3",
+        "table 1, row 1, cell 1",
+        "header 1",
+        "footer 1",
+    ]
     theirs = docx.Document(io.BytesIO(translated(document)))
     assert [paragraph.text for paragraph in theirs.paragraphs] == ["A TITLE", "HELLO BOLD WORLD, AND\tTAB.", "AN ITEM"]
     assert [(run.text, run.bold) for run in theirs.paragraphs[1].runs] == [
@@ -112,6 +120,52 @@ def test_python_docx_reads_the_translation(letter, read_text, translated):
     assert [cell.text for cell in theirs.tables[0].rows[0].cells] == ["A CELL", "12"]
     assert theirs.sections[0].header.paragraphs[0].text == "THE HEADER"
     assert theirs.sections[0].footer.paragraphs[0].text == "THE FOOTER"
+
+
+def test_places_are_named_as_readers_count_them(read_text):
+    document = docx.Document()
+    document.add_paragraph("one")
+    document.add_paragraph("7")
+    for _ in range(2):
+        table = document.add_table(2, 2)
+    table.cell(1, 0).text = "12"
+    cell = table.cell(1, 1)
+    cell.text = "a\nb"
+    cell.add_paragraph("c")
+    cell.add_table(1, 1).cell(0, 0).text = "d"
+    document.add_paragraph("two")
+    assert [(one.text, one.shown_place) for one in read_text(read_docx, saved(document)).segments] == [
+        ("one", "paragraph 1"),
+        ("a<x1/>b", "table 2, row 2, cell 2"),
+        ("c", "table 2, row 2, cell 2, paragraph 2"),
+        ("d", "table 2, row 2, cell 2, table 1, row 1, cell 1"),
+        ("two", "paragraph 2"),
+    ]
+
+
+def test_notes_and_text_boxes_are_named_by_their_number(read_text):
+    box = f"<w:txbxContent><w:p>{run('in a box')}</w:p><w:p>{run('too')}</w:p></w:txbxContent>"
+    data = with_content(f"{run('around')}<w:r><w:pict>{box}</w:pict></w:r>", run("after"))
+    notes = "".join(
+        f'<w:footnote w:id="{number}"{kind}><w:p>{run(text)}</w:p></w:footnote>'
+        for number, kind, text in ((0, ' w:type="separator"', "line"), (1, "", "one"), (2, "", "two"))
+    )
+    with ZipFile(io.BytesIO(data)) as archive:
+        types = archive.read("[Content_Types].xml").decode()
+    main = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
+    override = f'<Override PartName="/word/footnotes.xml" ContentType="{main}"/></Types>'
+    stream = io.BytesIO(repacked(data, **{"[Content_Types]_dot_xml": types.replace("</Types>", override).encode()}))
+    with ZipFile(stream, "a") as archive:
+        archive.writestr("word/footnotes.xml", f"<w:footnotes {NAMESPACES}>{notes}</w:footnotes>")
+    assert [(one.text, one.shown_place) for one in read_text(read_docx, stream.getvalue()).segments] == [
+        ("around", "paragraph 1"),
+        ("in a box", "text box paragraph 1"),
+        ("too", "text box paragraph 2"),
+        ("after", "paragraph 2"),
+        ("line", "paragraph 3"),
+        ("one", "footnote 1"),
+        ("two", "footnote 2"),
+    ]
 
 
 def test_other_parts_are_as_before(letter, read_text, translated):

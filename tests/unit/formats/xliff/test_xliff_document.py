@@ -71,6 +71,16 @@ def test_sources_are_segments_with_tags(read):
         (15, "On two lines", "", False),
         (21, " a\n b ", "x", False),
     ]
+    assert [one.shown_place for one in document.segments] == [
+        "segment 1, id 1",
+        "segment 2, id 2",
+        "segment 3, id 4",
+        "segment 4, id 5",
+    ]
+    of_new = [one.shown_place for one in read("b.xlf", NEW).segments]
+    assert of_new == ["segment 1, id 1/s1", "segment 2, id 1", "segment 3, id 1"]
+    of_long = [one.shown_place for one in read("c.xlf", replaced(OLD, ('id="4"', f'id="{"9" * 99}"'))).segments]
+    assert of_long[2] == f"segment 3, id {'9' * 59}…"
 
 
 def test_targets_are_filled_and_nothing_else_changes(read, fill):
