@@ -38,6 +38,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--beam, --length-penalty, --diversity, --precision, --shortlist", excludes="--sample, --mbr", why=_DRAWN),
         Rule("--temperature, --epsilon, --top-k, --top-p, --seed", needs="--sample, --mbr N"),
         Rule("--align-by", needs="--alignments FILE"),
+        Rule("--quality", needs="--format jsonl"),
+        Rule("--nbest", excludes="--only-if", why="which leaves some lines blank"),
         Rule("--fuzzy", needs="--memory FILE"),
         Rule("--nbest", excludes="--memory", why="which has one translation for a line"),
         Rule("--prefix", excludes="--memory", why="whose translations are fixed"),

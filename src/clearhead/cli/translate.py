@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import StrEnum
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,7 +70,8 @@ def translate(
         typer.Option(
             "--format",
             help="text: one translation per line. jsonl: one JSON object per line, with source, text, score (as "
-            "computed by `clearhead score`), utility (with --mbr: the mean chrF against the other samples), "
+            "computed by `clearhead score`), quality (with --quality), utility (with --mbr: the mean chrF against the "
+            "other samples), "
             "tokens, alignment (with --alignments), alternatives, truncated, source_truncated, "
             "output_truncated, sentences (if the line was split or normalized), warnings, warning_details, "
             "terms (with --terms) and memory (with --memory). For a document: one object per segment, with its "
@@ -96,6 +97,25 @@ def translate(
             metavar="PAGE.html",
             help="Also write an HTML page of the translations to review first: suspicious translations, worst first, "
             "with the reasons, then those of which the model is least certain.",
+        ),
+    ] = None,
+    quality: Annotated[
+        bool,
+        typer.Option(
+            "--quality",
+            help="With --format jsonl: add the model's own estimate of the quality of each translation, from 0 to 1. "
+            "It is the model's doubt, not the truth (docs/translation.md).",
+        ),
+    ] = False,
+    only_if: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            metavar="Q",
+            help="Leave untranslated what has a quality below Q: a line stays blank, a segment of a document as it is. "
+            "They are counted on stderr.",
+            show_default="all are translated",
         ),
     ] = None,
     alignments: Annotated[
@@ -135,6 +155,7 @@ def translate(
 
     settings: dict[str, Any] = {
         "scores": is_jsonl or search.nbest > 1 or report is not None,
+        "quality": quality or only_if is not None or report is not None,
         "align_by": align_by,
         "protect_numbers": protect_numbers or None,
         **search.settings,
@@ -149,7 +170,16 @@ def translate(
 
     if are_documents:
         translate_documents(
-            load, paths, output, report, documents, memory, settings, is_jsonl=is_jsonl, workers=workers
+            load,
+            paths,
+            output,
+            report,
+            documents,
+            memory,
+            settings,
+            is_jsonl=is_jsonl,
+            workers=workers,
+            only_if=only_if,
         )
         return
     refuse_overwriting(output, paths)
@@ -183,6 +213,11 @@ def translate(
             for first, lines in _chunks(path, workers):
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 places = [f"line {number}" for number in range(first, first + len(lines))]
+                if pages is not None:
+                    pages.add(translations, name=name, places=places)
+                if only_if is not None:
+                    notices.add_left(compress(places, (one.is_below(only_if) for one in translations)))
+                    translations = [one.left_out() if one.is_below(only_if) else one for one in translations]
                 notices.add(translations, places=places)
                 for index, translation in enumerate(translations, start=count):
                     out.write(_written(translation, index, output_format, search.nbest))
@@ -190,8 +225,6 @@ def translate(
                     links.writelines(pharaoh(translation.alignment or ()) + "\n" for translation in translations)
                 out.flush()
                 count += len(translations)
-                if pages is not None:
-                    pages.add(translations, name=name, places=places)
                 if _is_typed(path):
                     notices.tell_flagged()
             notices.tell()

@@ -149,6 +149,7 @@ def translate_documents(
     *,
     is_jsonl: bool,
     workers: int,
+    only_if: float | None = None,
 ) -> None:
     """Translate documents one after the other; each output file appears when it is complete.
 
@@ -162,6 +163,7 @@ def translate_documents(
         settings: Decoding settings, as in `translate_document`.
         is_jsonl: Write a JSON object for each segment instead of the documents.
         workers: Processes that share the lines.
+        only_if: Leave segments untranslated whose translation has a lower quality.
 
     Raises:
         ConfigError: If an output has another extension than its document, an option does not apply, or a binary
@@ -206,6 +208,7 @@ def translate_documents(
                 only_missing=document.keeps_finished if options.only_missing is None else options.only_missing,
                 is_jsonl=is_jsonl,
                 chunk_lines=CHUNK_LINES * workers,
+                only_if=only_if,
             )
             _tell(display_name(path), translated, translator, pages)
 
@@ -221,6 +224,7 @@ def _translate(
     only_missing: bool,
     is_jsonl: bool,
     chunk_lines: int,
+    only_if: float | None,
 ) -> list[TranslatedSegment]:
     from clearhead.files import open_output
     from clearhead.translation.documents import fillings, lines_to_translate, origin_of, translate_document
@@ -247,6 +251,7 @@ def _translate(
                     journal=journal,
                     chunk_lines=chunk_lines,
                     on_progress=advance,
+                    only_if=only_if,
                     **settings,
                 )
             if is_jsonl:
@@ -318,9 +323,10 @@ def _is_lasting(output: str) -> bool:
 def _object(one: TranslatedSegment) -> dict[str, Any]:
     """Return the JSON object of a segment, translated or not."""
     place = {"line": one.segment.line, "place": one.segment.shown_place, "status": one.status}
-    if one.translation is None:
+    if one.translation is None or one.status == "left":
         text = one.segment.translation if one.status == "kept" else one.segment.text
-        return {**place, "source": one.segment.text, "text": text}
+        quality = {} if one.translation is None else {"quality": round(one.translation.quality or 0.0, 4)}
+        return {**place, "source": one.segment.text, "text": text, **quality}
     assert one.length_ratio is not None
     from clearhead.translation.json_output import digits, translation_object
 
@@ -338,12 +344,18 @@ def _tell(
     """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
     from clearhead.translation.documents import document_summary
 
-    done = [(one.segment.shown_place, one.translation) for one in translated if one.translation is not None]
+    left = [one.segment.shown_place for one in translated if one.status == "left"]
+    done = [
+        (one.segment.shown_place, one.translation)
+        for one in translated
+        if one.translation is not None and one.status != "left"
+    ]
     places, translations = [place for place, _ in done], [translation for _, translation in done]
     flagged = sum(bool(one.warnings) or one.truncated for one in translations)
     notice(f"{document_summary(translated, name=name)}; {flagged:,} flagged")
     notices = TranslationNotices(name, translator)
     notices.add(translations, places=places)
+    notices.add_left(left)
     notices.tell()
     if report is not None:
         report.add_document(translated, name=name)

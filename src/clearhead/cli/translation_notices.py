@@ -37,6 +37,7 @@ class TranslationNotices:
         self._last: dict[str, str] = {}
         self._missed: list[tuple[str, TermUse]] = []
         self._costly: list[tuple[str, TermUse]] = []
+        self._left: list[str] = []
         self._terms = self._reused = self._shown = 0
 
     def add(self, translations: Sequence[Translation], *, places: Iterable[str]) -> None:
@@ -65,6 +66,14 @@ class TranslationNotices:
                 self._reused += translation.memory.is_reused
                 self._shown += not translation.memory.is_reused
 
+    def add_left(self, places: Iterable[str]) -> None:
+        """Count what was left untranslated because of its quality.
+
+        Args:
+            places: Where it is in the file.
+        """
+        self._left += places
+
     def tell_flagged(self) -> None:
         """Report for each kind of flag its count, meaning and places; then reset the counts."""
         from clearhead.text.quality_flags import KINDS
@@ -82,6 +91,11 @@ class TranslationNotices:
         from clearhead.translation.result import TERM_REASONS
 
         self.tell_flagged()
+        if self._left:
+            notice(
+                f"{self._name}: {len(self._left):,} left untranslated, with a quality below --only-if: "
+                f"{_named(self._left, len(self._left))}"
+            )
         if self._terms:
             missed = [
                 f"{place}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"

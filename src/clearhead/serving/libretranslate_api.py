@@ -320,7 +320,7 @@ def _filled(
         if choice is None:
             return None
         translator = service.translator(choice, job)
-        how: dict[str, Any] = {"name": name, "only_missing": only_missing, **choice.settings}
+        how: dict[str, Any] = {"name": name, "only_missing": only_missing, "quality": True, **choice.settings}
         how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
         translated = translate_document(translator, document, **how)
         report.add_document(translated, name=name)

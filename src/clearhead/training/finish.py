@@ -29,7 +29,7 @@ from clearhead.text.scripts import count_scripts
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.outcome import outcome, unchanged
-from clearhead.training.publish import translatable
+from clearhead.training.publish import calibrate_quality, translatable
 from clearhead.training.report import Judged, LearnedPair, write_report
 from clearhead.training.run_directory import from_here
 from clearhead.training.validation import Validation
@@ -51,7 +51,7 @@ _LONGEST_SHOWN = 100
 def report_end(
     loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str
 ) -> str | None:
-    """Write `report.html`, and print how the run ended and what to do about it.
+    """Write `report.html` and the calibration of quality, and print how the run ended and what to do about it.
 
     Returns:
         The outcome of a run that started from a model, in words, which are not printed yet; else None.
@@ -70,7 +70,8 @@ def report_end(
     loop.display.stage("translating samples", 0)
     translations = translator.translate([source for _, source in found], raw=True)
     references = [data.valid.target(row) for row, _ in found]
-    qualities = sentence_chrf([one.text for one in translations], references)
+    chrfs = sentence_chrf([one.text for one in translations], references)
+    calibrate_quality(loop.run / "model", translator, translations, chrfs)
     minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
     is_unchanged = translator.bundle.info["weights"] == UNCHANGED
     judgement = verdict(
@@ -110,7 +111,7 @@ def report_end(
             f"{num_threads()}), clearhead {__version__}, PyTorch {torch.__version__}",
         },
         metrics=records,
-        judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
+        judged=[Judged(*one) for one in zip(translations, references, chrfs, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
         head=head,
         explanations=[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,8 @@ from clearhead.training.validation import Validation, validate_weights, with_wei
 from clearhead.training.warm_start import model_name
 from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
 from clearhead.translation.golden import make_golden
+from clearhead.translation.quality import Calibration, QualityEstimator, save_calibration
+from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
 _MOST_GOLDEN = 100
@@ -116,9 +118,34 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
     pairs = translator.pair_encoder.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
     guided = guided_head_of(bundle)
     head, agreement = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens, guided=guided)
-    identity = {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
-    save_head(directory / ALIGNMENT_FILE, head, agreement, identity)
+    save_head(directory / ALIGNMENT_FILE, head, agreement, _identity(directory, bundle))
     return head
+
+
+def calibrate_quality(
+    directory: Path, translator: Translator, translations: Sequence[Translation], chrfs: Sequence[float]
+) -> None:
+    """Fit the quality estimate to a model's translations of validation sentences, and write it to a file.
+
+    Args:
+        directory: Model directory.
+        translator: Its model, as `publish` returned it.
+        translations: Scored translations.
+        chrfs: The chrF of each, in percent.
+    """
+    estimator = QualityEstimator(Calibration(), translator.bundle.line_statistics)
+    pairs = [
+        (estimator.sureness(one.source, one.text, one.score), chrf)
+        for one, chrf in zip(translations, chrfs, strict=True)
+        if one.score is not None and one.source.strip()
+    ]
+    calibration = Calibration.fitted([sure for sure, _ in pairs], [chrf for _, chrf in pairs])
+    save_calibration(directory, calibration, _identity(directory, translator.bundle))
+
+
+def _identity(directory: Path, bundle: Bundle) -> dict[str, str]:
+    """Return the hashes of a model that was just published."""
+    return {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
 
 
 def golden_lines(golden: str | None) -> list[str]:

@@ -19,6 +19,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "scores": (bool, "True or False"),
     "alignments": (bool, "True or False"),
     "one_line": (bool, "True or False"),
+    "quality": (bool, "True or False"),
     "raw": (bool, "True or False"),
     "name": (str, "text"),
     "first": (int, "a whole number"),

@@ -25,6 +25,7 @@ from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
 from clearhead.translation.markup_restoration import places_markup
 from clearhead.translation.memory import Lookup, matches_of
+from clearhead.translation.quality import Calibration, calibration_of
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
@@ -32,7 +33,7 @@ from clearhead.translation.translator import Translator
 CHUNK_LINES = 500
 """Lines translated between two journal entries: enough to sort by length, few enough to lose in a crash."""
 
-Status = Literal["translated", "kept", "without_words", "reused"]
+Status = Literal["translated", "kept", "without_words", "reused", "left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,10 @@ class TranslatedSegment:
     segment: Segment
     status: Status
     """`kept`: it already has a finished translation. `without_words`: it has nothing to translate. `reused`: its
-    translation is that of a translation memory."""
+    translation is that of a translation memory. `left`: its translation is not used, for its quality is below what was
+    asked for."""
     translation: Translation | None = None
-    """Set for `translated` and `reused`."""
+    """Set for `translated`, `reused` and `left`."""
 
     @property
     def score_per_token(self) -> float | None:
@@ -67,6 +69,8 @@ def translate_document(
     name: str = "",
     only_missing: bool = False,
     scores: bool = True,
+    quality: bool = False,
+    only_if: float | None = None,
     sampling: Sampling | None = None,
     mbr: int | None = None,
     terms: Terms | None = None,
@@ -90,6 +94,8 @@ def translate_document(
         name: Name of its file, for messages.
         only_missing: Keep segments that have a finished translation.
         scores: Score the translations.
+        quality: Estimate their quality.
+        only_if: Leave segments untranslated whose translation has a lower quality; needs `quality`.
         sampling: Draw translations at random instead of searching for the best.
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
@@ -105,7 +111,7 @@ def translate_document(
         DataError: As `Translator.translate`; or if the journal cannot be written.
         ModelError: As `Translator.translate`.
     """
-    how: dict[str, Any] = {"scores": scores, "sampling": sampling, "mbr": mbr, **settings}
+    how: dict[str, Any] = {"scores": scores, "quality": quality, "sampling": sampling, "mbr": mbr, **settings}
     if terms is not None:
         how["terms"] = terms
     translator.translate([], **how)  # reject invalid settings before any work
@@ -126,10 +132,11 @@ def translate_document(
         if journal is not None:
             journal.add(translations)
         done.update(zip(chunk, translations, strict=True))
-    return [
+    found = [
         _writable(document, place, _translated(segment, only_missing, done, matches.get(place), translates))
         for place, segment in enumerate(document.segments)
     ]
+    return found if only_if is None else [_left_if_unsure(one, only_if) for one in found]
 
 
 def lines_to_translate(
@@ -176,13 +183,17 @@ def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> s
     counts = Counter(one.status for one in translated)
     return (
         f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
-        f"{counts['without_words']:,} without words" + (f", {counts['reused']:,} reused" if counts["reused"] else "")
+        f"{counts['without_words']:,} without words"
+        + (f", {counts['reused']:,} reused" if counts["reused"] else "")
+        + (f", {counts['left']:,} left" if counts["left"] else "")
     )
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
     """Return the arguments of `Document.filled`: translations, each with its notes for the reader."""
-    return [None if one.translation is None else _filling(one.translation) for one in translated]
+    return [
+        None if one.translation is None or one.status == "left" else _filling(one.translation) for one in translated
+    ]
 
 
 def _filling(translation: Translation) -> Filling:
@@ -208,6 +219,7 @@ def origin_of(
     translator: Translator,
     *,
     scores: bool = True,
+    quality: bool = False,
     sampling: Sampling | None = None,
     mbr: int | None = None,
     terms: Terms | None = None,
@@ -218,6 +230,7 @@ def origin_of(
     Args:
         translator: A model from a directory, or a team.
         scores: Whether translations are scored.
+        quality: Whether their quality is estimated.
         sampling: How samples are drawn, if at all.
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
@@ -237,6 +250,7 @@ def origin_of(
         "settings": config.model_dump(mode="json", exclude={"batch_tokens"}),
         "heads": heads,
         "scores": scores,
+        **({"quality": [*(calibration_of(translator.bundle) or Calibration())]} if quality else {}),
         "sampling": None if sampling is None else sampling.model_dump(mode="json"),
         "mbr": mbr,
         **({} if terms is None else {"terms": [[term.source, *term.forms] for term in terms.terms]}),
@@ -304,6 +318,10 @@ def _writable(document: Document, place: int, one: TranslatedSegment) -> Transla
         return _changed(one, _left(one.translation), one.segment.text, f"left as it was: {problem}")
     moved = mended(text, one.segment.text, one.segment.links)[1] if one.segment.links else ()
     return _changed(one, one.translation, text, first_few(moved, MOST_SHOWN, "; "))
+
+
+def _left_if_unsure(one: TranslatedSegment, least: float) -> TranslatedSegment:
+    return replace(one, status="left") if one.translation is not None and one.translation.is_below(least) else one
 
 
 def _changed(one: TranslatedSegment, translation: Translation, text: str, remark: str) -> TranslatedSegment:

@@ -18,19 +18,26 @@ def translation_object(translation: Translation) -> dict[str, Any]:
     return {
         "source": translation.source,
         **_judged(translation),
+        **_quality(translation),
         "tokens": translation.tokens,
         **({} if translation.alignment is None else {"alignment": translation.alignment}),
         "alternatives": [_judged(one) for one in translation.alternatives],
         "truncated": translation.truncated,
         "source_truncated": translation.source_truncated,
         "output_truncated": translation.output_truncated,
-        "sentences": [{"source": one.source, **_judged(one), **_memory(one)} for one in translation.sentences],
+        "sentences": [
+            {"source": one.source, **_judged(one), **_quality(one), **_memory(one)} for one in translation.sentences
+        ],
         "warnings": [flag.kind for flag in translation.warnings],
         "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
         # Only with --terms or --memory:
         **({} if translation.terms is None else {"terms": [asdict(use) for use in translation.terms]}),
         **_memory(translation),
     }
+
+
+def _quality(translation: Translation) -> dict[str, Any]:
+    return {} if translation.quality is None else {"quality": round(translation.quality, 4)}
 
 
 def _memory(translation: Translation) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_
 from clearhead.text.word_links import Link
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
+from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.result import Alternative, Translation
 from clearhead.translation.search import DecodedText
 from clearhead.translation.segmentation import Piece
@@ -52,6 +53,7 @@ class Postprocessor:
         scores: bool,
         one_line: bool,
         raw: bool,
+        estimate: QualityEstimator | None = None,
     ) -> list[Translation]:
         """Return the translation of each line.
 
@@ -64,6 +66,7 @@ class Postprocessor:
             scores: Whether the log-probabilities are those of the texts.
             one_line: Replace line ends in translations by spaces.
             raw: Keep blank texts.
+            estimate: Estimates the quality of scored translations; None if it is not requested.
         """
         changed = on_one_line if one_line else str
         no_terms, no_links = None if terms is None else (), None if links is None else ()
@@ -81,6 +84,8 @@ class Postprocessor:
             was_cut = len(piece.ids) > len(read.ids[row])
             told: dict[str, Any] = {"source_truncated": was_cut, "terms": no_terms, "alignment": no_links}
             found = self._of_piece(piece, group, options.num_best, scores, one_line, told)
+            if estimate is not None and found.score is not None:
+                found = replace(found, quality=estimate(piece.text, found.text, found.score))
             if is_blank(found.text) and not raw:
                 found = self._with_source(found, piece, changed(originals[index]))
             elif links is not None:
@@ -134,6 +139,7 @@ class Postprocessor:
             text=text,
             score=None,
             utility=None,
+            quality=None if blank.quality is None else 0.0,
             tokens=(),
             alternatives=(Alternative(text, None), *blank.alternatives[1:]) if blank.alternatives else (),
             warnings=self._flags(piece, text, in_place="the source"),

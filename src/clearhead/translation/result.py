@@ -139,10 +139,26 @@ class Translation:
     A language tag of the source is not counted. `text.word_links.words_of` defines what a word is.
     """
 
+    quality: float | None = None
+    """The model's own estimate of its quality, from 0 to 1, see `translation.quality`.
+
+    For a line that was split, it is the mean over its `sentences`, weighted by their length.
+    0 for the source in place of a blank translation. None if not requested, and for what the model did not translate.
+    """
+
     @property
     def truncated(self) -> bool:
         """Whether the source or the translation was cut."""
         return self.source_truncated or self.output_truncated
+
+    def is_below(self, least: float) -> bool:
+        """Return whether it has a quality, and that is below `least`."""
+        return self.quality is not None and self.quality < least
+
+    def left_out(self) -> Translation:
+        """Return a blank translation of the same line, with the quality because of which this one is not used."""
+        terms, alignment = None if self.terms is None else (), None if self.alignment is None else ()
+        return Translation(self.source, "", None, (), quality=self.quality, terms=terms, alignment=alignment)
 
     @property
     def problems(self) -> dict[str, str]:
@@ -223,6 +239,7 @@ def join_translations(
         output_truncated=any(sentence.output_truncated for sentence in sentences),
         sentences=tuple(sentences),
         warnings=merge_flags([sentence.warnings for sentence in sentences]),
+        quality=_mean_quality(sentences),
         alignment=alignment,
         terms=None if all(sentence.terms is None for sentence in sentences) else tuple(terms),
     )
@@ -259,6 +276,12 @@ def _num_tokens(translation: Translation) -> int:
 def _mean_utility(row: Sequence[Alternative]) -> float | None:
     known = [one.utility for one in row if one.utility is not None]
     return sum(known) / len(known) if known else None
+
+
+def _mean_quality(sentences: Sequence[Translation]) -> float | None:
+    known = [(len(one.source), one.quality) for one in sentences if one.quality is not None]
+    total = sum(length for length, _ in known)
+    return sum(length * quality for length, quality in known) / total if total else None
 
 
 def _total(row: Sequence[Alternative]) -> float | None:

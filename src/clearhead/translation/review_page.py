@@ -54,6 +54,8 @@ class _Entry:
     translation: str
     score_per_token: float | None
     """None if the text is not the model's."""
+    quality: float | None
+    """None if it was not estimated, or the text is not the model's."""
     length_ratio: float
     details: Mapping[str, str]
     """Details of what was found, by reason."""
@@ -91,10 +93,12 @@ class TranslationReport:
                 _clipped(translation.source),
                 _clipped(translation.text),
                 translation.score_per_token,
+                translation.quality,
                 length_ratio(translation.source, translation.text),
                 details or {UNSURE: ""},
             )
-            key = (weight, -(entry.score_per_token or 0.0), -self._num_segments, entry)
+            doubt = -(entry.score_per_token or 0.0) if entry.quality is None else 1 - entry.quality
+            key = (weight, doubt, -self._num_segments, entry)
             for kind in entry.details:
                 self._counts[kind] += 1
                 kept = self._worst[kind]
@@ -207,6 +211,7 @@ def _segment(entry: _Entry) -> Html:
         f"{_PARTS}#segment",
         classes=" ".join(f"is-{kind}" for kind in entry.details),
         place=entry.place,
+        quality="" if entry.quality is None else f"quality {entry.quality:.2f}, ",
         score="none" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
         ratio=f"{entry.length_ratio:.2f}",
         reasons=fill(f"{_PARTS}#reasons", items=reasons) if reasons else Html(),

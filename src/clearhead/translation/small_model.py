@@ -18,6 +18,7 @@ from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head, save_head
 from clearhead.translation.golden import make_golden
+from clearhead.translation.quality import calibration_of, save_calibration
 from clearhead.translation.translator import Translator
 
 _BITS = {"int8": "8-bit integers, with a scale for each row", "bf16": "bfloat16"}
@@ -87,7 +88,7 @@ def export_small(
         )
     if references is not None and len(references) != len(sources or ()):
         raise DataError(f"{len(sources or ()):,} sources and {len(references):,} references are no pairs")
-    shortlist, head = _read_beside(bundle)
+    (shortlist, head), calibration = _read_beside(bundle), calibration_of(bundle)
     whole = StoredModel.of(bundle.weights)
     rounded = StoredModel(
         whole.config, RoundedWeights.of(whole.arrays, precision, origin=str(bundle.directory or "the model"))
@@ -110,6 +111,8 @@ def export_small(
         shortlist.save(directory / SHORTLIST_FILE, identity)
     if head is not None:
         save_head(directory / ALIGNMENT_FILE, *head, identity)
+    if calibration is not None:
+        save_calibration(directory, calibration, identity)
     return comparison, notes
 
 

@@ -15,6 +15,7 @@ from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
+from clearhead.runtime.lazy import cached_property
 from clearhead.text.shortening import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
@@ -25,6 +26,7 @@ from clearhead.translation.memory import Lookup, left_to_translate, matches_of, 
 from clearhead.translation.pair_encoding import PairEncoder
 from clearhead.translation.postprocessing import Postprocessor, blank_rows, without_blank
 from clearhead.translation.preprocessing import Preprocessor
+from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.result import Translation
 from clearhead.translation.scoring import score_pairs
 from clearhead.translation.search import Decode, Engines, TextSearch
@@ -148,6 +150,7 @@ class Translator:
         memory: Lookup | None = None,
         scores: bool = True,
         alignments: bool = False,
+        quality: bool = False,
         one_line: bool = False,
         raw: bool = False,
         name: str = "",
@@ -179,6 +182,7 @@ class Translator:
                 otherwise the model scores the results afterwards.
             alignments: Align the words of each line with those of its translation (`Translation.alignment`), by the
                 method in the setting `align_by`.
+            quality: Estimate the quality of each translation (`Translation.quality`); implies `scores`.
             one_line: Replace line ends in translations by spaces, for files with one translation a line.
             raw: Return what the model wrote, even where that is blank and for lines without words, to measure the
                 model. Otherwise the next hypothesis that is not blank takes the place of a blank one, or else the
@@ -193,15 +197,17 @@ class Translator:
                 language tags and a line has no target language.
             DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or contains an
                 unpaired surrogate; if prefixes are not texts, not one for each line, or too long for the model.
-            ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
+            ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's; or if the
+                calibration that `quality` uses is damaged or another model's.
         """
         lines = require_texts(lines, "lines")
         require_types(num_best=num_best, sampling=sampling, mbr=mbr, diversity=diversity, terms=terms, memory=memory)
-        require_types(scores=scores, alignments=alignments, one_line=one_line, raw=raw, name=name, first=first)
-        require_types(on_progress=on_progress)
+        require_types(scores=scores, alignments=alignments, quality=quality, one_line=one_line, raw=raw, name=name)
+        require_types(first=first, on_progress=on_progress)
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
             self.aligner.require()
+        estimate, scores = (self._quality_estimator, True) if quality else (None, scores)
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
@@ -227,7 +233,7 @@ class Translator:
         groups = groups if raw else without_blank(read.filled_pieces, groups, options, blank)
         links = self.aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
         given = None if terms is None else wanted
-        how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw}
+        how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw, "estimate": estimate}
         made = self._postprocessor(read, groups, options, terms=given, links=links, **how)
         return recalled(lines, matches, made, one_line=one_line)
 
@@ -300,6 +306,10 @@ class Translator:
         config = self.decode_config(settings)
         pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
         return self.aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
+
+    @cached_property
+    def _quality_estimator(self) -> QualityEstimator:
+        return QualityEstimator.of(self.bundle)
 
     def _options(
         self, num_best: int, sampling: Sampling | None, mbr: int | None, diversity: float, settings: Mapping[str, Any]

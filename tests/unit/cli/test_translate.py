@@ -15,6 +15,7 @@ from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.quality_flags import KINDS
 from clearhead.tokenizers import Tokenizer
+from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.translator import Translator
 from every_run import slow
 
@@ -362,6 +363,34 @@ def test_whoever_types_is_told_after_each_line(monkeypatch, make_model_dir, run_
     model = make_model_dir(decode={"place_markup": False})
     stderr = run_command(translate, model, stdin="%s Hund\nHund\n%d Hund\n").stderr
     assert re.findall(r": 1 with placeholders .*: (line \d)\n", stderr) == ["line 1", "line 3"]
+
+
+def test_lines_of_low_quality_stay_blank_and_are_counted(run_command, make_model_dir, write_lines, monkeypatch):
+    source, model = write_lines("a.txt", "Hund", "Katze", "12", "", "Maus"), make_model_dir()
+    qualities = {"Hund": 0.4, "Katze": 0.6, "Maus": 0.2}
+    monkeypatch.setattr(QualityEstimator, "__call__", lambda self, source, text, score: qualities[source])
+    plain = run_command(translate, model, source, "--beam", 1)
+    result = run_command(translate, model, source, "--beam", 1, "--only-if", 0.5)
+    assert result.stdout.split("\n") == ["", plain.stdout.split("\n")[1], "12", "", "", ""]
+    left = f"clearhead: {source}: 2 left untranslated, with a quality below --only-if: lines 1, 5"
+    assert left in result.stderr
+    asked = "--beam", 1, "--format", "jsonl", "--quality"
+    found = [json.loads(line) for line in run_command(translate, model, source, *asked).stdout.splitlines()]
+    assert [one.get("quality") for one in found] == [0.4, 0.6, None, None, 0.2]
+    assert found[0]["text"] == plain.stdout.split("\n")[0]
+    found = [
+        json.loads(line) for line in run_command(translate, model, source, *asked, "--only-if", 0.5).stdout.splitlines()
+    ]
+    assert [(one["text"] == "", one["score"]) for one in found[:1]] == [(True, None)]
+    assert "quality" not in run_command(translate, model, source, "--format", "jsonl").stdout
+
+
+def test_quality_is_for_objects_and_a_line_left_blank_has_no_alternatives(run_command, make_model_dir, write_lines):
+    source, model = write_lines("a.txt", "Hund"), make_model_dir()
+    with pytest.raises(ConfigError, match="--quality needs --format jsonl"):
+        run_command(translate, model, source, "--quality")
+    with pytest.raises(ConfigError, match="--nbest cannot be used with --only-if"):
+        run_command(translate, model, source, "--only-if", 0.5, "--nbest", 2)
 
 
 # Languages

@@ -85,14 +85,21 @@ def shouting(monkeypatch):
     """Put lines in capitals instead of translating them; returns all that were, in lists."""
     read = []
 
-    def shout(self, lines, *, on_progress=None, scores=True, **settings):
+    def shout(self, lines, *, on_progress=None, scores=True, quality=False, **settings):
         if lines:
             read.append(list(lines))
         if "stop" in lines:
             raise RuntimeError("stopped")
         flags = [(Flag("numbers", "7"),) if "7" in line else () for line in lines]
         return [
-            Translation(line, line.upper(), -1.5 if scores else None, tuple(line.split()), warnings=flag)
+            Translation(
+                line,
+                line.upper(),
+                -1.5 if scores or quality else None,
+                tuple(line.split()),
+                warnings=flag,
+                quality=0.25 * len(line.split()) if quality else None,
+            )
             for line, flag in zip(lines, flags, strict=True)
         ]
 
@@ -254,6 +261,29 @@ def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, s
     run_command(translate, model, "messages.json", "film.srt", "-o", "out", "--format", "jsonl")
     assert json.loads(Path("any.name").read_text())["text"] == "NEIN"
     assert names("out") == ["film.srt.jsonl", "messages.json.jsonl"]
+
+
+def test_a_segment_of_low_quality_stays_as_it_is_and_is_counted(run_command, model, files, shouting):
+    Path("a.tsv").write_text("de\ten\nja ja ja\t\nnein\t\nwas\tdraft\n42\t\n", encoding="utf-8")
+    given = "a.tsv", "--columns", "de,en", "--only-if", "0.5"
+    result = run_command(translate, model, *given, "--report", "page.html")
+    assert result.stdout == "de\ten\nja ja ja\tJA JA JA\nnein\t\nwas\tdraft\n42\t\n"
+    assert result.stderr.splitlines() == [
+        "clearhead: a.tsv: 4 segments: 1 translated, 0 kept, 1 without words, 2 left; 0 flagged",
+        "clearhead: a.tsv: 2 left untranslated, with a quality below --only-if: row 3, column de; row 4, column de",
+    ]
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert re.findall("quality ([0-9.]+),", page) == ["0.25", "0.25", "0.75"]
+    objects = [
+        json.loads(line) for line in run_command(translate, model, *given, "--format", "jsonl").stdout.splitlines()
+    ]
+    assert [(one["status"], one.get("quality")) for one in objects] == [
+        ("translated", 0.75),
+        ("left", 0.25),
+        ("left", 0.25),
+        ("without_words", None),
+    ]
+    assert (objects[1]["text"], objects[1]["place"]) == ("nein", "row 3, column de")
 
 
 # Broken off and going on

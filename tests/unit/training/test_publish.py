@@ -16,12 +16,14 @@ from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, DataError, ModelError
+from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
 from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head
 from clearhead.translation.golden import check_golden
+from clearhead.translation.quality import Calibration, QualityEstimator, calibration_of
 from clearhead.translation.translator import Translator
 
 
@@ -73,6 +75,18 @@ def test_the_head_that_aligns_words_is_chosen_with_the_model(finished_run):
     kept = json.loads((finished_run / "model" / ALIGNMENT_FILE).read_text(encoding="utf-8"))
     assert (kept["layer"], kept["head"], kept["is_reading"]) == head
     assert 0 <= kept["agreement"] <= 1
+
+
+def test_the_quality_of_the_model_is_calibrated_on_its_validation_text(finished_run):
+    bundle, data = load_bundle(finished_run), open_prepared(finished_run / "data")
+    translator = Translator(bundle)
+    rows = range(bundle.info["settings"]["train"]["validate_sentences"])
+    sources, targets = ([side(row) for row in rows] for side in (data.valid.source, data.valid.target))
+    found = translator.translate(sources, raw=True)
+    estimator = QualityEstimator(Calibration(), bundle.line_statistics)
+    sure = [estimator.sureness(one.source, one.text, one.score) for one in found]
+    expected = Calibration.fitted(sure, sentence_chrf([one.text for one in found], targets))
+    assert list(calibration_of(bundle)) == pytest.approx(list(expected), abs=1e-3)
 
 
 def test_a_model_holds_no_path_and_no_sentence_of_its_user(finished_run):

@@ -135,3 +135,13 @@ def test_nothing_has_a_page_too(tmp_path):
     with reporting(str(tmp_path / "page.html"), "a.txt"):
         pass
     assert "Nothing was translated." in outline((tmp_path / "page.html").read_text(encoding="utf-8")).text
+
+
+def test_what_has_no_flag_is_ordered_by_its_quality():
+    page = page_of(
+        made("surer by score", score=-0.1, quality=0.2),
+        made("surer by quality", score=-9.0, quality=0.95),
+        made("reused", score=None, kinds=["numbers"]),
+    )
+    assert sources_of(page) == ["reused", "surer by score", "surer by quality"]
+    assert "quality 0.20, score per token -0.10" in outline(page).text

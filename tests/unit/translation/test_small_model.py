@@ -20,6 +20,7 @@ from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.translation.alignment import alignment_head, save_head
 from clearhead.translation.golden import check_golden, make_golden
+from clearhead.translation.quality import Calibration, calibration_of, save_calibration
 from clearhead.translation.small_model import export_small
 from clearhead.translation.translator import Translator
 
@@ -133,21 +134,23 @@ def test_an_encoder_alone_and_a_model_without_golden_sentences_are_written(make_
     assert load_bundle(tmp_path / "small").golden == []
 
 
-def test_a_shortlist_and_an_alignment_head_are_copied(original, tmp_path, sentences):
+def test_what_is_beside_the_model_is_copied(original, tmp_path, sentences):
     size = original.tokenizer.vocab_size
     shortlist = Shortlist(np.arange(3, 40, dtype=np.int32), np.full((size, 2), -1, dtype=np.int32))
     shortlist.save(original.directory / "shortlist.safetensors", original.identity())
     save_head(original.directory / "alignment.json", AlignmentHead(0, 1, False), 0.5, original.identity())
+    save_calibration(original.directory, Calibration(3.5, -2.0), original.identity())
     export_small(original, tmp_path / "small", "int8")
     small = load_bundle(tmp_path / "small")
     assert alignment_head(small) == AlignmentHead(0, 1, False)
+    assert calibration_of(small) == Calibration(3.5, -2.0)
     read = Shortlist.load(tmp_path / "small" / "shortlist.safetensors", small.identity())
     np.testing.assert_array_equal(read.common, shortlist.common)
     found = Translator.load(tmp_path / "small").translate(sentences[:2], shortlist=True)
     assert all(one.tokens for one in found)
 
 
-@pytest.mark.parametrize("name", ["shortlist.safetensors", "alignment.json"])
+@pytest.mark.parametrize("name", ["shortlist.safetensors", "alignment.json", "quality.json"])
 def test_a_damaged_file_beside_the_model_is_refused_before_anything_is_written(original, tmp_path, name):
     (original.directory / name).write_text("{")
     with pytest.raises(ModelError, match=rf"{name} is damaged"):

@@ -1,0 +1,144 @@
+"""Quality estimate of a translation: how sure the model itself is, as a number from 0 to 1.
+
+It is the share of translations with a chrF of at least 50 against a human translation, among those of which a model is
+as sure. Being sure is the log-probability per character, less what the translation is shorter than usual.
+`bench/quality.py` fits the constants and prints how well they do; docs/translation.md has its table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from clearhead.bundle import Bundle
+from clearhead.errors import ModelError
+from clearhead.files import os_error_as, read_json, write_json
+from clearhead.text.line_statistics import LineStatistics, length_ratio
+
+QUALITY_FILE = "quality.json"
+"""File of a model's own calibration, beside its other files; not covered by the model's checksums."""
+
+GOOD_CHRF = 50.0
+"""chrF of a sentence, in percent, from which on its translation counts as good."""
+
+SMOOTHING = 0.2
+"""Nats per character added before the logarithm: below it, differences of the score say little about quality."""
+
+SHORTFALL_WEIGHT = 0.4
+"""Weight of the logarithm of what a translation is too short by. From 0.3 to 0.6 the correlations differ by 0.02."""
+
+_STEPS = 2_000
+_LEAST_SLOPE = 0.1
+"""Least slope of a calibration, so that it keeps the order."""
+_MOST = 700.0
+"""Beyond it, `exp` overflows."""
+
+
+class Calibration(NamedTuple):
+    """What turns the sureness of a model into a quality: `1 / (1 + exp(-slope * sureness - offset))`."""
+
+    slope: float = 4.8
+    offset: float = -5.0
+
+    @classmethod
+    def fitted(cls, sure: Sequence[float], chrfs: Sequence[float]) -> Self:
+        """Return the most probable calibration for some translations (logistic regression).
+
+        The default is the prior, which a few dozen translations outweigh; so few, or only good ones, give a result too.
+
+        Args:
+            sure: The `sureness` of each.
+            chrfs: The chrF of each, in percent.
+        """
+        inputs = np.array([(one, 1.0) for one in sure]).reshape(-1, 2)
+        is_good = np.array(chrfs) >= GOOD_CHRF
+        found = default = np.array(cls())
+        # Steps by a bound on the curvature always improve the fit; those of Newton's method may diverge.
+        step = np.linalg.inv(inputs.T @ inputs / 4 + np.eye(2))
+        for _ in range(_STEPS):
+            rates = 1 / (1 + np.exp(-np.clip(inputs @ found, -_MOST, _MOST)))
+            found = found + step @ (inputs.T @ (is_good - rates) - (found - default))
+        return cls(max(float(found[0]), _LEAST_SLOPE), float(found[1]))
+
+    def quality(self, sure: float) -> float:
+        """Return the quality for a `sureness`."""
+        return _logistic(self.slope * sure + self.offset)
+
+
+class QualityEstimator:
+    """Estimates the quality of a model's translations.
+
+    Args:
+        calibration: The model's own calibration, or the default.
+        trained: Statistics of its training lines, for the usual length ratio; None if unknown.
+    """
+
+    def __init__(self, calibration: Calibration, trained: LineStatistics | None) -> None:
+        self._calibration = calibration
+        self._usual_ratio = 1.0 if trained is None else math.sqrt(trained.least_ratio * trained.most_ratio)
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Self:
+        """Return the estimator of a model.
+
+        Raises:
+            ModelError: If its quality.json is damaged, or belongs to another model.
+        """
+        return cls(calibration_of(bundle) or Calibration(), bundle.line_statistics)
+
+    def sureness(self, source: str, text: str, score: float) -> float:
+        """Return how sure a model is of a translation; it has no unit, and 1.6 is the most.
+
+        Args:
+            source: The source.
+            text: The translation.
+            score: Log-probability of the translation, in nats.
+        """
+        shortfall = math.log(length_ratio(source, text) / self._usual_ratio)
+        return -math.log(SMOOTHING - score / (len(text) + 1)) + SHORTFALL_WEIGHT * min(shortfall, 0.0)
+
+    def __call__(self, source: str, text: str, score: float) -> float:
+        """Return the quality of a translation, from 0 to 1; for the arguments see `sureness`."""
+        return self._calibration.quality(self.sureness(source, text, score))
+
+
+def calibration_of(bundle: Bundle) -> Calibration | None:
+    """Return a model's own calibration; None if it has none.
+
+    Raises:
+        ModelError: If its quality.json is damaged, or belongs to another model.
+    """
+    path = bundle.directory and bundle.directory / QUALITY_FILE
+    if path is None or not path.is_file():
+        return None
+    values = read_json(path, ModelError)
+    if any(values.get(name) != value for name, value in bundle.identity().items()):
+        raise ModelError(f"{path} was made for another model; remove it, and quality has the same scale for all models")
+    numbers = [one for name in Calibration._fields if isinstance(one := values.get(name), float | int)]
+    if len(numbers) < len(Calibration._fields) or not all(map(math.isfinite, numbers)) or numbers[0] <= 0:
+        raise ModelError(f"{path} is damaged: slope and offset must be numbers; remove it, or copy the model again")
+    return Calibration(*numbers)
+
+
+def save_calibration(directory: Path, calibration: Calibration, model: Mapping[str, str]) -> None:
+    """Write quality.json, completely or not at all.
+
+    Args:
+        directory: The model directory.
+        calibration: The model's own.
+        model: Hashes that identify the model (`Bundle.identity`).
+
+    Raises:
+        ModelError: If it cannot be written.
+    """
+    path = directory / QUALITY_FILE
+    with os_error_as(ModelError, f"cannot write {path}"):
+        write_json(path, {**{name: round(one, 4) for name, one in calibration._asdict().items()}, **model})
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + math.exp(min(-value, _MOST)))
