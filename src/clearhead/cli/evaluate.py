@@ -124,6 +124,7 @@ def evaluate(
     from clearhead.files import open_output, read_lines
     from clearhead.text.line_ends import on_one_line
     from clearhead.text.word_links import spaced_words
+    from clearhead.training.evaluations import record_evaluation
     from clearhead.translation.test_set import evaluate as evaluate_translator
     from clearhead.translation.test_set import near_training
     from clearhead.translation.worker_pool import TranslatorTeam
@@ -210,6 +211,14 @@ def evaluate(
             *comparison.lines(),
         ]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
+    if model is not None and not others:
+        record_evaluation(
+            model,
+            files=[path for path in (source, reference, pairs.pairs) if path is not None],
+            options={name: value for name, value in decoding.settings.items() if value is not None},
+            sentences=evaluation.sentences,
+            found={TITLES[name]: asdict(metric) for name, metric in evaluation.metrics.items()},
+        )
     if unwritten is not None:
         raise unwritten
 

@@ -11,7 +11,7 @@ from unicodedata import east_asian_width
 import numpy as np
 
 from clearhead.pages import Html, fill, joined
-from clearhead.pages.parts import figure
+from clearhead.pages.parts import figure, paragraph
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -21,30 +21,48 @@ Curve = Sequence[tuple[float, float]]
 _WIDTH, _HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
 _COLOURS = ("var(--a)", "var(--b)")
+_MOST_HOVERS = 200
+"""Maximum number of points of a curve whose values are shown on pointing; a long run has thousands."""
 
 
-def line_chart(title: str, curves: Mapping[str, Curve]) -> Html:
-    """Return a line chart of one or two curves over training steps, empty if they have no points.
+def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int] = (), missing: str = "") -> Html:
+    """Return a line chart of one or two curves over training steps. Pointing at a curve shows its values.
 
     The vertical axis starts at zero, so that a nearly constant curve looks constant.
+
+    Args:
+        title: Title of the chart.
+        curves: The curves, by name.
+        chosen: Steps of the published weights, which are marked.
+        missing: What is shown if the curves have no points; empty for no chart at all then.
     """
     points = [point for curve in curves.values() for point in curve]
     if not points:
-        return Html()
-    steps = _ticks(max(x for x, _ in points) or 1.0, 4)
-    heights = _ticks(max(y for _, y in points), 5)
+        return figure(title, paragraph(missing)) if missing else Html()
+    last, highest = max(x for x, _ in points) or 1.0, max(y for _, y in points) or 1.0
 
     def across(x: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / steps[-1]
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last
 
+    steps = [*(step for step in _ticks(last, 4) if step < 0.88 * last), last]  # a label near the last would overlap it
     drawn = "".join(_label(across(step), _number(step)) for step in steps)
-    for colour, curve in zip(_COLOURS, curves.values(), strict=False):
-        places = [(across(x), _down(y, heights[-1])) for x, y in curve]
+    for step in chosen:
+        x = f"{across(min(step, last)):.1f}"
+        drawn += f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="var(--soft)" '
+        drawn += f'stroke-dasharray="4 3"><title>published: step {step:,}</title></line>'
+    hovers = ""
+    for colour, (name, curve) in zip(_COLOURS, curves.items(), strict=False):
+        places = [(across(x), _down(y, highest)) for x, y in curve]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         drawn += f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>'
         if len(places) == 1:
             drawn += f'<circle cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3" fill="{colour}"/>'
-    return _figure(title, "step", heights, drawn, list(curves))
+        for place in spread(len(curve), _MOST_HOVERS):
+            (x, y), (step, value) = places[place], curve[place]
+            hovers += f'<circle class="hover" cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">'
+            hovers += f"<title>{escape(name)}, step {step:,}: {_number(value)}</title></circle>"
+    marks = [f"published: step {', '.join(f'{step:,}' for step in chosen)}"] if chosen else []
+    return _figure(title, "step", highest, drawn + hovers, list(curves), marks)
 
 
 def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> Html:
@@ -58,20 +76,26 @@ def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -
     if not bars:
         return Html()
     names = list(next(iter(bars.values())))
-    heights = _ticks(max(height for group in bars.values() for height in group.values()), 5)
+    highest = max(height for group in bars.values() for height in group.values()) or 1.0
     room = (_WIDTH - _LEFT - _RIGHT) / len(bars)
     width = 0.8 * room / len(names)
     drawn = ""
     for number, (label, group) in enumerate(bars.items()):
         left = _LEFT + room * (number + 0.1)
-        for place, (colour, height) in enumerate(zip(_COLOURS, group.values(), strict=False)):
-            y = _down(height, heights[-1])
+        for place, (colour, (name, height)) in enumerate(zip(_COLOURS, group.items(), strict=False)):
+            y = _down(height, highest)
             drawn += (
                 f'<rect x="{left + place * width:.1f}" y="{y:.1f}" width="{width:.1f}" '
-                f'height="{_HEIGHT - _BOTTOM - y:.1f}" fill="{colour}"/>'
+                f'height="{_HEIGHT - _BOTTOM - y:.1f}" fill="{colour}">'
+                f"<title>{escape(name)}, {escape(label)}: {_number(height)}</title></rect>"
             )
         drawn += _label(left + 0.4 * room, label)
-    return _figure(title, below, heights, drawn, names)
+    return _figure(title, below, highest, drawn, names)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return at most `most` indices spread evenly over `count` items, including the first and the last."""
+    return sorted({round(place * (count - 1) / max(1, most - 1)) for place in range(most)}) if count else []
 
 
 def attention_map(weights: Float[np.ndarray, "T S"]) -> Html:
@@ -112,17 +136,21 @@ def _width(text: str) -> int:
     return sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
-def _figure(title: str, below: str, heights: Sequence[float], drawn: str, names: Sequence[str]) -> Html:
+def _figure(
+    title: str, below: str, highest: float, drawn: str, names: Sequence[str], marks: Sequence[str] = ()
+) -> Html:
     grid = ""
-    for value in heights:
-        y = _down(value, heights[-1])
+    for value in _ticks(highest, 5):
+        if value > highest:
+            break
+        y = _down(value, highest)
         grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>'
         grid += f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     grid += f'<text x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">{escape(below)}</text>'
     legend = joined(
         fill("report_parts.html#legend", colour=colour, name=name)
-        for colour, name in zip(_COLOURS, names, strict=False)
+        for colour, name in [*zip(_COLOURS, names, strict=False), *(("var(--soft)", mark) for mark in marks)]
     )
     drawing = Html(grid + drawn)
     values = {"width": _WIDTH, "height": _HEIGHT, "title": title, "content": drawing, "legend": legend}

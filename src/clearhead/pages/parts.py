@@ -1,4 +1,4 @@
-"""Parts that the report pages share: the frame, tables, lists, severities, and the filter by kind."""
+"""Parts that the report pages share: the frame, scores, tables, lists, folded parts, and the filter by kind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ SEVERITY_WEIGHTS: dict[Severity, int] = {"serious": 9, "moderate": 3, "mild": 1}
 """Weights that rank findings: one finding outweighs two of the next lower severity."""
 
 _PARTS = "report_parts.html"
+_MOST_CHARACTERS, _SHOWN_CHARACTERS = 300, 200
 
 
 def report_page(template: str, *, title: str, rules: Html = Html(), **values: object) -> Html:
@@ -39,6 +40,27 @@ def paragraph(text: str) -> Html:
     return fill(f"{_PARTS}#paragraph", text=text)
 
 
+def scores(values: Mapping[str, str]) -> Html:
+    """Return a few numbers, large, each with its name."""
+    return fill(
+        f"{_PARTS}#scores",
+        scores=joined(fill(f"{_PARTS}#score", name=name, value=value) for name, value in values.items()),
+    )
+
+
+def folded(title: str, content: Html) -> Html:
+    """Return content that a reader unfolds; nothing if it is empty."""
+    return fill(f"{_PARTS}#folded", title=title, content=content) if content else Html()
+
+
+def long_text(text: str) -> Html:
+    """Return a text; of one that would fill a screen of a phone, the beginning, which unfolds to the whole."""
+    if len(text) <= _MOST_CHARACTERS:
+        return Html(escape(text))
+    more = f"show all {len(text):,} characters"
+    return fill(f"{_PARTS}#long", start=text[:_SHOWN_CHARACTERS], more=more, text=text)
+
+
 def bullets(texts: Iterable[str]) -> Html:
     """Return a list of texts."""
     return fill(f"{_PARTS}#list", items=joined(fill(f"{_PARTS}#item", text=text) for text in texts))
@@ -56,6 +78,7 @@ def table(
     heads: Sequence[str] = (),
     caption: str = "",
     classes: str = "",
+    shown: int | None = None,
 ) -> Html:
     """Return a table.
 
@@ -66,7 +89,15 @@ def table(
         caption: Caption; empty for none.
         classes: Classes of the table. On a phone `stacked` shows the cells of a row below each other, and with `texts`
             each with its heading.
+        shown: Number of rows that are shown at first, the rest folded; None for all.
     """
+    rows = list(rows)
+    if shown is not None and len(rows) > shown:
+        first, rest = (
+            table(kinds, part, heads=heads, caption=title, classes=classes)
+            for part, title in ((rows[:shown], caption), (rows[shown:], ""))
+        )
+        return joined([first, folded(f"{len(rows) - shown:,} more", rest)])
 
     def cell(kind: str, value: object, title: str) -> Html:
         names = "titled_cell" if title and "texts" in classes else "cell"

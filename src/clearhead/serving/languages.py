@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from babel import Locale, UnknownLocaleError
-
 from clearhead.bundle import Bundle
 from clearhead.formats.languages import is_variant
+from clearhead.text.language_names import english_name
 
 AUTO = "auto"
 """Code of the source language that requests detection."""
@@ -39,18 +38,6 @@ def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
     if (pair := pair_in_name(name)) is not None and not bundle.tokenizer.language_tags:
         return [pair[0]], [pair[1]]
     return bundle.languages
-
-
-def english_name(code: str) -> str | None:
-    """Return the English name of a language, or None if its code is unknown.
-
-    >>> english_name("de"), english_name("pt-BR"), english_name("x1")
-    ('German', 'Portuguese (Brazil)', None)
-    """
-    try:
-        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
-    except (UnknownLocaleError, ValueError):
-        return None
 
 
 def matching(code: str, known: Iterable[str]) -> str | None:

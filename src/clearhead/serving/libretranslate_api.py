@@ -22,7 +22,7 @@ from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
-from clearhead.serving.languages import AUTO, english_name
+from clearhead.serving.languages import AUTO
 from clearhead.serving.middleware import FILE_PATH
 from clearhead.serving.model_choice import (
     Choice,
@@ -49,6 +49,7 @@ from clearhead.serving.schemas import (
 )
 from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
+from clearhead.text.language_names import english_name
 from clearhead.translation.documents import fillings, lines_to_translate, translate_document
 from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport

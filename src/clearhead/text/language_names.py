@@ -1,6 +1,6 @@
 """Codes, aliases and names of languages, of Unicode CLDR: a table made from Babel by `docs/generate.py`.
 
-Babel itself, whose data takes 32 MB, is needed only for the built-in corpus and the English names that a server lists.
+Babel itself, whose data takes 32 MB, is needed only for the built-in corpus and for English names (`english_name`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,20 @@ def usual_code(code: str) -> str:
     ('de', 'sw_CD', 'yue')
     """
     return str(_table()["aliases"].get(code, code))
+
+
+def english_name(code: str) -> str | None:
+    """Return the English name of a language, or None if its code is unknown.
+
+    >>> english_name("de"), english_name("pt-BR"), english_name("x1")
+    ('German', 'Portuguese (Brazil)', None)
+    """
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
+    except (UnknownLocaleError, ValueError):
+        return None
 
 
 @cache

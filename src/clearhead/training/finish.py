@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,8 @@ import torch
 
 from clearhead.config import DataConfig
 from clearhead.data.clean import CleaningReport
+from clearhead.data.doctor.code_points import Texts
+from clearhead.data.doctor.identification import SideLanguages
 from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
@@ -25,12 +28,13 @@ from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation
 from clearhead.runtime.device import device_name, num_threads
 from clearhead.runtime.version import __version__
+from clearhead.text.language_names import english_name
 from clearhead.text.scripts import count_scripts
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.outcome import outcome, unchanged
 from clearhead.training.publish import calibrate_quality, translatable
-from clearhead.training.report import Judged, LearnedPair, write_report
+from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.training.run_directory import from_here
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import misalignment, verdict
@@ -97,9 +101,19 @@ def report_end(
     write_report(
         loop.run / "report.html",
         config=config,
-        summary={
-            "direction": _direction(data, config.data),
-            "verdict": "; ".join(filter(None, [found_out, *judgement])),
+        answer=Answer(
+            *_direction(data, config.data),
+            {
+                f"{validation.bleu_title}, validation": f"{validation.bleu:.1f}",
+                "chrF, validation": f"{validation.chrf:.1f}",
+                **({"chrF, general text": f"{validation.general.chrf:.1f}"} if validation.general else {}),
+            },
+            [*filter(None, [found_out]), *judgement],
+            translator.bundle.model_sha256 or "",
+            [int(step) for step in re.findall(r"step[ -](\d+)", translator.bundle.info["weights"])],
+        ),
+        made={
+            "text": _text(data, config.data),
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             **({"general text (greedy)": validation.general.scores} if validation.general else {}),
             "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
@@ -150,18 +164,35 @@ def _learned(loop: Loop) -> list[LearnedPair]:
     ]
 
 
-def _direction(data: Prepared, files: DataConfig) -> str:
-    """Return the translation direction in words: languages or scripts, file names, language tags and the first pair."""
+def _direction(data: Prepared, files: DataConfig) -> tuple[str, str]:
+    """Return the translation direction in words, and how it was guessed; empty if the settings name both languages."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
-    scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
-    known = [language or script for language, script in zip(languages(files), scripts, strict=True)]
+    scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "") for texts in sides]
+    known, doubt = languages(files), ""
+    if None in (files.from_lang, files.to_lang):
+        doubt = "probably, by the names of the files"
+    if None in known:
+        doubt = "by script; data.from_lang and data.to_lang name the languages"
+        seen = SideLanguages.learn(*([Texts(texts)] for texts in sides)) if rows else ""
+        if isinstance(seen, SideLanguages):
+            known = tuple(name or guess for name, guess in zip(known, seen.languages, strict=True))
+            doubt = "probably, by the text; data.from_lang and data.to_lang name the languages"
+    words = [
+        english_name(language) or language if language else f"{script} script" if script else "no letters"
+        for language, script in zip(known, scripts, strict=True)
+    ]
+    return " → ".join(words), doubt
+
+
+def _text(data: Prepared, files: DataConfig) -> str:
+    """Return file names, language tags and the first pair."""
     by_side = (files.target, files.source) if files.swap else (files.source, files.target)
     names = [Path(path).name for paths in (*by_side, files.pairs) for path in paths]
     tags = ", ".join(data.tokenizer.language_tags)
     into = f"; languages asked for by tag: {tags}" if tags else ""
     example = " -> ".join(repr(side(0))[:_LONGEST_SHOWN] for side in (data.train.source, data.train.target))
-    return f"{' -> '.join(known)} ({', '.join(names)}){into}; the first pair: {example}"
+    return f"{', '.join(names)}{into}; the first pair: {example}"
 
 
 def _reading_lines(report: Mapping[str, Any]) -> list[str]:

@@ -15,18 +15,56 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.files import write_text
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.tokens import visible
-from clearhead.pages import Html, joined
-from clearhead.pages.charts import Curve, attention_grid, attention_map, bar_chart, line_chart
-from clearhead.pages.parts import figure, figures_in_a_row, lines, paragraph, report_page, table
+from clearhead.pages import Html, fill, joined
+from clearhead.pages.charts import Curve, attention_grid, attention_map, bar_chart, line_chart, spread
+from clearhead.pages.parts import (
+    figure,
+    figures_in_a_row,
+    folded,
+    lines,
+    long_text,
+    paragraph,
+    report_page,
+    scores,
+    table,
+)
 from clearhead.text.quality_flags import KINDS
+from clearhead.training.evaluations import evaluations
 from clearhead.translation.result import Translation
 
 _NUM_SAMPLES = 20
+_FIRST_SAMPLES = 3
+_FIRST_RANKED = 2
+_FIRST_WARNINGS = 3
+"""Rows that are shown at first, of samples, of the worst and the best, and of what looks wrong; the rest is folded."""
+_FIRST_SENTENCES = 2
 _NUM_RANKED = 10
 _NUM_DETAILS = 5
 _MOST_BARS = 8
 _MOST_STEPS = 6
 _NONE = "No translation is short enough for a small picture."
+_ATTENTION = (
+    "Rows are written, columns read; a stronger colour is more. Shown is {}, which tells best which words belong "
+    "together; clearhead explain shows every head."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the report says first."""
+
+    direction: str
+    """Languages in words, such as `German → English`."""
+    doubt: str
+    """How the languages were guessed; empty if the settings name them."""
+    scores: Mapping[str, str]
+    """Scores of the published model on validation text, by name."""
+    verdict: Sequence[str]
+    """Sentences, the most important first."""
+    model_sha256: str
+    """Checksum of the published weights."""
+    chosen: Sequence[int]
+    """Steps of the published weights, several if they are an average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +92,8 @@ def write_report(
     path: Path,
     *,
     config: Config,
-    summary: Mapping[str, str],
+    answer: Answer,
+    made: Mapping[str, str],
     metrics: Sequence[Mapping[str, Any]],
     judged: Sequence[Judged],
     lengths: Mapping[str, Int[np.ndarray, " pairs"]],
@@ -68,7 +107,8 @@ def write_report(
     Args:
         path: Path of the run's `report.html`.
         config: Complete settings.
-        summary: Names and values of the table at the top.
+        answer: What the report says first.
+        made: How the model was made, by name.
         metrics: Records of `metrics.jsonl`.
         judged: Translations of validation sentences.
         lengths: Tokens of every training source and of every training target, under the names of the two sides.
@@ -81,9 +121,19 @@ def write_report(
     valid = [record for record in metrics if record.get("split") == "valid"]
     charts = [
         line_chart(
-            "Loss per target token (nats)", {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")}
+            "Validation, greedy translations",
+            {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")},
+            chosen=answer.chosen,
+            missing="No scores: the run has no record of a validation that translated.",
         ),
-        line_chart("Validation, greedy translations", {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")}),
+        line_chart(
+            "Loss per target token (nats)",
+            {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")},
+            chosen=answer.chosen,
+            missing="No loss: the run ended before its first record.",
+        ),
+    ]
+    more_charts = [
         line_chart("Guided alignment, nats per linked target token", {"training": _curve(train, "alignment")}),
         line_chart("Learning rate", {"learning rate": _curve(train, "lr")}),
         line_chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
@@ -97,30 +147,75 @@ def write_report(
         "training_report.html",
         title=f"clearhead: {path.parent.name}",
         name=path.parent.name,
-        summary=table(("row", "text"), list(summary.items()), classes="stacked"),
+        direction=_direction(answer),
+        scores=scores(answer.scores),
+        evaluations=evaluations(path.parent, answer.model_sha256),
+        verdict=_verdict(answer.verdict),
         curves=joined(charts),
-        lengths=joined(about_lengths),
+        more_curves=folded("More curves", _charts(more_charts)),
         count=f"{len(judged):,}",
-        samples=_table(judged[:_NUM_SAMPLES]),
-        worst=_table(ranked[:_NUM_RANKED]),
-        best=_table(ranked[::-1][:_NUM_RANKED]),
+        samples=_table(_across_lengths(judged), _FIRST_SAMPLES),
+        worst=_table(ranked[:_NUM_RANKED], _FIRST_RANKED),
+        best=_table(ranked[::-1][:_NUM_RANKED], _FIRST_RANKED),
         warnings=_warnings(judged),
-        head=head,
-        attention=joined(map(_attention, explanations)) or paragraph(_NONE),
-        learned=_learning(head, learned),
-        data="\n".join(data_lines),
-        settings=config.to_toml(),
+        lengths=folded("Lengths", _charts(about_lengths)),
+        attention=folded(
+            "Where attention went",
+            joined([paragraph(_ATTENTION.format(head)), _charts(map(_attention, explanations)) or paragraph(_NONE)]),
+        ),
+        learned=folded("How attention became an alignment", _learning(head, learned)),
+        made=folded("How the model was made", table(("row", "text"), made.items(), classes="stacked")),
+        data=folded("Data", _preformatted("\n".join(data_lines))),
+        settings=folded("Settings", _preformatted(config.to_toml())),
     )
     write_text(path, page)
 
 
-def _table(judged: Iterable[Judged]) -> Html:
+def _direction(answer: Answer) -> Html:
+    doubt = fill("training_report_parts.html#doubt", text=answer.doubt) if answer.doubt else ""
+    return fill("training_report_parts.html#direction", direction=answer.direction, doubt=doubt)
+
+
+def _verdict(sentences: Sequence[str]) -> Html:
+    """Return the first sentences, and the rest folded."""
+    first, rest = (
+        joined(fill("training_report_parts.html#sentence", text=one) for one in part)
+        for part in (sentences[:_FIRST_SENTENCES], sentences[_FIRST_SENTENCES:])
+    )
+    return joined([first, folded("More on this", rest)])
+
+
+def _charts(charts: Iterable[Html]) -> Html:
+    content = joined(charts)
+    return fill("training_report_parts.html#charts", charts=content) if content else content
+
+
+def _preformatted(text: str) -> Html:
+    return fill("training_report_parts.html#preformatted", text=text)
+
+
+def _across_lengths(judged: Sequence[Judged]) -> list[Judged]:
+    """Return translations of sources from the shortest to the longest, at even distances; the first rows, too."""
+    by_length = sorted(judged, key=lambda one: len(one.translation.source))
+    drawn = spread(len(judged), _NUM_SAMPLES)
+    first = [drawn[place] for place in spread(len(drawn), _FIRST_SAMPLES)]
+    return [by_length[place] for place in [*first, *(place for place in drawn if place not in first)]]
+
+
+def _table(judged: Sequence[Judged], shown: int) -> Html:
+    if not judged:
+        return paragraph("No validation sentence was translated.")
     rows = [
-        (one.translation.source, one.translation.text, one.reference, f"{one.translation.score:.2f}", f"{one.chrf:.1f}")
+        (
+            *map(long_text, (one.translation.source, one.translation.text, one.reference)),
+            f"{one.translation.score:.2f}",
+            f"{one.chrf:.1f}",
+        )
         for one in judged
     ]
     heads = ("source", "translation", "reference", "log-probability", "chrF")
-    return table(("text", "text", "text", "number", "number"), rows, heads=heads, classes="stacked texts")
+    kinds = ("text", "text", "text", "number", "number")
+    return table(kinds, rows, heads=heads, classes="stacked texts", shown=shown)
 
 
 def _warnings(judged: Sequence[Judged]) -> Html:
@@ -136,7 +231,8 @@ def _warnings(judged: Sequence[Judged]) -> Html:
         for kind in KINDS
         if kind in details
     ]
-    return table(("number", "text", "text"), rows, heads=("lines", "what", "for example"), classes="stacked texts")
+    heads = ("lines", "what", "for example")
+    return table(("number", "text", "text"), rows, heads=heads, classes="stacked texts", shown=_FIRST_WARNINGS)
 
 
 def _attention(explanation: Explanation) -> Html:
@@ -155,7 +251,7 @@ def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> Html:
         return paragraph("No validation pair is short enough for a small picture, or nothing was kept of it.")
     rows = []
     for pair in learned:
-        shown = [pair.cross[place] for place in _spread(len(pair.cross), _MOST_STEPS)]
+        shown = [pair.cross[place] for place in spread(len(pair.cross), _MOST_STEPS)]
         maps = [(step, head.of(weights)) for step, weights in shown]
         pictures = [figure(f"step {step:,}", attention_map(weights)) for step, weights in maps[:-1]]
         step, last = maps[-1]
@@ -166,11 +262,6 @@ def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> Html:
         f"{len(learned[0].cross)} validations."
     )
     return joined([paragraph(about), *rows])
-
-
-def _spread(count: int, most: int) -> list[int]:
-    """Return at most `most` indices spread evenly over `count` items, including the first and the last."""
-    return sorted({round(place * (count - 1) / max(1, most - 1)) for place in range(most)})
 
 
 def _curve(records: Sequence[Mapping[str, Any]], name: str) -> Curve:

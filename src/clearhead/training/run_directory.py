@@ -9,13 +9,14 @@ from pathlib import Path
 
 from clearhead.errors import CheckpointError
 from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
+from clearhead.training.evaluations import EVALUATIONS_FILE
 
 MODEL_BEFORE = "model-before"
 """Directory name for a copy of the model that a run started from."""
 
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
-    *("report.html", "explain.html", "verdict.txt", "model", "attention.jsonl", MODEL_BEFORE),
+    *("report.html", "explain.html", "verdict.txt", "model", "attention.jsonl", EVALUATIONS_FILE, MODEL_BEFORE),
 }
 
 

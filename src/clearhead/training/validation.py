@@ -49,10 +49,14 @@ class Validation:
 
     @property
     def scores(self) -> str:
-        """The metrics as text, such as `BLEU 31.42, chrF 52.10`; with BLEU's tokenization unless it is `13a`."""
+        """The metrics as text, such as `BLEU 31.42, chrF 52.10`."""
+        return f"{self.bleu_title} {self.bleu:.2f}, chrF {self.chrf:.2f}"
+
+    @property
+    def bleu_title(self) -> str:
+        """The name of BLEU, with its tokenization unless it is `13a`."""
         found = re.search(r"\btok:([^|]+)", self.bleu_signature)
-        bleu = f"BLEU ({found[1]})" if found and found[1] != "13a" else "BLEU"
-        return f"{bleu} {self.bleu:.2f}, chrF {self.chrf:.2f}"
+        return f"BLEU ({found[1]})" if found and found[1] != "13a" else "BLEU"
 
 
 def perplexity(nll: float) -> float:

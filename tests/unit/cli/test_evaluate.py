@@ -13,6 +13,7 @@ from clearhead.bundle import save_bundle
 from clearhead.cli.evaluate import evaluate
 from clearhead.data.store import StoreWriter
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.training.evaluations import evaluations
 from clearhead.translation.translator import Translator
 
 KEYS = [
@@ -317,3 +318,62 @@ def test_an_ensemble_is_evaluated_and_compared_with_one_model(run_command, test_
     assert both["comparison"]["system"] == f"{model} + {other}"
     with pytest.raises(ConfigError, match="--ensemble cannot be used with --hypothesis"):
         run_command(evaluate, "--hypothesis", files[3], *files[2:], "--ensemble", other)
+
+
+@pytest.fixture
+def run_and_files(judged, write_lines, sentences, tmp_path):
+    """Return a run with a report, and the options for its test set."""
+    run = tmp_path / "run"
+    shutil.copytree(judged[0], run / "model")
+    (run / "config.toml").write_text("")
+    (run / "report.html").write_text(f"<p>a</p>{evaluations(run, '')}<p>b</p>")
+    return run, ["--source", write_lines("test.de", *sentences), "--reference", write_lines("test.en", *judged[1])]
+
+
+def test_scores_of_a_run_are_kept_in_it_and_shown_in_its_report(run_command, run_and_files):
+    run, files = run_and_files
+    assert "No test set yet" in (run / "report.html").read_text()
+    run_command(evaluate, run, *files)
+    run_command(evaluate, run, *files, "--beam", 4, "--metric", "chrf")
+    first, second = map(json.loads, (run / "evaluations.jsonl").read_text().splitlines())
+    assert first["files"] == ["test.de", "test.en"]
+    assert (list(first["scores"]), list(second["scores"])) == (["BLEU", "chrF"], ["chrF"])
+    assert (first["options"], second["options"]) == ({}, {"beam_size": 4})
+    page = (run / "report.html").read_text()
+    assert page.startswith("<p>a</p>")
+    assert page.endswith("<p>b</p>")
+    assert "<dt>chrF, test: test.de, test.en</dt><dd>100.0</dd>" in page
+    assert "<dt>BLEU, test" not in page  # of the latest alone
+    assert "Scores on test sets (2)" in page
+    assert "beam_size 4" in page
+    assert "No test set yet" not in page
+
+
+def test_scores_of_an_earlier_model_are_not_those_of_the_published(run_and_files):
+    run, _ = run_and_files
+    line = {"date": "2026-11-26", "files": ["<b>.de"], "model_sha256": "before", "sentences": 8}
+    lines = [line | {"scores": {"BLEU": {"score": 31.25, "interval": [30.0, 32.5]}}}, line, ["no evaluation"]]
+    (run / "evaluations.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + '{"date"')
+    section = evaluations(run, "now")
+    assert "No test set yet" in section
+    assert "an earlier one" in section
+    assert "31.25 (30.00 to 32.50)" in section
+    assert "&lt;b&gt;.de" in section
+    assert "damaged, and not shown: 3." in section
+    assert "<dt>BLEU, test: &lt;b&gt;.de</dt><dd>31.2</dd>" in evaluations(run, "before")
+
+
+@pytest.mark.parametrize("name", ["evaluations.jsonl", "report.html"])
+def test_what_cannot_be_written_does_not_stop_an_evaluation(run_command, run_and_files, name):
+    run, files = run_and_files
+    (run / name).unlink(missing_ok=True)
+    (run / name).mkdir()
+    assert "BLEU" in run_command(evaluate, run, *files).stdout
+
+
+def test_scores_of_an_ensemble_and_of_a_model_alone_are_not_kept(run_command, run_and_files, judged):
+    run, files = run_and_files
+    run_command(evaluate, run, *files, "--ensemble", judged[0])
+    run_command(evaluate, run / "model", *files)
+    assert not (run / "evaluations.jsonl").exists()
+    assert not (run / "model" / "evaluations.jsonl").exists()

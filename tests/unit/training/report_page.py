@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "br", "hr", "img", "link", "input", "line", "circle", "polyline"}
+VOID = {"meta", "br", "hr", "img", "link", "input", "polyline"}
 
 
 class Page(HTMLParser):

@@ -15,7 +15,7 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.explanation import Explanation
 from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.training import report
-from clearhead.training.report import Judged, LearnedPair, write_report
+from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.translation.result import Translation
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted'"
@@ -32,13 +32,24 @@ def explanation(text: str) -> Explanation:
     return Explanation(text, text, -1.0, [text, "</s>"], [text, "</s>"], weights, weights, weights, [])
 
 
-def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run", samples=None, learned=()) -> Page:
+def page_of(
+    tmp_path,
+    metrics=(TRAIN, VALID),
+    text="ein Satz",
+    name="run",
+    samples=None,
+    learned=(),
+    doubt="",
+    verdict=None,
+    chosen=(),
+) -> Page:
     (tmp_path / name).mkdir()
     path = tmp_path / name / "report.html"
     write_report(
         path,
         config=Config(preset=text, out=text),
-        summary={text: text},
+        answer=Answer(text, doubt, {text: "31.4"}, [text] if verdict is None else verdict, "5a", chosen),
+        made={text: text},
         metrics=list(metrics),
         judged=[judged(text)] if samples is None else samples,
         lengths={"source": np.array([3, 5, 40]), "target": np.array([2, 2, 9])},
@@ -56,7 +67,7 @@ def test_text_from_outside_is_shown_as_text(tmp_path):
     assert "script" not in page.elements
     assert "b" not in page.elements
     shown = "".join(page.texts)
-    assert shown.count('<script>alert("x")</script>') >= 7
+    assert shown.count('<script>alert("x")</script>') >= 11
     assert "clearhead: <b>run&" in shown
 
 
@@ -101,6 +112,7 @@ def test_the_worst_sentences_stand_apart(tmp_path):
     texts = page_of(tmp_path, samples=samples).texts
     worst = texts[texts.index("The worst of 60 by chrF") :]
     found = [text for text in worst[: worst.index("The best of 60 by chrF")] if text.startswith("Satz")]
+    assert worst.index("Satz 58") < worst.index("8 more") < worst.index("Satz 57")
     assert found == [f"Satz {number}" for number in range(59, 49, -1) for _ in range(3)]
     assert "41.0" in worst
 
@@ -108,7 +120,7 @@ def test_the_worst_sentences_stand_apart(tmp_path):
 def test_the_best_sentences_stand_apart(tmp_path):
     texts = page_of(tmp_path, samples=[judged(f"Satz {number}", chrf=float(number)) for number in range(60)]).texts
     best = texts[texts.index("The best of 60 by chrF") :]
-    found = [text for text in best[: best.index("Where attention went")] if text.startswith("Satz")]
+    found = [text for text in best[: best.index("What looks wrong with the 60")] if text.startswith("Satz")]
     assert found == [f"Satz {number}" for number in range(59, 49, -1) for _ in range(3)]
 
 
@@ -131,8 +143,8 @@ def test_what_looks_wrong_is_counted_with_examples(tmp_path):
     flags = [(Flag("unseen_characters", "🙂"),), (Flag("unseen_characters", "<ß>"), Flag("numbers", "2016")), ()]
     found = [replace(judged("Satz"), translation=replace(judged("Satz").translation, warnings=each)) for each in flags]
     texts = page_of(tmp_path, samples=found).texts
-    table = texts[texts.index("What looks wrong with the 3") : texts.index("Where attention went") - 1]
-    assert table[table.index("1") :] == [
+    table = texts[texts.index("What looks wrong with the 3") : texts.index("More")]
+    assert [text for text in table[table.index("1") :] if text.strip()] == [
         "1",
         KINDS["numbers"].meaning,
         "2016",
@@ -148,7 +160,9 @@ def test_where_nothing_looks_wrong_the_report_says_so(tmp_path):
 
 
 def test_without_samples_there_is_still_a_report(tmp_path):
-    assert "The worst of 0 by chrF" in page_of(tmp_path, samples=[]).texts
+    texts = page_of(tmp_path, samples=[]).texts
+    assert "The worst of 0 by chrF" in texts
+    assert texts.count("No validation sentence was translated.") == 3
 
 
 def test_quality_by_length_is_of_groups_of_equal_number():
@@ -180,3 +194,61 @@ def test_a_curve_that_hardly_moves_looks_so(tmp_path):
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     heights = [float(point.split(",")[1]) for point in page.split('points="')[2].split('"')[0].split()]
     assert max(heights) - min(heights) < 1
+
+
+def test_first_comes_the_answer(tmp_path):
+    verdict = ["still improving", "too few pairs", "and misaligned"]
+    page = page_of(tmp_path, doubt="probably, by the text", verdict=verdict)
+    texts = [text.strip() for text in page.texts if text.strip()]
+    start = texts.index("Training report: run")
+    assert texts[start : texts.index("Learning curves")] == [
+        "Training report: run",
+        "ein Satz",
+        "(probably, by the text)",
+        "ein Satz",
+        "31.4",
+        "No test set yet: the scores of clearhead evaluate are added here.",
+        "still improving",
+        "too few pairs",
+        "More on this",
+        "and misaligned",
+    ]
+
+
+def test_samples_are_drawn_across_lengths(tmp_path):
+    samples = [judged(f"{number:03} " + "x" * number) for number in reversed(range(200))]
+    texts = page_of(tmp_path, samples=samples).texts
+    start = texts.index("Translations of validation sentences, from short to long")
+    rows = texts[start : texts.index("The worst of 200 by chrF")]
+    found = [int(text[:3]) for text in rows if text[3:4] == " " and text[:3].isdigit()][::3]
+    at_even_distances = [round(place * 199 / 19) for place in range(20)]
+    assert found[:3] == [0, at_even_distances[10], 199]  # shown at first
+    assert sorted(found) == at_even_distances
+
+
+def test_a_long_text_unfolds(tmp_path):
+    whole = "Wort " * 100
+    texts = page_of(tmp_path, samples=[judged(whole)]).texts
+    assert whole in texts
+    assert f"{whole[:200]} … " in texts
+    assert "show all 500 characters" in texts
+
+
+def test_the_axis_ends_with_the_data_and_values_are_shown_on_pointing(tmp_path):
+    metrics = [
+        {"split": "valid", "step": step, "chrf": value, "bleu": 5.0} for step, value in ((10, 10.0), (1113, 40.0))
+    ]
+    page = page_of(tmp_path, metrics, chosen=[1113])
+    chart = (tmp_path / "run" / "report.html").read_text(encoding="utf-8").split("<svg")[1]
+    [path] = re.findall(r'stroke="var\(--b\)" stroke-width="2" points="([^"]*)"', chart)
+    assert path.split()[-1] == "436.0,14.0"  # the upper right corner
+    assert ">1,113</text>" in chart
+    assert ">50</text>" not in chart
+    assert "chrF, step 1,113: 40" in page.texts
+    assert "published: step 1,113" in page.texts
+
+
+def test_what_is_missing_is_said(tmp_path):
+    texts = page_of(tmp_path, []).texts
+    assert "No scores: the run has no record of a validation that translated." in texts
+    assert "No loss: the run ended before its first record." in texts

@@ -145,8 +145,9 @@ def test_the_report_is_whole_and_loads_nothing(finished_run):
     valid = open_prepared(finished_run / "data").valid
     assert {valid.source(row) for row in range(5)} <= set(page.texts)  # train.validate_sentences
     train = open_prepared(finished_run / "data").train
-    direction = f"Latin -> Latin (numbers.tsv); the first pair: {train.source(0)!r} -> {train.target(0)!r}"
+    direction = f"numbers.tsv; the first pair: {train.source(0)!r} -> {train.target(0)!r}"
     signature = load_bundle(finished_run).info["metrics"]["bleu_signature"]
+    assert "Latin script → Latin script " in page.texts  # and how it was guessed
     assert direction in page.texts
     assert any(text.startswith(f"BLEU {signature}; chrF nrefs:1|") for text in page.texts)
     assert any(f" on cpu ({device_name(torch.device('cpu'))}, threads: 1), " in text for text in page.texts)

@@ -1,0 +1,145 @@
+"""Scores on test sets: `clearhead evaluate` records them in the run, and the run's report shows them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from clearhead.bundle import model_directory
+from clearhead.errors import ClearheadError, ModelError
+from clearhead.files import read_json, read_json_lines, read_text, write_text
+from clearhead.pages import Html, fill, joined
+from clearhead.pages.parts import folded, paragraph, scores, table
+
+EVALUATIONS_FILE = "evaluations.jsonl"
+"""Name of the file of a run with its scores on test sets, a JSON object a line, the latest last."""
+
+_MOST_SHOWN = 50
+_BEGIN, _END = "<!-- evaluations -->\n", "<!-- end of evaluations -->\n"
+_NONE = "No test set yet: the scores of clearhead evaluate are added here."
+
+
+class _Score(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+    score: float
+    interval: tuple[float, float] | None = None
+
+
+class _Evaluation(BaseModel):
+    """A line of the file."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    date: str
+    files: list[str]
+    model_sha256: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    sentences: int
+    scores: dict[str, _Score]
+
+
+def record_evaluation(
+    run: Path, *, files: Sequence[str], options: Mapping[str, Any], sentences: int, found: Mapping[str, Any]
+) -> None:
+    """Append an evaluation of a run's model to the run, and renew its report. What cannot be written is left out.
+
+    Args:
+        run: A model's path; if it is not a run directory, nothing happens.
+        files: Paths of the test set; their names are recorded.
+        options: Settings that differed from the model's own.
+        sentences: Number of lines.
+        found: Score, interval and signature of each metric, by its title.
+    """
+    if not (run / "config.toml").is_file():
+        return
+    model_sha256 = read_json(model_directory(run) / "config.json", ModelError)["checksums"]["model.safetensors"]
+    line = {
+        "date": time.strftime("%Y-%m-%d"),
+        "files": [Path(path).name for path in files],
+        "model_sha256": model_sha256,
+        "options": dict(options),
+        "sentences": sentences,
+        "scores": dict(found),
+    }
+    with suppress(OSError, ValueError, ClearheadError):  # the scores are printed all the same
+        with (run / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        page = read_text(run / "report.html")
+        before, begin, rest = page.partition(_BEGIN)
+        _, end, after = rest.partition(_END)
+        if begin and end:  # an older clearhead wrote the report without this part
+            write_text(run / "report.html", before + evaluations(run, model_sha256) + after)
+
+
+def evaluations(run: Path, model_sha256: str) -> Html:
+    """Return the part of the report: the latest scores of the published model, large, and all scores folded.
+
+    Args:
+        run: Run directory.
+        model_sha256: Checksum of the published weights.
+    """
+    found, damaged = _read(run / EVALUATIONS_FILE)
+    own = [one for one in found if one.model_sha256 == model_sha256]
+    latest = {
+        f"{name}, test: {_names(one)}": f"{score.score:.1f}" for one in own[-1:] for name, score in one.scores.items()
+    }
+    parts = [scores(latest) if latest else paragraph(_NONE)]
+    if found:
+        titles = list(dict.fromkeys(name for one in found for name in one.scores))
+        rows = [
+            (
+                one.date,
+                _names(one),
+                f"{one.sentences:,}",
+                "the published" if one.model_sha256 == model_sha256 else "an earlier one",
+                ", ".join(f"{name} {value}" for name, value in one.options.items()) or "the model's own",
+                *(_score(one.scores.get(name)) for name in titles),
+            )
+            for one in found[: -_MOST_SHOWN - 1 : -1]
+        ]
+        heads = ("date", "test set", "sentences", "model", "settings", *titles)
+        kinds = ("text", "text", "number", "text", "text", *("number" for _ in titles))
+        more = len(found) - len(rows)
+        parts.append(
+            folded(
+                f"Scores on test sets ({len(found):,})",
+                joined(
+                    [
+                        table(kinds, rows, heads=heads, classes="stacked texts"),
+                        paragraph(f"{more:,} earlier ones are in {EVALUATIONS_FILE}.") if more else Html(),
+                    ]
+                ),
+            )
+        )
+    if damaged:
+        parts.append(paragraph(f"{EVALUATIONS_FILE}: lines that are damaged, and not shown: {damaged:,}."))
+    return fill("training_report_parts.html#evaluations", content=joined(parts))
+
+
+def _read(path: Path) -> tuple[list[_Evaluation], int]:
+    """Return the evaluations, and the number of lines that are none."""
+    found, damaged = [], 0
+    with suppress(OSError):  # there is no file
+        for _, value in read_json_lines(path):
+            try:
+                found.append(_Evaluation.model_validate(value))
+            except ValidationError:
+                damaged += 1
+    return found, damaged
+
+
+def _names(one: _Evaluation) -> str:
+    return ", ".join(one.files)
+
+
+def _score(score: _Score | None) -> str:
+    if score is None:
+        return ""
+    return f"{score.score:.2f}" + (" ({:.2f} to {:.2f})".format(*score.interval) if score.interval else "")
