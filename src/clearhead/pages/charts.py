@@ -47,8 +47,8 @@ def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int]
     steps = [*(step for step in _ticks(last, 4) if step < 0.88 * last), last]  # a label near the last would overlap it
     drawn = "".join(_label(across(step), _number(step)) for step in steps)
     for step in chosen:
-        x = f"{across(min(step, last)):.1f}"
-        drawn += f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="var(--soft)" '
+        at = f"{across(min(step, last)):.1f}"
+        drawn += f'<line x1="{at}" x2="{at}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="var(--soft)" '
         drawn += f'stroke-dasharray="4 3"><title>published: step {step:,}</title></line>'
     hovers = ""
     for colour, (name, curve) in zip(_COLOURS, curves.items(), strict=False):
@@ -58,9 +58,9 @@ def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int]
         if len(places) == 1:
             drawn += f'<circle cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3" fill="{colour}"/>'
         for place in spread(len(curve), _MOST_HOVERS):
-            (x, y), (step, value) = places[place], curve[place]
+            (x, y), (of_step, value) = places[place], curve[place]
             hovers += f'<circle class="hover" cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">'
-            hovers += f"<title>{escape(name)}, step {step:,}: {_number(value)}</title></circle>"
+            hovers += f"<title>{escape(name)}, step {of_step:,}: {_number(value)}</title></circle>"
     marks = [f"published: step {', '.join(f'{step:,}' for step in chosen)}"] if chosen else []
     return _figure(title, "step", highest, drawn + hovers, list(curves), marks)
 

@@ -176,7 +176,7 @@ def _direction(data: Prepared, files: DataConfig) -> tuple[str, str]:
         doubt = "by script; data.from_lang and data.to_lang name the languages"
         seen = SideLanguages.learn(*([Texts(texts)] for texts in sides)) if rows else ""
         if isinstance(seen, SideLanguages):
-            known = tuple(name or guess for name, guess in zip(known, seen.languages, strict=True))
+            known = known[0] or seen.languages[0], known[1] or seen.languages[1]
             doubt = "probably, by the text; data.from_lang and data.to_lang name the languages"
     words = [
         english_name(language) or language if language else f"{script} script" if script else "no letters"
