@@ -1,4 +1,4 @@
-"""The README's way from a file to a judged model, and docs/more-data.md: their commands, on small files."""
+"""docs/own-text.md's way from a file to a judged model, and docs/more-data.md: their commands, on small files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from clearhead.translation.translator import Translator
 from every_run import slow
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+OWN_TEXT = (ROOT / "docs" / "own-text.md").read_text(encoding="utf-8")
 MORE_DATA = (ROOT / "docs" / "more-data.md").read_text(encoding="utf-8")
-SECTION = README.partition("## Your own text\n")[2].partition("\n## ")[0]
+SECTION = OWN_TEXT.partition("## From pairs to a model\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 MORE_DATA_BLOCKS = re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL)
 
@@ -127,7 +127,7 @@ def test_translators_files_lead_to_a_translated_document(files, monkeypatch):
     write_pairs("memory.tmx", pairs[20:], ("en", "de"))
     write_pairs("catalogues/app.po", pairs[:20], ("en", "de"))
     (files / "messages.json").write_text('{"greeting": "one, two three", "count": 3}\n', encoding="utf-8")
-    section = README.partition("## Translation memories, catalogues, documents\n")[2].partition("\n## ")[0]
+    section = OWN_TEXT.partition("## Translation memories, catalogues, documents\n")[2].partition("\n## ")[0]
     [block] = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     for command in block.splitlines():
         execute(command, monkeypatch)
