@@ -26,7 +26,10 @@ GOOD_CHRF = 50.0
 """chrF of a sentence, in percent, from which on its translation counts as good."""
 
 SMOOTHING = 0.2
-"""Nats per character added before the logarithm: below it, differences of the score say little about quality."""
+"""Nats per character added before the logarithm: below it, differences of the score say little about quality.
+
+From 0.1 to 0.4 the correlations differ by 0.02.
+"""
 
 SHORTFALL_WEIGHT = 0.4
 """Weight of the logarithm of what a translation is too short by. From 0.3 to 0.6 the correlations differ by 0.02."""
