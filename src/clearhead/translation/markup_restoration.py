@@ -50,6 +50,7 @@ class MarkupRestorer:
         options: SearchOptions,
         *,
         scores: bool,
+        scores_unmarked: bool = False,
     ) -> list[list[DecodedText]]:
         """Return the search results, with the markup restored where the best text lacks some.
 
@@ -65,6 +66,7 @@ class MarkupRestorer:
             groups: Search results of each piece, best first.
             options: Options of the search that found them.
             scores: Whether to score the changed texts.
+            scores_unmarked: Whether to score them without their markup too (`DecodedText.unmarked`); needs `scores`.
         """
         stripped: dict[int, Stripped] = {}
         for row, (piece, prefix, group) in enumerate(zip(pieces, prefixes, groups, strict=True)):
@@ -78,7 +80,7 @@ class MarkupRestorer:
             return list(groups)
         from clearhead.text.markup_projection import parts_with_placeholders
 
-        without_tags = self._found_without_tags(stripped, pieces, prefixes, wanted, options)
+        without_tags = self._found_without_tags(stripped, pieces, prefixes, wanted, options, scores=scores_unmarked)
         texts = [
             (row, own, one)
             for row in stripped
@@ -95,8 +97,8 @@ class MarkupRestorer:
         links = self.aligner(pairs, by="attention", batch_tokens=batch_tokens)
         placed: dict[int, list[DecodedText]] = {row: [] for row in stripped}
         for (row, _, one), some in zip(texts, links, strict=True):
-            text = stripped[row].placed(one.text, some)
-            placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True))
+            text, unmarked = stripped[row].placed(one.text, some), (stripped[row].text, one.text, one.log_prob)
+            placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True, unmarked=unmarked))
         every = [one for group in placed.values() for one in group]
         self.search.retokenize(every, [pieces[row].language for row, _, _ in texts], batch_tokens, scores=scores)
         longest = self.search.max_length or math.inf
@@ -117,6 +119,8 @@ class MarkupRestorer:
         prefixes: Sequence[Prefix],
         wanted: Sequence[WantedTerms],
         options: SearchOptions,
+        *,
+        scores: bool,
     ) -> dict[int, tuple[list[int], list[DecodedText]]]:
         """Return, by row, the source ids without tags and the texts found for them, for texts that have lost tags."""
         rows = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
@@ -126,5 +130,5 @@ class MarkupRestorer:
         encoded = self.search.tokenizer.encode_parts(parts, options.config.source_lang)
         ids = cut_sources(self.config, options.config, encoded)
         own = [wanted[row] for row in rows], ids, [prefixes[row] for row in rows]
-        groups = search_with_terms(self.search, *own, options, scores=False)
+        groups = search_with_terms(self.search, *own, options, scores=scores)
         return dict(zip(rows, zip(ids, groups, strict=True), strict=True))

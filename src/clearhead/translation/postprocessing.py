@@ -85,7 +85,9 @@ class Postprocessor:
             told: dict[str, Any] = {"source_truncated": was_cut, "terms": no_terms, "alignment": no_links}
             found = self._of_piece(piece, group, options.num_best, scores, one_line, told)
             if estimate is not None and found.score is not None:
-                found = replace(found, quality=estimate(piece.text, found.text, found.score))
+                # The tags of a text are improbable where a model does not write them, and say nothing about its words.
+                quality = estimate(*(group[0].unmarked or (piece.text, found.text, found.score)))
+                found = replace(found, quality=quality)
             if is_blank(found.text) and not raw:
                 found = self._with_source(found, piece, changed(originals[index]))
             elif links is not None:

@@ -88,6 +88,8 @@ class DecodedText:
     """Number of leading tokens that are not text; see `Prefix`."""
     has_placed_markup: bool = False
     """Whether its markup was restored after the search."""
+    unmarked: tuple[str, str, float] | None = None
+    """Source and text without that markup, and their log-probability if requested; None if none was restored."""
     follows_blank: bool = False
     """Whether a better hypothesis was left out because it is blank."""
     without_terms: str | None = None

@@ -114,6 +114,14 @@ def test_a_line_without_its_tags_still_has_its_terms(translator):
     assert ("small", "dog") in pairwise(words)
 
 
+def test_the_quality_of_a_line_is_that_of_its_words(translator):
+    how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
+    marked, plain = translator.translate(["A <b>small</b> dog", "A small dog"], quality=True, **how)
+    assert "placed_markup" in [flag.kind for flag in marked.warnings]
+    assert marked.quality == pytest.approx(plain.quality, rel=1e-4)
+    assert marked.score < plain.score - 1  # with the tags, which the model would not have written
+
+
 def test_lines_are_placed_as_if_they_were_alone(translator):
     how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
     together = [line.text for line in translator.translate(LINES, **how)]
