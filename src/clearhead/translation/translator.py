@@ -221,8 +221,8 @@ class Translator:
             groups = read.aligned(groups, options.sampling.seed)
         elif places_markup(self.bundle, options.config):
             with_markup = MarkupRestorer(self.config, search, self.aligner)
-            own = read.filled_pieces, read.ids, read.prefixes, wanted, groups, options
-            groups = with_markup(*own, scores=scores, scores_unmarked=quality)
+            of_pieces = read.filled_pieces, read.ids, read.prefixes, wanted, groups, options
+            groups = with_markup(*of_pieces, scores=scores, scores_unmarked=quality)
         raw = raw or self.config.is_decoder_alone  # an empty continuation is one
         if not raw and (blank := blank_rows(read.filled_pieces, groups)):
             wider = replace(options, num_best=max(options.num_best, options.mbr or options.config.beam_size))
