@@ -95,7 +95,7 @@ def translate_document(
         only_missing: Keep segments that have a finished translation.
         scores: Score the translations.
         quality: Estimate their quality.
-        only_if: Leave segments untranslated whose translation has a lower quality; needs `quality`.
+        only_if: Leave segments untranslated whose translation has a lower quality.
         sampling: Draw translations at random instead of searching for the best.
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
@@ -111,7 +111,13 @@ def translate_document(
         DataError: As `Translator.translate`; or if the journal cannot be written.
         ModelError: As `Translator.translate`.
     """
-    how: dict[str, Any] = {"scores": scores, "quality": quality, "sampling": sampling, "mbr": mbr, **settings}
+    how: dict[str, Any] = {
+        "scores": scores,
+        "quality": quality or only_if is not None,
+        "sampling": sampling,
+        "mbr": mbr,
+        **settings,
+    }
     if terms is not None:
         how["terms"] = terms
     translator.translate([], **how)  # reject invalid settings before any work

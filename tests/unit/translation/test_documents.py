@@ -14,6 +14,7 @@ from clearhead.text.quality_flags import Flag
 from clearhead.translation.alignment import ALIGNMENT_FILE, save_head
 from clearhead.translation.documents import (
     TranslatedSegment,
+    document_summary,
     fillings,
     lines_to_translate,
     origin_of,
@@ -81,6 +82,23 @@ def shouted():
         return document.filled(fillings(translate_document(translator or Shouting(), document, **how))).decode()
 
     return shout
+
+
+def test_segments_of_low_quality_are_left():
+    document, qualities = Listed("ein Hund", "ja", "42", "eins\nzwei"), iter([0.9, 0.3, 0.5, 0.7])
+    translator = Shouting()
+    plain = translator.translate
+
+    def judged(lines, *, quality=False, **how):
+        assert quality
+        return [replace(one, quality=next(qualities)) for one in plain(lines, **how)]
+
+    translator.translate = judged
+    found = translate_document(translator, document, only_if=0.59)
+    # The last has two lines of four characters: 0.6 on average.
+    assert [one.status for one in found] == ["translated", "left", "without_words", "translated"]
+    assert document.filled(fillings(found)) == b"EIN HUND|ja|42|EINS\nZWEI"
+    assert document_summary(found, name="a").endswith("2 translated, 0 kept, 1 without words, 1 left")
 
 
 def test_white_space_and_line_ends_stay_and_lines_are_translated_apart(shouted):
