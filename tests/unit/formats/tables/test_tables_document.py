@@ -56,6 +56,8 @@ def test_a_column_into_another(read, fill):
         'en,de,n\nDog,Hund,1\nCat,Katze,2\nMouse,Maus\nBird,"Vogel, der"'
     )
     document = read("a.csv", "a,b,c\nDog\nCat,1,2\n", columns=[1, 3])
+    on_two_lines = read("b.csv", '"the\nname";n\nHund;1\n', columns=["the\nname"])
+    assert on_two_lines.segments[0].shown_place == "row 2, column the name"
     assert [one.shown_place for one in document.segments] == [f"row {row}, column 1" for row in (1, 2, 3)]
     assert fill(document, {"Dog": "Hund"}) == "a,b,c\nDog,,Hund\nCat,1,2\n"
 
