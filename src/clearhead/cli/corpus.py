@@ -212,7 +212,7 @@ def clean(
     options: CorpusOptions,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="OUT", help="File to write, whose extension sets the format; - is TSV."),
+        typer.Option(*OUTPUT, metavar="OUT", help="File to write, whose extension sets the format; - is TSV."),
     ],
     rejected: Annotated[
         str,
@@ -240,6 +240,11 @@ def clean(
     ] = None,
 ) -> None:
     """Mend or drop what `check` finds, and write the rest.
+
+    Examples:
+      clearhead corpus clean messy.tsv -o clean.tsv --rejected rejected.tsv
+      clearhead corpus clean messy.tmx -o clean.tmx --rejected rejected.jsonl --drop none
+      clearhead corpus clean --source a.de --target a.en -o clean.tsv --rejected no.tsv
 
     What cannot be mended for certain is dropped. Every row is written or listed: the rows read are the rows written and
     the rows dropped. The languages named in the new file are chosen as by `convert`.
