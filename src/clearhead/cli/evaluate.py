@@ -105,12 +105,12 @@ def evaluate(
 ) -> None:
     """Print BLEU and chrF (with 95 % intervals and sacreBLEU signatures), exact match and speed on a test set.
 
-    Of a run directory, the lines like its training text and those unlike it are judged apart, too.
-
     Examples:
       clearhead evaluate runs/de-en --source test.de --reference test.en
       clearhead evaluate runs/de-en --pairs test.tsv --compare runs/other
       clearhead evaluate --hypothesis theirs.en --reference test.en
+
+    Of a run directory, the lines like its training text and those unlike it are judged apart, too.
     """
     refuse_clashes(context, {"--metric": metric or list(Measure)})
     refuse_mixing("--output", output, "metrics")
