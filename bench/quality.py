@@ -4,7 +4,8 @@ python bench/quality.py --valid de-en MODEL val.de val.en \
     --test de-en test.de test.en --test de-en news.de news.en
 
 --valid names a model, and translated text on which its own calibration is fitted; --test names text to judge it on.
-The general constants for a model are fitted on the tests of the other models; those of all are printed last. With
+The general constants for a model are fitted on the tests of the other models; those of all are printed last. A model
+that learned from another model's translations is surer than others: --student names one that is only judged. With
 --samples, so many samples of each line are drawn as well, for their agreement with the translation.
 """
 
@@ -52,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--valid", nargs=4, action="append", required=True, metavar=("NAME", "MODEL", "SOURCE", "REF"))
     parser.add_argument("--test", nargs=3, action="append", required=True, metavar=("NAME", "SOURCE", "REF"))
+    parser.add_argument("--student", action="append", default=[], metavar="NAME")
     parser.add_argument("--lines", type=int, default=1_000, metavar="N", help="lines of each text at most")
     parser.add_argument("--samples", type=int, default=0, metavar="N", help="samples of each line")
     parser.add_argument("--threads", type=int, metavar="N")
@@ -68,8 +70,9 @@ def main() -> None:
             if of_model == name:
                 tests.append(_judged(translator, name, *files, options.lines, options.samples))
     _print_correlations(tests)
-    _print_calibration(tests, own)
-    print(f"\ngeneral constants, of all models: {_fitted(tests)}")
+    ordinary = [one for one in tests if one.model not in options.student]
+    _print_calibration(tests, ordinary, own)
+    print(f"\ngeneral constants, of all models but students: {_fitted(ordinary)}")
 
 
 def _judged(translator: Translator, model: str, source: str, reference: str, lines: int, samples: int) -> Judged:
@@ -142,11 +145,11 @@ def _print_correlations(tests: Sequence[Judged]) -> None:
     _print_table(["model", "text", *names], rows)
 
 
-def _print_calibration(tests: Sequence[Judged], own: Mapping[str, Calibration]) -> None:
+def _print_calibration(tests: Sequence[Judged], ordinary: Sequence[Judged], own: Mapping[str, Calibration]) -> None:
     print(f"\nerror of calibration in {BINS} bins: mean of |quality - share of chrF {GOOD_CHRF:.0f} or more|\n")
     rows = []
     for one in tests:
-        others = [other for other in tests if other.model != one.model]
+        others = [other for other in ordinary if other.model != one.model]
         of_model = {"general": _fitted(others) if others else Calibration(), "own": own[one.model]}
         errors = []
         for calibration in of_model.values():

@@ -30,7 +30,7 @@ def test_the_tables_are_printed(tmp_path):
         "agreement of 2 samples",
     ]
     assert ["model", "text", "good", "others' constants", "own constants", "good of those from 0.9"] in rows
-    assert "general constants, of all models: Calibration(slope=" in printed
+    assert "general constants, of all models but students: Calibration(slope=" in printed
 
 
 def test_correlation_and_calibration_error_by_hand():

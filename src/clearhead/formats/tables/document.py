@@ -82,11 +82,8 @@ class Table(Document):
         names = [name.strip() for name in (first if has_header else written.names)]
         self._width = len(names) or Counter(widths).most_common(1)[0][0]
         from_column, to_column = self._chosen(columns, names, max(self._width, *widths))
-        column = (
-            shortened(" ".join(names[from_column].split()), MOST_NAME)
-            if from_column < len(names)
-            else str(from_column + 1)
-        )
+        name = " ".join(names[from_column].split()) if from_column < len(names) else ""
+        column = shortened(name, MOST_NAME) or str(from_column + 1)
         for number, row in islice(chain(head, rows), int(has_header), None):
             self._add(row, from_column, to_column, f"row {number}, column {column}")
 
