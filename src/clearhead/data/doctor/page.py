@@ -10,7 +10,7 @@ from clearhead.data.doctor.findings import Finding
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.text_report import percent, row_counts
 from clearhead.pages import Html, fill, joined
-from clearhead.pages.parts import bullets, paragraph, report_page, table
+from clearhead.pages.parts import bullets, folded, paragraph, report_page, scores, table
 
 _PARTS = "data_doctor_parts.html"
 
@@ -25,42 +25,29 @@ def render_page(examination: Examination, files: Sequence[str], *, title: str) -
     """
     found, pairs = examination.found(), examination.rows.pairs
     clean = examination.without_findings
-    summary = (
-        f"{pairs:,} pairs; {clean:,} of them have no finding." if found else f"{pairs:,} pairs. Nothing was found."
-    )
+    summary = f"{clean:,} of {pairs:,} pairs have no finding." if found else f"{pairs:,} pairs. Nothing was found."
+    numbers = {"pairs": f"{pairs:,}", "of them without a finding": percent(clean / pairs)} if found and pairs else {}
     return report_page(
         "data_doctor.html",
         title=f"Data doctor: {title}",
         summary=summary,
-        contents=_contents(found, pairs) if found else Html(),
-        findings=joined(_finding(one, pairs) for one in found) if found else paragraph("None."),
+        scores=scores(numbers) if numbers else Html(),
+        findings=joined(_finding(one, pairs, number) for number, one in enumerate(found))
+        if found
+        else paragraph("None."),
         quiet=_quiet(examination),
-        rows=_rows(examination),
-        files=bullets(files),
-        lengths=_lengths(examination) if pairs else paragraph("There is no pair."),
+        rows=folded("Rows", _rows(examination)),
+        files=folded("Files", bullets(files)),
+        lengths=folded("Lengths", _lengths(examination) if pairs else paragraph("There is no pair.")),
     )
 
 
-def _contents(found: Sequence[Finding], pairs: int) -> Html:
-    rows = [
-        (
-            fill(f"{_PARTS}#link", name=one.name, title=one.kind.title),
-            one.kind.severity,
-            f"{one.count:,}",
-            _share(one, pairs),
-        )
-        for one in found
-    ]
-    heads = ("Finding", "Severity", "Pairs", "Share")
-    return table(
-        ("text", "severity", "number", "number"), rows, heads=heads, caption="What was found", classes="contents"
-    )
-
-
-def _finding(finding: Finding, pairs: int) -> Html:
+def _finding(finding: Finding, pairs: int, number: int) -> Html:
+    """Return a finding, unfolded if it is the first, which is the most important."""
     return fill(
         f"{_PARTS}#finding",
         name=finding.name,
+        open=Html("" if number else " open"),
         **asdict(finding.kind),
         count=f"{finding.count:,}",
         share=_share(finding, pairs),
