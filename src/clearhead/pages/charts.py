@@ -39,7 +39,7 @@ def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int]
     points = [point for curve in curves.values() for point in curve]
     if not points:
         return figure(title, paragraph(missing)) if missing else Html()
-    last, highest = max(x for x, _ in points) or 1.0, max(y for _, y in points) or 1.0
+    last, highest = (max(side) or 1.0 for side in zip(*points, strict=True))
 
     def across(x: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last

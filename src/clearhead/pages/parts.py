@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Literal
 
@@ -15,7 +15,7 @@ SEVERITY_WEIGHTS: dict[Severity, int] = {"serious": 9, "moderate": 3, "mild": 1}
 """Weights that rank findings: one finding outweighs two of the next lower severity."""
 
 _PARTS = "report_parts.html"
-_MOST_CHARACTERS, _SHOWN_CHARACTERS = 300, 200
+_MOST_CHARACTERS, _SHOWN_CHARACTERS = 200, 120
 
 
 def report_page(template: str, *, title: str, rules: Html = Html(), **values: object) -> Html:
@@ -53,12 +53,17 @@ def folded(title: str, content: Html) -> Html:
     return fill(f"{_PARTS}#folded", title=title, content=content) if content else Html()
 
 
-def long_text(text: str) -> Html:
-    """Return a text; of one that would fill a screen of a phone, the beginning, which unfolds to the whole."""
+def long_text(text: str, shown: Callable[[str], Html] = lambda text: Html(escape(text))) -> Html:
+    """Return a text; of one that would fill a screen of a phone, the beginning, which unfolds to the whole.
+
+    Args:
+        text: The text.
+        shown: How a text is shown.
+    """
     if len(text) <= _MOST_CHARACTERS:
-        return Html(escape(text))
+        return shown(text)
     more = f"show all {len(text):,} characters"
-    return fill(f"{_PARTS}#long", start=text[:_SHOWN_CHARACTERS], more=more, text=text)
+    return fill(f"{_PARTS}#long", start=shown(text[:_SHOWN_CHARACTERS]), more=more, text=shown(text))
 
 
 def bullets(texts: Iterable[str]) -> Html:

@@ -16,7 +16,16 @@ from html import escape
 from clearhead.files import open_output
 from clearhead.formats.inline_tags import Tag, tokens
 from clearhead.pages import Html, fill, joined
-from clearhead.pages.parts import SEVERITY_WEIGHTS, bullets, filter_rules, kind_filter, paragraph, report_page
+from clearhead.pages.parts import (
+    SEVERITY_WEIGHTS,
+    bullets,
+    filter_rules,
+    folded,
+    kind_filter,
+    long_text,
+    paragraph,
+    report_page,
+)
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.quality_flags import FlagKind
 from clearhead.translation.documents import TranslatedSegment, document_summary
@@ -24,6 +33,8 @@ from clearhead.translation.result import PROBLEMS, Translation
 
 MOST_SHOWN = 100
 """Segments shown for each reason: the worst."""
+
+_FIRST_SHOWN = 5
 
 MOST_CHARACTERS = 2_000
 """Characters shown of each text; a longer one is cut, and the number left out is shown."""
@@ -141,15 +152,17 @@ class TranslationReport:
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
         found = [kind for kind in _REASONS if self._counts[kind]]
+        answer, dot, more = _summary(self._num_segments, self._num_flagged, self._num_reused).partition(".")
         return report_page(
             "translation_report.html",
             title=f"Translation report: {title}",
             rules=filter_rules(found),
-            summary=_summary(self._num_segments, self._num_flagged, self._num_reused),
+            answer=answer + dot,
+            more=more.strip(),
             filter=self._filter(found, len(entries)) if entries else Html(),
             note=paragraph(_ABOUT_TAGS) if any(map(_has_tags, entries)) else Html(),
-            segments=joined(map(_segment, entries)),
-            files=bullets(self._files),
+            segments=_segments(entries),
+            files=folded("Files", bullets(self._files)),
         )
 
     def _filter(self, found: Iterable[str], num_shown: int) -> Html:
@@ -196,7 +209,15 @@ def _summary(num_segments: int, flagged: int, num_reused: int) -> str:
     )
 
 
-def _segment(entry: _Entry) -> Html:
+def _segments(entries: Sequence[_Entry]) -> Html:
+    """Return the segments, of which the first are shown until the reader asks for all, or chooses a reason."""
+    parts = [_segment(entry, is_first=number < _FIRST_SHOWN) for number, entry in enumerate(entries)]
+    if len(entries) > _FIRST_SHOWN:
+        parts.insert(_FIRST_SHOWN, fill(f"{_PARTS}#show_all", count=f"{len(entries):,}"))
+    return joined(parts)
+
+
+def _segment(entry: _Entry, *, is_first: bool) -> Html:
     reasons = joined(
         fill(
             f"{_PARTS}#reason",
@@ -210,13 +231,14 @@ def _segment(entry: _Entry) -> Html:
     return fill(
         f"{_PARTS}#segment",
         classes=" ".join(f"is-{kind}" for kind in entry.details),
+        rest="" if is_first else " rest",
         place=entry.place,
         quality="" if entry.quality is None else f"quality {entry.quality:.2f}, ",
         score="none" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
         ratio=f"{entry.length_ratio:.2f}",
         reasons=fill(f"{_PARTS}#reasons", items=reasons) if reasons else Html(),
-        source=_with_tags(entry.source),
-        translation=_with_tags(entry.translation),
+        source=long_text(entry.source, _with_tags),
+        translation=long_text(entry.translation, _with_tags),
     )
 
 
