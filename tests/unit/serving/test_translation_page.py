@@ -364,6 +364,35 @@ def test_no_text_becomes_markup_and_what_is_wrong_is_said(page, complaints):
     complaints.clear()
 
 
+def test_a_sentence_that_looks_wrong_is_marked_with_the_reason(page):
+    one = {
+        "source": "Es sind 12.",
+        "text": "There are.",
+        "sentences": [{"source": "Es sind 12.", "text": "There are."}],
+    }
+    wrong = {"warnings": ["numbers"], "warning_details": {"numbers": "12"}, "alignment": [[0, 0]]}
+    body = stream({**one, **wrong}, {"index": 1, "source": "Gut.", "text": "Good."})
+    page.route("**/v1/translate", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    translation = translate(page, "Es sind 12.\nGut.")
+    reason = "A number of the source is not in the translation: 12"
+    flagged = translation.locator(".flagged")
+    expect(flagged).to_have_text("There are.")
+    expect(flagged).to_have_attribute("data-reason", reason)
+    page.locator("#translation .word").first.hover()
+    shown = page.locator("#reason")
+    expect(shown).to_have_text(reason)
+    expect(shown).to_be_visible()
+    page.locator("#translation .word").last.hover()
+    expect(shown).to_be_hidden()
+    page.locator("#source").press("Tab")
+    translation.focus()
+    page.keyboard.press("Home")
+    expect(shown).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(shown).to_be_hidden()
+    expect(page.get_by_role("list", name="What looks wrong")).to_contain_text("12")
+
+
 def test_the_history_stays_in_the_browser_until_it_is_cleared_or_off(own_page):
     page = own_page
     entries = page.locator("#history-list button")
@@ -468,10 +497,16 @@ def test_languages_run_their_own_way_and_a_pair_that_is_not_served_is_said(open_
     translation.focus()
     page.keyboard.press("ArrowLeft")  # onward, in this script
     assert marked(page, "translation") == [1]
-    page.locator("#swap").click()
     problem = (
         "No model translates Arabic into German: here Arabic is translated into English, and German from no language."
     )
+    expect(page.locator("#swap")).to_have_attribute("aria-disabled", "true")
+    expect(page.locator("#swap")).to_have_attribute("title", f"Swap the languages: not possible. {problem}")
+    expect(page.locator("#pairs")).to_have_text("Here: Arabic into English; German into Arabic.")
+    groups = page.locator("#into optgroup")
+    assert [groups.nth(number).get_attribute("label") for number in range(2)] == ["From German", "No model from German"]
+    assert [groups.nth(number).inner_text().strip() for number in range(2)] == ["Arabic", "English (from Arabic)"]
+    page.locator("#swap").click(force=True)  # it says why
     expect(page.locator("#message-text")).to_have_text(problem)
     expect(page.locator("#file-open")).to_be_enabled()
     page.locator("#into").select_option("en")

@@ -9,6 +9,7 @@ import { translateFile } from "./server.js";
 export function takeFiles(settings, fieldsOf) {
   let last = Promise.resolve();
   const take = (files) => {
+    byId("files").open = true;
     for (const file of files) {
       const row = rowOf(file);
       byId("file-list").append(row.element);

@@ -30,6 +30,7 @@ export class History {
     });
     byId("history-clear").addEventListener("click", () => this.#clear());
     byId("history").addEventListener("toggle", () => this.#show());
+    this.#show();
   }
 
   /** Stores a translation; it replaces the last entry if that is an earlier state of the same text. */
@@ -56,6 +57,7 @@ export class History {
   }
 
   #show() {
+    byId("history-count").textContent = this.#entries.length === 0 ? "" : String(this.#entries.length);
     byId("history-clear").hidden = this.#entries.length === 0;
     if (!byId("history").open) return;
     byId("history-list").replaceChildren(...this.#entries.map((entry) => this.#element(entry)));

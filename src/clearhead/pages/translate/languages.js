@@ -4,6 +4,8 @@ import { byId, make } from "../explain/dom.js";
 import { forEver, keep, kept } from "./storage.js";
 
 const AUTO = "auto";
+/** Maximum number of languages that are listed in a sentence. */
+const MOST_NAMED = 6;
 const RIGHT_TO_LEFT_LANGUAGES = /^(ar|arc|ckb|dv|fa|he|iw|nqo|ps|sd|syr|ug|ur|yi)\b|[-_](Arab|Hebr|Thaa|Nkoo|Adlm)\b/i;
 
 /** The selected source and target language. */
@@ -61,6 +63,7 @@ export class Languages {
     into.disabled = isUnknown;
     byId("swap").hidden = isUnknown;
     if (isUnknown) {
+      byId("pairs").textContent = "";
       const text = this.#models.length > 0 ? "As the model does" : "No language";
       from.replaceChildren(make("option", { value: "" }, text));
       into.replaceChildren(make("option", { value: "" }, text));
@@ -81,14 +84,30 @@ export class Languages {
     this.#name();
   }
 
-  /** Updates the option labels: which targets the source language has, and which language was detected. */
+  /** Shows what is possible: the targets of the source language, whether the two can be swapped, what was detected. */
   #name() {
     const [from, into] = [byId("from"), byId("into")];
     const targets = this.#targetsOf(from.value);
+    const chosen = into.value;
+    const [there, others] = [[], []];
     for (const option of into.options) {
       const isThere = targets.includes(option.value);
-      option.textContent = isThere ? this.nameOf(option.value) : `${this.nameOf(option.value)} (not from here)`;
+      const sources = isThere ? "" : ` (from ${this.#named(this.#sourcesOf(option.value))})`;
+      option.textContent = `${this.nameOf(option.value)}${sources}`;
+      (isThere ? there : others).push(option);
     }
+    if (others.length === 0) into.replaceChildren(...there);
+    else {
+      const group = (label, options) => (options.length > 0 ? [make("optgroup", { label }, ...options)] : []);
+      const name = this.nameOf(from.value);
+      into.replaceChildren(...group(`From ${name}`, there), ...group(`No model from ${name}`, others));
+    }
+    into.value = chosen;
+    const problem = this.#swapProblem;
+    const [swap, title] = [byId("swap"), "Swap the languages"];
+    swap.setAttribute("aria-disabled", String(problem !== null));
+    swap.title = problem === null ? title : `${title}: not possible. ${problem}`;
+    byId("pairs").textContent = this.#possible;
     const auto = [...from.options].find(({ value }) => value === AUTO);
     if (auto) {
       auto.textContent = this.#detected === null ? "Detect language" : `${this.nameOf(this.#detected)} (detected)`;
@@ -171,13 +190,29 @@ export class Languages {
     return this.from === "" ? null : this.#problemOf(this.from, this.into);
   }
 
+  #sourcesOf(target) {
+    return [...this.#pairs()].filter(([, into]) => into.includes(target)).map(([code]) => code);
+  }
+
+  /** The names of languages; of many, their number. */
+  #named(codes) {
+    if (codes.length > MOST_NAMED) return `${codes.length} languages`;
+    return codes.map((code) => this.nameOf(code)).join(", ") || "no language";
+  }
+
   #problemOf(source, target) {
     const targets = this.#targetsOf(source);
     if (targets.includes(target)) return null;
-    const sources = [...this.#pairs()].filter(([, into]) => into.includes(target)).map(([code]) => code);
-    const names = (codes) => codes.map((code) => this.nameOf(code)).join(", ") || "no language";
     const [from, into] = [this.nameOf(source), this.nameOf(target)];
-    return `No model translates ${from} into ${into}: here ${from} is translated into ${names(targets)}, and ${into} from ${names(sources)}.`;
+    return `No model translates ${from} into ${into}: here ${from} is translated into ${this.#named(targets)}, and ${into} from ${this.#named(this.#sourcesOf(target))}.`;
+  }
+
+  /** The pairs of languages that the models have, in words; empty if the languages are not known. */
+  get #possible() {
+    const pairs = [...this.#pairs()];
+    if (pairs.length > MOST_NAMED) return `${pairs.length} languages can be translated; the lists say into which.`;
+    const possible = pairs.map(([source, targets]) => `${this.nameOf(source)} into ${this.#named(targets)}`);
+    return possible.length === 0 ? "" : `Here: ${possible.join("; ")}.`;
   }
 
   /** Selects languages, such as those of a history entry. */
@@ -190,11 +225,14 @@ export class Languages {
 
   /** Swaps the languages; returns the reason if that is impossible, otherwise null. */
   swap() {
-    const source = this.source;
-    if (source === null) return "The language of the text is not known yet.";
-    const problem = this.#problemOf(this.into, source);
-    if (problem === null) this.choose(this.into, source);
+    const problem = this.#swapProblem;
+    if (problem === null) this.choose(this.into, this.source);
     return problem;
+  }
+
+  get #swapProblem() {
+    if (this.source === null) return "The language of the text is not known yet.";
+    return this.#problemOf(this.into, this.source);
   }
 }
 

@@ -13,7 +13,7 @@ export function lineOf(source, answers) {
   let [from, at] = [0, 0];
   for (const answer of answers) {
     const place = { from, at };
-    line.sentences.push(...sentencesOf(answer).map((one) => moved(one, place)));
+    line.sentences.push(...sentencesOf(answer).map((one) => ({ ...moved(one, place), answer })));
     const [sourceWords, targetWords] = [wordsOf(answer.source), wordsOf(answer.text)];
     for (const [one, other] of answer.alignment ?? []) {
       if (sourceWords[one] === undefined || targetWords[other] === undefined) continue;

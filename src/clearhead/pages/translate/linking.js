@@ -33,11 +33,14 @@ export class Linking {
     const found = others.map((one) => spoken(say(otherText, one))).join(", ");
     const from = side === "target" ? "comes from" : "became";
     byId("reading").textContent = `${spoken(say(text, word))} ${found === "" ? "is linked with no word" : `${from} ${found}`}`;
+    const sentence = this.#sides.target.wordsOf(number)[side === "target" ? word : others[0]]?.closest(".flagged");
+    if (sentence) showReason(sentence);
   }
 
   clear() {
     this.#marked.splice(0).forEach((element) => element.classList.remove("pointed", "linked"));
     byId("reading").textContent = "";
+    byId("reason").hidden = true;
   }
 
   #mark(element, name) {
@@ -45,4 +48,12 @@ export class Linking {
     element.classList.add(name);
     this.#marked.push(element);
   }
+}
+
+/** Shows below a marked sentence what looks wrong with it; the list of notes says it to screen readers. */
+function showReason(sentence) {
+  const reason = byId("reason");
+  reason.textContent = sentence.dataset.reason;
+  reason.hidden = false;
+  reason.style.top = `${[...sentence.getClientRects()].at(-1).bottom - reason.parentElement.getBoundingClientRect().top + 6}px`;
 }

@@ -282,6 +282,7 @@ function leave() {
   } else {
     clearTimeout(timer);
     asking.stop();
+    linking.clear();
     if (isServed) messages.stop();
     translation.isStale = false;
   }

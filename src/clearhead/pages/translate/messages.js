@@ -1,6 +1,7 @@
 /** Error messages in place of the translation, and announcements for screen readers. */
 
 import { byId } from "../explain/dom.js";
+import { upper } from "./words.js";
 
 const MOST_SECONDS = 30;
 
@@ -72,5 +73,3 @@ export class Messages {
 export function announce(text) {
   byId("announcement").textContent = text;
 }
-
-const upper = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);

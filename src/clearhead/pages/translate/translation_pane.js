@@ -4,6 +4,7 @@ import { byId, make } from "../explain/dom.js";
 import { counted, spoken } from "../explain/text.js";
 import { directionOfLanguage } from "./languages.js";
 import { LineList, partsOf } from "./line_list.js";
+import { upper } from "./words.js";
 
 /** Maximum number of notes shown; a long text could have hundreds. */
 const MOST_NOTES = 5;
@@ -16,7 +17,7 @@ export class TranslationPane {
   /** `meanings` has the description of each kind of warning. */
   constructor(meanings) {
     this.#meanings = meanings;
-    this.list = new LineList(this.#box, lineElement);
+    this.list = new LineList(this.#box, (line) => lineElement(line, (answer) => this.#reasonsOf(answer).map(upper).join(". ")));
   }
 
   get text() {
@@ -27,7 +28,9 @@ export class TranslationPane {
   show(lines) {
     this.list.show(lines);
     const notes = lines.flatMap(({ answers }, place) =>
-      answers.flatMap((answer) => this.#notesOf(answer, lines.length > 1 ? `Line ${place + 1}: ` : "")),
+      answers.flatMap((answer) =>
+        this.#reasonsOf(answer).map((reason) => (lines.length > 1 ? `Line ${place + 1}: ${reason}` : upper(reason))),
+      ),
     );
     const rest = notes.length - MOST_NOTES;
     byId("notes").replaceChildren(
@@ -49,7 +52,8 @@ export class TranslationPane {
     this.#box.lang = code ?? "";
   }
 
-  #notesOf(answer, where) {
+  /** What looks wrong with an answer, each reason in words. */
+  #reasonsOf(answer) {
     const cut = [
       answer.source_truncated && "the text was cut: it is longer than the model reads",
       answer.output_truncated && "the translation was cut: it is longer than the model writes",
@@ -66,19 +70,20 @@ export class TranslationPane {
     const costly = terms
       .filter(({ reason }) => reason === "costly")
       .map(({ source, form, without }) => `the term ${spoken(source)} as ${spoken(form)} spoils its sentence; without it: ${without}`);
-    return [...cut, ...warnings, ...missed, ...costly].map((text) => `${where}${where === "" ? text[0].toUpperCase() + text.slice(1) : text}`);
+    return [...cut, ...warnings, ...missed, ...costly];
   }
 }
 
-function lineElement({ text, sentences }) {
+/** Element of a line; `reasonOf` says what looks wrong with an answer, which marks its sentences. */
+function lineElement({ text, sentences }, reasonOf) {
   const parts = [];
   let from = 0;
-  sentences.forEach(({ start, end, text: own, own: first }, number) => {
+  sentences.forEach(({ start, end, text: own, own: first, answer }, number) => {
     const isReplaced = own !== first;
-    parts.push(
-      ...partsOf(text.slice(from, start)),
-      make("span", { class: `sentence${isReplaced ? " replaced" : ""}`, "data-number": number }, ...partsOf(own)),
-    );
+    const reason = isReplaced ? "" : reasonOf(answer);
+    const marks = isReplaced ? " replaced" : reason === "" ? "" : " flagged";
+    const attributes = { class: `sentence${marks}`, "data-number": number, "data-reason": reason };
+    parts.push(...partsOf(text.slice(from, start)), make("span", attributes, ...partsOf(own)));
     from = end;
   });
   return make("span", { class: "line" }, ...parts, ...partsOf(text.slice(from)));

@@ -20,6 +20,9 @@ export const linesOf = (text) => text.match(LINE) ?? [];
 
 export const isBlank = (text) => BLANK.test(text);
 
+/** A text with a capital letter at its beginning. */
+export const upper = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
+
 /** Number of characters, counted as the server does: a surrogate pair is one character. */
 export function numCharacters(text) {
   let count = text.length;
