@@ -108,7 +108,7 @@ def _coverage(translator: Translator, sources: Sequence[str], found: Sequence[Tr
     """Return for each translation how much attention its source tokens got at most, on average over them."""
     config = translator.decode_config({"max_input_tokens": 100_000})
     _, source_ids, target_ids = translator.pair_encoder.encoded(sources, [one.text for one in found], config, name="")
-    engine, covered = translator.engine(), []
+    engine, covered = translator.engines.of("fp32"), []
     for pair in zip(source_ids, target_ids, strict=True):
         (weights,) = engine.cross_attention([pair[0]], [pair[1]])  # type: ignore[attr-defined]
         covered.append(float(weights.mean(axis=(0, 1)).max(axis=0)[:-1].mean()))

@@ -225,7 +225,7 @@ def _examined(path: Path) -> str | None:
     rows = result.rows
     if rows.read != rows.pairs + sum(rows.others.values()):
         return f"{rows.read} rows read, {rows.pairs} pairs and {rows.others}"
-    page = render_page(result, ["f"], title=path.name)
+    page = re.sub("<style>.*?</style>", "", render_page(result, ["f"], title=path.name), flags=re.DOTALL)
     return None if page.count("<") == page.count(">") else "the page has an open tag"
 
 

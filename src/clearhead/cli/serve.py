@@ -106,6 +106,8 @@ def serve(
     if demo and not Path(DEMO).exists():
         raise ConfigError(f"there is no {DEMO} to serve; train it with `clearhead demo`")
     try:
+        import babel  # noqa: F401 - needed at the first request
+
         from clearhead.serving.keys import keys_in
         from clearhead.serving.models import model_sources
         from clearhead.serving.search_process import SearchProcesses, can_search_apart

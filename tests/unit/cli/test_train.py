@@ -172,7 +172,7 @@ def test_line_aligned_files_are_swapped_too(tmp_path, capsys):
     data = open_prepared(run / "data")
     assert (data.train.source(0), data.train.target(0)) in {(target, source) for source, target in numbers()}
     assert [file["lines"] for file in data.report["files"]] == [216, 216]
-    assert "(train.en, train.de)" in (run / "report.html").read_text(encoding="utf-8")
+    assert "English → German" in (run / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("without_steps")

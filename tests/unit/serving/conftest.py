@@ -8,6 +8,7 @@ import signal
 import string
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -73,12 +74,20 @@ class Server:
 
 
 def _fork_of(process: int) -> int:
-    """Return the only child that is a fork: others were started with commands of their own."""
-    own = Path(f"/proc/{process}")
-    children = [child for one in own.glob("task/*/children") for child in one.read_text().split()]
+    """Return the only child that is a fork: others were started with commands of their own.
+
+    One that was ended and one that takes its place may be there together, or neither; then it is waited for.
+    """
+    own, until = Path(f"/proc/{process}"), time.monotonic() + SECONDS_TO_START
     command = (own / "cmdline").read_bytes()
-    [found] = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == command]
-    return found
+    while True:
+        children = [child for one in own.glob("task/*/children") for child in one.read_text().split()]
+        with suppress(FileNotFoundError):  # a child may end meanwhile
+            found = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == command]
+            if len(found) == 1:
+                return found[0]
+        assert time.monotonic() < until, f"process {process} has no single fork"
+        time.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -350,7 +350,7 @@ def test_no_text_becomes_markup_and_what_is_wrong_is_said(page, complaints):
     assert translation.inner_text() == HOSTILE
     assert page.locator("#notes li").all_inner_texts() == [
         "The text was cut: it is longer than the model reads",
-        "A number of the source is not in the translation: 12",
+        "A number of the source is missing, or a number is invented: 12",
         f"New_kind: {HOSTILE}",
     ]
     page.locator("#history summary").click()
@@ -374,7 +374,7 @@ def test_a_sentence_that_looks_wrong_is_marked_with_the_reason(page):
     body = stream({**one, **wrong}, {"index": 1, "source": "Gut.", "text": "Good."})
     page.route("**/v1/translate", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
     translation = translate(page, "Es sind 12.\nGut.")
-    reason = "A number of the source is not in the translation: 12"
+    reason = "A number of the source is missing, or a number is invented: 12"
     flagged = translation.locator(".flagged")
     expect(flagged).to_have_text("There are.")
     expect(flagged).to_have_attribute("data-reason", reason)
