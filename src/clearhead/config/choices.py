@@ -44,6 +44,7 @@ DropKind = Literal[
     "wrong_language",
     "other_language",
     "wrong_script",
+    "no_translation",
     "empty",
     "placeholders",
     "identical",

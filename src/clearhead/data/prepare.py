@@ -97,7 +97,8 @@ def prepare(
         directory: `data/` of a run directory.
         tokenizer: The vocabulary to use; if not given, one is learned from the corpus.
         on_progress: Called about every thousand items.
-        notice: Called with the detected format, columns and direction of each file of pairs.
+        notice: Called with the detected format, columns and direction of each file of pairs, and with findings of
+            `data.fix` and `data.drop` that cannot be looked for.
         is_forced: Whether training text of which much is wrong is taken all the same.
 
     Raises:
@@ -114,7 +115,8 @@ def prepare(
         new_directory(directory) as temporary,
     ):
         progress = on_progress or (lambda stage, count: None)
-        tokenizer, report = _build(config, inputs, temporary, tokenizer, progress, is_forced)
+        say = notice or (lambda text: None)
+        tokenizer, report = _build(config, inputs, temporary, tokenizer, progress, say, is_forced)
         # The old data is removed first: if killed between these lines, a run finds none, never data of another
         # tokenizer.
         if directory.exists():
@@ -192,11 +194,12 @@ def _build(
     partial: Path,
     tokenizer: Vocabulary | None,
     on_progress: Progress,
+    notice: Callable[[str], None],
     is_forced: bool,
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Write the prepared data, and return its vocabulary and report."""
     train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
-    watched, forbidden, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
+    watched, forbidden, lines = _read_corpus(config, inputs, train, valid, general, on_progress, notice)
     looked_at = _progress(train, "looking for wrong pairs", on_progress)
     wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
     if wrong_share(wrong) > MOST_SHARE and not is_forced:
@@ -270,6 +273,7 @@ def _read_corpus(
     valid: StagedPairs,
     general: StagedPairs,
     on_progress: Progress,
+    notice: Callable[[str], None],
 ) -> tuple[set[int], set[bytes], dict[str, int]]:
     """Read, clean and split all text.
 
@@ -287,7 +291,7 @@ def _read_corpus(
     ) -> Iterator[SentencePair]:
         rows = _progress(_counting_lines(pairs, lines), stage, on_progress)
         if staged is not valid and (data.fix or data.drop):
-            rows = _doctored(rows, data, staged, on_progress)
+            rows = _doctored(rows, data, staged, on_progress, notice)
         return clean(rows, data, forbidden=unless, report=staged.report, language_tags=tags)
 
     def forbid(pairs: Iterable[SentencePair]) -> None:
@@ -334,12 +338,18 @@ def _read_corpus(
 
 
 def _doctored(
-    rows: Iterable[SentencePair], data: DataConfig, staged: StagedPairs, on_progress: Progress
+    rows: Iterable[SentencePair],
+    data: DataConfig,
+    staged: StagedPairs,
+    on_progress: Progress,
+    notice: Callable[[str], None],
 ) -> Iterator[SentencePair]:
     """Yield rows mended by the data doctor, and count those that it drops; the rows are stored to be read twice."""
     raw = StagedPairs(staged.path.with_name(f"raw-{staged.path.name}"))
     raw.write(rows)
     cleaning = Cleaning(raw, data.fix, data.drop)
+    for line in cleaning.unchecked_lines():
+        notice(line)
     for row in _progress(cleaning.cleaned(), "mending", on_progress):
         if row.after is not None or not row.before.is_pair:
             yield row.after or row.before

@@ -275,7 +275,10 @@ def german(count: int) -> list[tuple[str, str]]:
 def test_training_text_is_mended_and_what_cannot_be_is_dropped_under_reasons_of_its_own(tmp_path):
     rows = [*german(100), SWAPPED, GARBLED, ("Die T\ufffdr ist zu.", "The door is shut."), ("Hund", "")]
     data = {"pairs": [write_tsv(tmp_path / "p.tsv", [*rows, german(1)[0]])], "augment": False}
-    prepared = prepare(config_of(**data, fix=["mojibake", "swapped"], drop=["empty"]), tmp_path / "data")
+    told: list[str] = []
+    config = config_of(**data, fix=["mojibake", "swapped"], drop=["empty", "no_translation"])
+    prepared = prepare(config, tmp_path / "data", notice=told.append)
+    assert "no_translation is not looked for: there are too few pairs to learn from" in told
     counts = prepared.report["train"]
     assert counts["mended"] == {"mojibake": 1, "swapped": 1}
     assert counts["dropped"]["doctor_mojibake"] == counts["dropped"]["doctor_empty"] == 1

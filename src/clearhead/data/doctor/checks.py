@@ -29,6 +29,7 @@ from clearhead.data.doctor.findings import KINDS
 from clearhead.data.doctor.identification import SideLanguages
 from clearhead.data.doctor.language_checks import OF_OTHER_SIDE, SIDES, Languages, Verdict, language_verdicts
 from clearhead.data.doctor.languages import Profiles
+from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.mojibake import garbled
 from clearhead.formats import SentencePair
 from clearhead.text.line_statistics import RATIO_FLOOR
@@ -70,24 +71,33 @@ class Usual:
     unusual_scripts: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     """For source and target, whether a script (by its number in the table of characters) is unusual."""
     languages: Languages
+    meaning: Meaning | str
+    """Similarity of unrelated texts, or the reason why meanings are not compared."""
 
     @classmethod
-    def learn(cls, batches: Sequence[TextBatch]) -> Usual:
+    def learn(cls, batches: Sequence[TextBatch], *, with_meaning: bool = False) -> Usual:
         """Learn the typical properties from the first batches of a corpus."""
         filled = [ratio for batch in batches if (ratio := _ratios(batch)[~batch.blank]).size]
         sources, targets = [batch.source for batch in batches], [batch.target for batch in batches]
+        identified = SideLanguages.learn(sources, targets)
+        meaning: Meaning | str = "it is only with --meaning"
+        if with_meaning:
+            known = identified if isinstance(identified, str) else identified.languages
+            meaning = Meaning.learn(sources, targets, known)
         return cls(
             float(np.median(np.concatenate(filled))) if filled else 0.0,
             (_unusual_scripts(sources), _unusual_scripts(targets)),
-            Languages(Profiles.learn(sources, targets), SideLanguages.learn(sources, targets)),
+            Languages(Profiles.learn(sources, targets), identified),
+            meaning,
         )
 
     def unchecked(self) -> dict[str, str]:
         """Return the findings that are not looked for, with the reason."""
         profiles, identified = self.languages
+        reasons = {"no_translation": self.meaning} if isinstance(self.meaning, str) else {}
         if not isinstance(identified, str):
-            return {}
-        reasons = {"other_language": identified}
+            return reasons
+        reasons["other_language"] = identified
         if profiles is None:
             reasons |= dict.fromkeys(
                 ("swapped", "wrong_language"), f"there are too few pairs to learn from, and {identified}"
@@ -197,6 +207,19 @@ def _characters(kind: int) -> Check:
     return lambda batch, usual: Found(_candidates(batch, kind), lambda place: _named(batch, place, kind))
 
 
+def _no_translation(batch: TextBatch, usual: Usual) -> Found:
+    meaning = usual.meaning
+    if isinstance(meaning, str):
+        return Found(np.empty(0, dtype=np.int64), str)
+    similarities = meaning.similarities(batch)
+
+    def detail(place: int) -> str:
+        return f"similarity {similarities[place]:.2f}; of unrelated texts up to {meaning.threshold:.2f}"
+
+    has_letters = ((batch.source.has & batch.target.has) & LETTER) != 0
+    return Found(np.flatnonzero((similarities < meaning.threshold) & has_letters), detail)
+
+
 def _entities(source: str, target: str) -> str:
     found = _ENTITY.findall(source) + _ENTITY.findall(target)
     return " ".join(_some(one for one in found if unescape(one) != one))
@@ -247,6 +270,7 @@ CHECKS: dict[str, Check] = {
     "entities": _of_pairs(ENTITY, _entities),
     "numbers": _numbers,
     "brackets": _of_pairs(BRACKET, _brackets),
+    "no_translation": _no_translation,
 }
 """Checks that need only one pair and the typical properties of its corpus, by finding."""
 

@@ -69,7 +69,9 @@ class Cleaning:
         self._rows, self._fix = rows, fix
         self._reasons = [name for name in KINDS if name in fix or name in drop]
         self._looked_for = [name for name in self._reasons if name != "duplicate"]  # those of what is kept
-        self.examination: Examination = examine(rows, on_rows=on_rows, kinds=self._looked_for)
+        self.examination: Examination = examine(
+            rows, on_rows=on_rows, kinds=self._looked_for, with_meaning="no_translation" in self._looked_for
+        )
         """What was found of the kinds named; duplicates are not looked for."""
         self.rows_in = self.rows_out = self.num_changed = 0
         self.changed: Counter[str] = Counter()
@@ -101,6 +103,11 @@ class Cleaning:
                 f"clean it when nothing writes to its files"
             )
         assert self.rows_in == self.rows_out + self.dropped.total(), f"rows are lost: {vars(self)}"
+
+    def unchecked_lines(self) -> list[str]:
+        """Return which findings cannot be looked for, and why, as lines to print."""
+        findings = self.examination.findings
+        return [f"{name} is not looked for: {why}" for name in self._looked_for if (why := findings[name].unchecked)]
 
     def lines(self) -> list[str]:
         """Return the counts as lines to print, once all rows are cleaned."""

@@ -186,6 +186,7 @@ def examine(
     on_rows: Callable[[int], None] | None = None,
     on_found: OnFound | None = None,
     kinds: Collection[str] = KINDS,
+    with_meaning: bool = False,
 ) -> Examination:
     """Run all checks of `KINDS` that are possible.
 
@@ -196,6 +197,7 @@ def examine(
         on_found: Called for every batch with every finding but `shifted`, whose pairs are known only at the end
             (`Examination.shifted`).
         kinds: The only findings that are needed; the others may be left out.
+        with_meaning: Whether to look for `no_translation`, which takes a hundred times as long as all else.
     """
     result = Examination()
     leakage = _Leakage()
@@ -214,7 +216,7 @@ def examine(
         result.findings["overlap"].unchecked = "not both validation and test text are named"
     stream = batches_of(result.rows.pairs_of(rows, on_rows))
     head = list(islice(stream, HEAD_BATCHES))
-    _examine(head, stream, leakage if held_out else None, result, on_found, kinds)
+    _examine(head, stream, leakage if held_out else None, result, on_found, kinds, with_meaning)
     result.rows.check()
     return result
 
@@ -226,10 +228,11 @@ def _examine(
     result: Examination,
     on_found: OnFound | None,
     wanted: Collection[str],
+    with_meaning: bool,
 ) -> None:
     weights = ShiftWeights.learn(head) if "shifted" in wanted else None
     shifts = None if weights is None else ShiftSearch(weights)
-    usual = result.usual = Usual.learn(head)
+    usual = result.usual = Usual.learn(head, with_meaning=with_meaning)
     repeated = _Repeated() if REPEATED & {*wanted} else None
     kinds: list[NDArray[np.uint32]] = []
     for batch in chain(_handed_over(head), rest):

@@ -102,6 +102,14 @@ KINDS = {
         "it is another language, a transliteration, or text that was decoded wrongly",
         "remove these pairs, unless it should be so, as in names",
     ),
+    "no_translation": FindingKind(
+        "Sides that do not mean the same",
+        "serious",
+        "by sentence embeddings, the two sides are no more alike than texts of the corpus that have nothing to do with "
+        "each other",
+        "the model learns from pairs that are no translations",
+        "look at some, very free translations may be among them; remove the others",
+    ),
     "empty": FindingKind(
         "A blank side",
         "moderate",
