@@ -44,8 +44,8 @@ _MOST = 700.0
 class Calibration(NamedTuple):
     """What turns the sureness of a model into a quality: `1 / (1 + exp(-slope * sureness - offset))`."""
 
-    slope: float = 4.8
-    offset: float = -5.0
+    slope: float = 6.5
+    offset: float = -6.0
 
     @classmethod
     def fitted(cls, sure: Sequence[float], chrfs: Sequence[float]) -> Self:
