@@ -110,7 +110,8 @@ def evaluate(
       clearhead evaluate runs/de-en --pairs test.tsv --compare runs/other
       clearhead evaluate --hypothesis theirs.en --reference test.en
 
-    Of a run directory, the lines like its training text and those unlike it are judged apart, too.
+    Of a run directory, the lines like its training text and those unlike it are judged apart, too, and the scores are
+    kept in it (`evaluations.jsonl`) and shown in its report.
     """
     refuse_clashes(context, {"--metric": metric or list(Measure)})
     refuse_mixing("--output", output, "metrics")

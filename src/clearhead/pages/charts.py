@@ -21,7 +21,7 @@ Curve = Sequence[tuple[float, float]]
 _WIDTH, _HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
 _COLOURS = ("var(--a)", "var(--b)")
-_MOST_HOVERS = 200
+_MOST_HOVERS = 100
 """Maximum number of points of a curve whose values are shown on pointing; a long run has thousands."""
 
 

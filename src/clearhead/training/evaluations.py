@@ -15,7 +15,7 @@ from clearhead.bundle import model_directory
 from clearhead.errors import ClearheadError, ModelError
 from clearhead.files import read_json, read_json_lines, read_text, write_text
 from clearhead.pages import Html, fill, joined
-from clearhead.pages.parts import folded, paragraph, scores, table
+from clearhead.pages.parts import folded, lines, paragraph, scores, table
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 """Name of the file of a run with its scores on test sets, a JSON object a line, the latest last."""
@@ -98,7 +98,7 @@ def evaluations(run: Path, model_sha256: str) -> Html:
                 one.date,
                 _names(one),
                 f"{one.sentences:,}",
-                "the published" if one.model_sha256 == model_sha256 else "an earlier one",
+                "published" if one.model_sha256 == model_sha256 else "earlier",
                 ", ".join(f"{name} {value}" for name, value in one.options.items()) or "the model's own",
                 *(_score(one.scores.get(name)) for name in titles),
             )
@@ -139,7 +139,7 @@ def _names(one: _Evaluation) -> str:
     return ", ".join(one.files)
 
 
-def _score(score: _Score | None) -> str:
+def _score(score: _Score | None) -> Html:
     if score is None:
-        return ""
-    return f"{score.score:.2f}" + (" ({:.2f} to {:.2f})".format(*score.interval) if score.interval else "")
+        return Html()
+    return lines([f"{score.score:.2f}", *(["{:.2f} to {:.2f}".format(*score.interval)] if score.interval else [])])

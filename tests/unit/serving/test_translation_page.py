@@ -506,6 +506,10 @@ def test_languages_run_their_own_way_and_a_pair_that_is_not_served_is_said(open_
     groups = page.locator("#into optgroup")
     assert [groups.nth(number).get_attribute("label") for number in range(2)] == ["From German", "No model from German"]
     assert [groups.nth(number).inner_text().strip() for number in range(2)] == ["Arabic", "English (from Arabic)"]
+    page.locator("#from").select_option("ar")
+    assert groups.evaluate_all("all => all.map((one) => one.label)") == ["From Arabic", "No model from Arabic"]
+    page.locator("#from").select_option("de")
+    page.locator("#into").select_option("ar")
     page.locator("#swap").click(force=True)  # it says why
     expect(page.locator("#message-text")).to_have_text(problem)
     expect(page.locator("#file-open")).to_be_enabled()

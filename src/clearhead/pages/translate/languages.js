@@ -70,7 +70,7 @@ export class Languages {
       return;
     }
     const name = (code) => this.nameOf(code);
-    const sorted = (codes) => [...codes].sort((one, other) => name(one).localeCompare(name(other), "en"));
+    const sorted = (codes) => [...codes].sort((one, other) => this.#inOrder(one, other));
     const option = (code) => make("option", { value: code }, name(code));
     const sources = sorted(pairs.keys());
     from.replaceChildren(
@@ -90,7 +90,7 @@ export class Languages {
     const targets = this.#targetsOf(from.value);
     const chosen = into.value;
     const [there, others] = [[], []];
-    for (const option of into.options) {
+    for (const option of [...into.options].sort((one, other) => this.#inOrder(one.value, other.value))) {
       const isThere = targets.includes(option.value);
       const sources = isThere ? "" : ` (from ${this.#named(this.#sourcesOf(option.value))})`;
       option.textContent = `${this.nameOf(option.value)}${sources}`;
@@ -112,6 +112,10 @@ export class Languages {
     if (auto) {
       auto.textContent = this.#detected === null ? "Detect language" : `${this.nameOf(this.#detected)} (detected)`;
     }
+  }
+
+  #inOrder(one, other) {
+    return this.nameOf(one).localeCompare(this.nameOf(other), "en");
   }
 
   #targetsOf(source) {
