@@ -48,3 +48,13 @@ def test_the_page_shows_what_the_report_says():
 def test_an_empty_corpus_has_a_page():
     page = outline(render_page(examine([]), ["f: empty"], title="f"))
     assert "Nothing was found" in page.text
+
+
+def test_the_answer_comes_first_and_the_first_finding_is_open():
+    result = sick()
+    text = render_page(result, ["f: tab-separated"], title="f")
+    page = outline(text).text
+    answer = f"{result.without_findings:,} of {result.rows.pairs:,} pairs have no finding."
+    assert page.index("Data doctor: f") < page.index(answer) < page.index("Findings")
+    folds = re.findall(r'<details class="finding fold" id="(\w+)"( open)?>', text)
+    assert [(finding.name, " open" if not number else "") for number, finding in enumerate(result.found())] == folds

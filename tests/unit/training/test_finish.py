@@ -1,0 +1,61 @@
+"""The translation direction that a run's report begins with, and how it is known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clearhead.config import DataConfig
+from clearhead.training.finish import _direction
+
+
+class Rows(list[tuple[str, str]]):
+    """Pairs, as a store answers for them."""
+
+    def source(self, row: int) -> str:
+        return self[row][0]
+
+    def target(self, row: int) -> str:
+        return self[row][1]
+
+
+def direction(rows: list[tuple[str, str]], **files: Any) -> tuple[str, str]:
+    data: Any = SimpleNamespace(valid=Rows(rows))
+    return _direction(data, DataConfig(**files))
+
+
+SENTENCES = [
+    (f"Der Hund läuft heute zum {number}. Mal über die Wiese.", f"The dog is running over the meadow, time {number}.")
+    for number in range(40)
+]
+
+
+def test_named_languages_are_said_without_a_doubt():
+    assert direction(SENTENCES, pairs=["a.tsv"], from_lang="en", to_lang="da") == ("English → Danish", "")
+    assert direction(SENTENCES, pairs=["a.tsv"], from_lang="en", to_lang="da", swap=True)[0] == "Danish → English"
+
+
+def test_languages_of_file_names_are_probable():
+    found = direction(SENTENCES, source=["a.en"], target=["a.da.gz"])
+    assert found == ("English → Danish", "probably, by the names of the files")
+
+
+def test_languages_of_the_text_are_probable():
+    pytest.importorskip("eldc")
+    words, doubt = direction(SENTENCES, pairs=["a.tsv"])
+    assert words == "German → English"
+    assert doubt.startswith("probably, by the text")
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([("γειά σου", "привет")], "Greek script → Cyrillic script"),
+        ([("1", "2")], "no letters → no letters"),
+        ([], "no letters → no letters"),
+    ],
+)
+def test_of_too_little_text_the_scripts_are_said(rows, words):
+    assert direction(rows, pairs=["a.tsv"]) == (words, "by script; data.from_lang and data.to_lang name the languages")
