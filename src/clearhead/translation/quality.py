@@ -45,7 +45,7 @@ class Calibration(NamedTuple):
     """What turns the sureness of a model into a quality: `1 / (1 + exp(-slope * sureness - offset))`."""
 
     slope: float = 6.5
-    offset: float = -6.0
+    offset: float = -5.9
 
     @classmethod
     def fitted(cls, sure: Sequence[float], chrfs: Sequence[float]) -> Self:
