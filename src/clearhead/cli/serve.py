@@ -106,8 +106,6 @@ def serve(
     if demo and not Path(DEMO).exists():
         raise ConfigError(f"there is no {DEMO} to serve; train it with `clearhead demo`")
     try:
-        import babel  # noqa: F401 - needed at the first request
-
         from clearhead.serving.keys import keys_in
         from clearhead.serving.models import model_sources
         from clearhead.serving.search_process import SearchProcesses, can_search_apart
@@ -115,6 +113,9 @@ def serve(
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
         from clearhead.serving.terms_and_memories import Resources, named_files
+        from clearhead.text.language_names import english_name
+
+        english_name("en")  # imports Babel
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "clearhead":
