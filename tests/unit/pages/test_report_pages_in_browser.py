@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsers import serious
+from every_run import slow
 
 from clearhead.config import Config
 from clearhead.data.doctor import examine
@@ -96,8 +97,7 @@ def address(request, tmp_path) -> str:
     return path.as_uri()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1280, "dark"), slow(390, "dark"), slow(1280, "light")])
 def test_a_report_is_short_until_it_is_unfolded_and_no_rule_of_axe_is_broken(browser, address, width, theme):
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=theme)
     page.goto(address)
