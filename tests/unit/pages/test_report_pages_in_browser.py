@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsers import serious
-from every_run import slow
 
 from clearhead.config import Config
 from clearhead.data.doctor import examine
@@ -21,6 +20,7 @@ from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport
+from every_run import slow
 
 SCREENS = 6 * 844
 """Pixels of six screens of a phone."""
