@@ -1,51 +1,49 @@
 """Data preparation: from text files to tokenized stores, the tokenizer and a report; opening of prepared data.
 
     input files -> clean -> hold out -> learn the tokenizer -> tokenise -> train.arrow, valid.arrow, report.json
-
-Between the steps text is stored in JSON-lines files, so that memory holds only some 100 bytes of digests per pair.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from clearhead.config import Config, DataConfig, DecodeConfig, TrainConfig
+from clearhead.config import Config, DecodeConfig, TrainConfig
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.batches import BatchOrder
-from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
-from clearhead.data.doctor.checks import LANGUAGE_KINDS
-from clearhead.data.doctor.cleaning import Cleaning
+from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
-from clearhead.data.hold_out import choose_rows, side_keys, without
+from clearhead.data.hold_out import side_keys
 from clearhead.data.inputs import Inputs, open_inputs, source_language
 from clearhead.data.replay import mixed_in, rows_of
 from clearhead.data.sampling_weights import EpochWeights
 from clearhead.data.spool import StagedPairs
+from clearhead.data.staged_corpus import (
+    PROGRESS_EVERY,
+    Progress,
+    read_corpus,
+    refuse_empty,
+    refuse_languages,
+    with_progress,
+)
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.files import display_name, file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
+from clearhead.files import file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
 from clearhead.formats import SentencePair
-from clearhead.text.language_tags import split_tag
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import Protected, protect_pair, protected_pair, without_signs
 from clearhead.text.word_links import Link, link_tokens, words_of
 from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
 
-Item = TypeVar("Item")
-Progress = Callable[[str, int], None]
-"""Called with the name of a stage and the number of items done."""
-
 STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
 """Name of the store of held-out general text."""
-PROGRESS_EVERY = 1_000
 PAIRS_LOOKED_AT = 20_000
 LEAST_PROTECTED = 0.01
 """Least share of pairs with the same placeholders on both sides for the vocabulary to get placeholder tokens."""
@@ -108,7 +106,7 @@ def prepare(
             small, more than `MOST_SHARE` of it looks wrong, or the disk is full.
     """
     # Errors that can be found at once are reported before anything is created.
-    _refuse_languages(config)
+    refuse_languages(config)
     inputs = open_inputs(config, notice=notice)
     with (
         os_error_as(DataError, f"cannot write the prepared data {directory}"),
@@ -198,9 +196,9 @@ def _build(
     is_forced: bool,
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Write the prepared data, and return its vocabulary and report."""
-    train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
-    watched, forbidden, lines = _read_corpus(config, inputs, train, valid, general, on_progress, notice)
-    looked_at = _progress(train, "looking for wrong pairs", on_progress)
+    corpus = read_corpus(config, inputs, partial, on_progress, notice)
+    train, valid, general, watched = corpus.train, corpus.valid, corpus.general, corpus.watched
+    looked_at = with_progress(train, "looking for wrong pairs", on_progress)
     wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
     if wrong_share(wrong) > MOST_SHARE and not is_forced:
         raise DataError(
@@ -211,7 +209,7 @@ def _build(
         raise ConfigError(
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and this one has none"
         )
-    pairs = _progress(train, "tokenising", on_progress)
+    pairs = with_progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     counter = LineCounter(source_language(config))
     weights = EpochWeights(inputs.weights)
@@ -220,28 +218,28 @@ def _build(
         tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter, weights=weights)
         num_new = weights.num_seen
         if added:
-            _add_altered(store, train, tokenizer, config, added, forbidden, counter, on_progress)
+            _add_altered(store, train, tokenizer, config, added, corpus.forbidden, counter, on_progress)
         if watched:
             epochs, mixed = mixed_in(general, watched, valid, train, num_new, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
-            pairs = _progress(mixed, "mixing general text in", on_progress)
+            pairs = with_progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
         weights.add(1, store.num_rows - weights.num_rows)  # altered copies and general text
         linked = {"pairs": store.num_linked_rows, "target_tokens": store.num_linked_tokens}
-    pairs = _progress(valid, "tokenising validation text", on_progress)
+    pairs = with_progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
         _fill(store, pairs, tokenizer, config, report=valid.report)
     if watched:
         held_out = CleaningReport(read=len(watched), kept=len(watched))
         with StoreWriter(partial / GENERAL) as store:
             _fill(store, rows_of(general, watched), tokenizer, config, report=held_out)
-        _refuse_empty("general", config.data, held_out)
+        refuse_empty("general", config.data, held_out)
         general.report.drop_held_out(held_out)
         general.path.unlink()
     general.report.check()
     for what, text in (("training", train), ("validation", valid)):
         text.report.check()
-        _refuse_empty(what, config.data, text.report)
+        refuse_empty(what, config.data, text.report)
         text.path.unlink()
     report = {
         "train": train.report.to_dict(),
@@ -249,7 +247,7 @@ def _build(
         "valid_held_out": train.report.held_out > 0,
         "roles": inputs.roles,
         "files": [
-            asdict(replace(file, lines=lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
+            asdict(replace(file, lines=corpus.lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
             for file in inputs.files
         ],
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
@@ -264,107 +262,6 @@ def _build(
     report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
     return tokenizer, report
-
-
-def _read_corpus(
-    config: Config,
-    inputs: Inputs,
-    train: StagedPairs,
-    valid: StagedPairs,
-    general: StagedPairs,
-    on_progress: Progress,
-    notice: Callable[[str], None],
-) -> tuple[set[int], set[bytes], dict[str, int]]:
-    """Read, clean and split all text.
-
-    Returns:
-        The rows of held-out general text, the digests of every side that must not be trained on, and the number of
-        lines of every file.
-    """
-    data, tags, seed = config.data, config.tokenizer.language_tags, config.train.seed
-    lines: dict[str, int] = {}
-    forbidden: set[bytes] = set()
-    watched: set[int] = set()
-
-    def usable(
-        pairs: Iterable[SentencePair], stage: str, staged: StagedPairs, unless: set[bytes]
-    ) -> Iterator[SentencePair]:
-        rows = _progress(_counting_lines(pairs, lines), stage, on_progress)
-        if staged is not valid and (data.fix or data.drop):
-            rows = _doctored(rows, data, staged, on_progress, notice)
-        return clean(rows, data, forbidden=unless, report=staged.report, language_tags=tags)
-
-    def forbid(pairs: Iterable[SentencePair]) -> None:
-        forbidden.update(key for pair in pairs for key in side_keys(pair))
-
-    for path, segments in inputs.excluded:
-        for number, segment in _progress(segments, f"reading {path}", on_progress):
-            lines[path] = number
-            _, text = split_tag(segment, tags)
-            if text.strip():
-                forbidden.add(key_digest(text))
-    if inputs.valid_pairs is not None:
-        valid.write(usable(inputs.valid_pairs, "reading validation text", valid, set()))
-        _refuse_empty("validation", data, valid.report)
-        forbid(valid)
-    if inputs.general is not None:
-        general.write(usable(inputs.general, "reading general text", general, forbidden))
-        _refuse_empty("general", data, general.report)
-        watched = choose_rows(general.report.kept, data.valid_size, seed=seed, what="general text")
-        forbid(rows_of(general, watched))
-
-    kept = usable(inputs.pairs, "reading and cleaning", train, forbidden)
-    if inputs.valid_pairs is not None:
-        train.write(kept)
-    else:
-        all_kept = StagedPairs(train.path.with_name("kept.jsonl"))
-        all_kept.write(kept)
-        _refuse_empty("training", data, train.report)
-        rows = choose_rows(train.report.kept, data.valid_size, seed=seed)
-        valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
-        valid.report.read = valid.report.kept = len(rows)
-        pairs = _progress(all_kept, "holding out validation pairs", on_progress)
-        train.write(without(pairs, rows, valid, report=train.report))
-        all_kept.path.unlink()
-        forbid(valid)
-    _refuse_empty("training", data, train.report)
-
-    sources = data.source + data.valid_source + data.general_source
-    for source, target in zip(sources, data.target + data.valid_target + data.general_target, strict=True):
-        lines[target] = lines.get(source, 0)
-    for source, links in zip(data.source, data.alignments, strict=False):  # equal numbers, or the reader has raised
-        lines[links] = lines.get(source, 0)
-    return watched, forbidden, lines
-
-
-def _doctored(
-    rows: Iterable[SentencePair],
-    data: DataConfig,
-    staged: StagedPairs,
-    on_progress: Progress,
-    notice: Callable[[str], None],
-) -> Iterator[SentencePair]:
-    """Yield rows mended by the data doctor, and count those that it drops; the rows are stored to be read twice."""
-    raw = StagedPairs(staged.path.with_name(f"raw-{staged.path.name}"))
-    raw.write(rows)
-    cleaning = Cleaning(raw, data.fix, data.drop)
-    for line in cleaning.unchecked_lines():
-        notice(line)
-    for row in _progress(cleaning.cleaned(), "mending", on_progress):
-        if row.after is not None or not row.before.is_pair:
-            yield row.after or row.before
-        else:
-            staged.report.read += 1
-            staged.report.drop(DOCTOR + row.reasons[0], row.before.origin)
-    staged.report.mended = dict(cleaning.changed)
-    raw.path.unlink()
-
-
-def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Iterator[SentencePair]:
-    for pair in pairs:
-        path, _, number = pair.origin.rpartition(":")  # a display string; parsing it takes 0.13 s per million
-        lines[path] = int(number)
-        yield pair
 
 
 def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress) -> Tokenizer:
@@ -389,7 +286,7 @@ def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress
             f"({LEAST_TEXT_BYTES} bytes and special tokens); give more text"
         )
     tokenizer = Tokenizer.train(
-        _progress(sides(), "learning the vocabulary", on_progress),
+        with_progress(sides(), "learning the vocabulary", on_progress),
         kind=asked.kind,
         vocab_size=asked.vocab_size or automatic_vocab_size(train.report.kept),
         split_digits=asked.split_digits,
@@ -449,7 +346,7 @@ def _add_altered(
 ) -> None:
     """Append altered copies and count them by kind, except those too long or among the forbidden sides."""
     data = config.data
-    pairs = _progress(train, "adding altered copies", on_progress)
+    pairs = with_progress(train, "adding altered copies", on_progress)
     copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
     usable = ((kind, pair) for kind, pair in copies if forbidden.isdisjoint(side_keys(pair)))
     while some := list(islice(usable, PROGRESS_EVERY)):
@@ -485,48 +382,3 @@ def _encoded(
                 words_of(pair.target),
             )
         yield pair, source_ids, target_ids, links
-
-
-def _refuse_languages(config: Config) -> None:
-    """Reject findings of language in text of several languages.
-
-    Raises:
-        ConfigError: If there are some.
-    """
-    asked = {*config.data.fix, *config.data.drop} & {*LANGUAGE_KINDS}
-    if asked and config.tokenizer.language_tags:
-        raise ConfigError(
-            f"data.fix and data.drop: {', '.join(sorted(asked))} cannot be told in text of several languages "
-            f"(tokenizer.language_tags); leave this out, and clean each language by itself with clearhead corpus clean"
-        )
-
-
-def _refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:
-    if report.kept:
-        return
-    names = {
-        "training": data.source + data.target + data.pairs,
-        "validation": data.valid_source + data.valid_target + data.valid_pairs,
-        "general": data.general_source + data.general_target + data.general_pairs,
-    }[what]
-    files = ", ".join(map(display_name, names)) or "the pairs held out"
-    if not report.read:
-        raise DataError(f"empty corpus: there is no line in {files}")
-    reasons = [
-        f"{reason} {count} ({', '.join(report.examples[reason])})" for reason, count in report.dropped.items() if count
-    ]
-    if report.held_out:
-        reasons.append(f"held out for validation {report.held_out}")
-    raise DataError(
-        f"empty corpus: none of the {report.read} {what} pairs of {files} is left; dropped: {'; '.join(reasons)}"
-    )
-
-
-def _progress(items: Iterable[Item], stage: str, on_progress: Progress) -> Iterator[Item]:
-    count = 0
-    on_progress(stage, count)
-    for count, item in enumerate(items, start=1):
-        if count % PROGRESS_EVERY == 0:
-            on_progress(stage, count)
-        yield item
-    on_progress(stage, count)
