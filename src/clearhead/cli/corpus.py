@@ -270,8 +270,8 @@ def clean(
     def kept() -> Iterator[SentencePair]:
         with progress("examining") as advance:
             cleaning = Cleaning(again, fixes, drops, advance)
-        for _, problem in corpus.unequal:
-            notice(problem)
+        for origin, problem in corpus.unequal:
+            notice(f"{problem}; the lines from {origin} on have no partner and are left out")
         for line in cleaning.unchecked_lines():
             notice(line)
         with progress("cleaning", total=cleaning.examination.rows.read) as advance:

@@ -1,6 +1,8 @@
 """Data preparation: from text files to tokenized stores, the tokenizer and a report; opening of prepared data.
 
     input files -> clean -> hold out -> learn the tokenizer -> tokenise -> train.arrow, valid.arrow, report.json
+
+`staged_corpus.py` does the first two steps.
 """
 
 from __future__ import annotations

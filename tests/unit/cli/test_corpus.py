@@ -324,6 +324,21 @@ def test_clean_refuses_before_it_begins(run_command, tsv, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["p.tsv"]
 
 
+def test_clean_says_which_lines_have_no_partner(run_command, write_lines, tmp_path):
+    de, en = write_lines("a.de", "Hund", "Kuh", "Ei"), write_lines("a.en", "dog", "cow")
+    result = run_command(clean, "--source", de, "--target", en, "-o", "-", "--rejected", tmp_path / "rejected.tsv")
+    assert result.stdout == "Hund\tdog\nKuh\tcow\n"
+    assert f"the lines from {de}:3 on have no partner and are left out" in result.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_told_with_the_file_that_is_not_written(run_command, write_lines, tmp_path):
+    path, out = write_lines("p.tsv", *["Ei\t"] * 20_000), tmp_path / "out.tsv"
+    with pytest.raises(DataError, match="cannot write /dev/full"):
+        run_command(clean, path, "-o", out, "--rejected", "/dev/full")
+    assert not out.exists()
+
+
 def test_the_commands_are_a_group(tsv, capsys):
     assert clearhead("corpus", "stats", tsv) == 0
     assert "216 rows read" in capsys.readouterr().out

@@ -52,6 +52,8 @@ _ENUMERATION = re.compile(r"(?:^|\s)\w{1,3}\)|[:;=]-?[()\[\]]")
 _MOST_NAMED = 5
 _MOST_RESOLVED = 3
 """Most times that character references are resolved: `&amp;lt;` has been written so twice."""
+_TO_SPACE = str.maketrans(dict.fromkeys("\t\n\v\f\r\x85\u2028\u2029", " "))
+"""Tabs and line ends as spaces: in the text of a page they are the same, and most files of pairs cannot keep them."""
 
 
 class Found(NamedTuple):
@@ -226,13 +228,13 @@ def _entities(source: str, target: str) -> str:
 
 
 def without_entities(text: str) -> str:
-    """Return a text with the characters that its character references stand for.
+    """Return a text with the characters that its character references stand for; a space for a tab or line end.
 
-    >>> without_entities("Fish &amp; Chips &#39;&unknown;&#39; &amp;lt;")
-    "Fish & Chips '&unknown;' <"
+    >>> without_entities("Fish &amp; Chips &#39;&unknown;&#39; &amp;lt;&#10;x")
+    "Fish & Chips '&unknown;' < x"
     """
     for _ in range(_MOST_RESOLVED):
-        before, text = text, _ENTITY.sub(lambda match: unescape(match[0]), text)
+        before, text = text, _ENTITY.sub(lambda match: unescape(match[0]).translate(_TO_SPACE), text)
         if text == before:
             break
     return text

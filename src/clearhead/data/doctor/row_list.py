@@ -12,6 +12,8 @@ from clearhead.data.doctor.cleaning import CleanedRow
 from clearhead.data.doctor.code_points import TextBatch
 from clearhead.data.doctor.examination import Examination
 from clearhead.data.doctor.findings import KINDS
+from clearhead.errors import DataError
+from clearhead.files import os_error_as
 from clearhead.files.streams import format_extension, open_output
 from clearhead.formats import SKIPS, SentencePair
 
@@ -33,13 +35,20 @@ def row_list(path: str, columns: Sequence[str]) -> Iterator[WriteRow]:
             otherwise tab-separated, with quotation marks around a text that contains a tab, a line end or such a mark.
         columns: The names of the columns.
     """
+    is_json = format_extension(path) == ".jsonl"
     with open_output(path) as file:
-        if format_extension(path) == ".jsonl":
-            yield lambda row: file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
-        else:
-            table = csv.writer(file, delimiter="\t", lineterminator="\n")
-            table.writerow(columns)
-            yield table.writerow
+        table = csv.writer(file, delimiter="\t", lineterminator="\n")
+
+        def write(row: Sequence[str]) -> None:
+            with os_error_as(DataError, f"cannot write {path}"):  # within the writing of another file
+                if is_json:
+                    file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+                else:
+                    table.writerow(row)
+
+        if not is_json:
+            write(columns)
+        yield write
 
 
 def change_row(row: CleanedRow) -> tuple[str, ...]:

@@ -114,6 +114,10 @@ def test_references_are_resolved_a_bounded_number_of_times():
     assert without_entities("&" + "amp;" * 1_000) == "&" + "amp;" * 997
 
 
+def test_references_of_tabs_and_line_ends_become_spaces_which_every_file_can_keep():
+    assert without_entities("a&#9;b&#10;c&#13;d&Tab;e&NewLine;f&#x2028;g&#160;h") == "a b c d e f g\xa0h"
+
+
 def test_a_corpus_that_changes_in_between_is_refused():
     rows = pairs_of(CLEAN[:9])
     for change in (lambda: rows.append(rows[0]), lambda: rows.clear()):
