@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
-from clearhead.cli.console import progress
+from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, AlignBy, SourceFile, TranslatorOptions, with_option_groups
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
@@ -152,7 +152,9 @@ def evaluate(
             how |= {"align_by": align_by, "name": given.name, "on_progress": advance}
             return alignment_scores(translator.align(sources, references, words=spaced_words, **how), gold)
 
-    def judged(path: Path, ensemble: Sequence[Path] = ()) -> tuple[Evaluation, list[str], AlignmentScores | None]:
+    def judged(
+        path: Path, ensemble: Sequence[Path] = ()
+    ) -> tuple[Evaluation, list[str], AlignmentScores | None, str | None]:
         total = sum(bool(line.strip()) for line in sources)
         with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
             alignment = aligned(translator)
@@ -170,16 +172,16 @@ def evaluate(
         notices = TranslationNotices(given.name, translator)
         notices.add(translations, places=[f"line {number}" for number in range(1, len(translations) + 1)])
         notices.tell()
-        return evaluation, [translation.text for translation in translations], alignment
+        return evaluation, [one.text for one in translations], alignment, translator.bundle.model_sha256
 
     translations: list[str] = []
     others = decoding.ensemble or ()
-    alignment = None
+    alignment, model_sha256 = None, None
     if model is None:
         made_elsewhere = list(read_lines(hypothesis or "")) if pairs.pairs else sources
         evaluation = judge(made_elsewhere, references, **measured, intervals=True)
     else:
-        evaluation, translations, alignment = judged(model, others)
+        evaluation, translations, alignment, model_sha256 = judged(model, others)
     unwritten = None
     if output is not None:
         try:
@@ -190,7 +192,13 @@ def evaluate(
             unwritten = error
     result: dict[str, Any] = evaluation.to_dict()
     lines = _table(evaluation)
-    for name, part in ({} if model is None else _parts(near_training(model, sources))).items():
+    is_near = None
+    if model is not None:
+        try:
+            is_near = near_training(model, sources)
+        except DataError as error:  # the metrics are not lost with it
+            notice(f"lines like the training text and unlike it are not judged apart: {error}")
+    for name, part in _parts(is_near).items():
         found = judge(list(compress(translations, part)), list(compress(references, part)), **measured)
         result[name] = found.to_dict()
         lines.append(_part_line(name, found))
@@ -198,7 +206,7 @@ def evaluate(
     if alignment is not None:
         result["alignment"] = asdict(alignment)
     if compare is not None:
-        baseline, baseline_translations, baseline_alignment = judged(compare)
+        baseline, baseline_translations, baseline_alignment, _ = judged(compare)
         comparison = compare_outputs(references, baseline_translations, translations, **measured)
         system = " + ".join(map(str, [model, *others]))
         result["comparison"] = {"baseline": str(compare), "system": system, **comparison.to_dict()}
@@ -213,12 +221,15 @@ def evaluate(
         ]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
     if model is not None and not others:
+        changed = {"tokenize": tokenize, "lowercase": lowercase or None, **decoding.settings}
         record_evaluation(
             model,
+            model_sha256=model_sha256 or "",
             files=[path for path in (source, reference, pairs.pairs) if path is not None],
-            options={name: value for name, value in decoding.settings.items() if value is not None},
+            options={name: value for name, value in changed.items() if value is not None},
             sentences=evaluation.sentences,
             found={TITLES[name]: asdict(metric) for name, metric in evaluation.metrics.items()},
+            notice=notice,
         )
     if unwritten is not None:
         raise unwritten

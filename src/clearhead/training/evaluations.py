@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,20 +47,28 @@ class _Evaluation(BaseModel):
 
 
 def record_evaluation(
-    run: Path, *, files: Sequence[str], options: Mapping[str, Any], sentences: int, found: Mapping[str, Any]
+    run: Path,
+    *,
+    model_sha256: str,
+    files: Sequence[str],
+    options: Mapping[str, Any],
+    sentences: int,
+    found: Mapping[str, Any],
+    notice: Callable[[str], None],
 ) -> None:
-    """Append an evaluation of a run's model to the run, and renew its report. What cannot be written is left out.
+    """Append an evaluation of a run's model to the run, and renew its report.
 
     Args:
         run: A model's path; if it is not a run directory, nothing happens.
+        model_sha256: Checksum of the evaluated weights; a run in progress may have published others since.
         files: Paths of the test set; their names are recorded.
-        options: Settings that differed from the model's own.
+        options: Settings of decoding and of the metrics that differed from the usual ones.
         sentences: Number of lines.
         found: Score, interval and signature of each metric, by its title.
+        notice: Called if the evaluation cannot be written.
     """
     if not (run / "config.toml").is_file():
         return
-    model_sha256 = read_json(model_directory(run) / "config.json", ModelError)["checksums"]["model.safetensors"]
     line = {
         "date": time.strftime("%Y-%m-%d"),
         "files": [Path(path).name for path in files],
@@ -68,14 +77,25 @@ def record_evaluation(
         "sentences": sentences,
         "scores": dict(found),
     }
-    with suppress(OSError, ValueError, ClearheadError):  # the scores are printed all the same
-        with (run / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    try:
+        _append(run / EVALUATIONS_FILE, json.dumps(line))
+    except OSError as error:
+        notice(f"cannot write {run / EVALUATIONS_FILE}, so these scores are not kept: {error.strerror or error}")
+        return
+    with suppress(OSError, ValueError, KeyError, ClearheadError):  # there is no report, or it cannot be written
         page = read_text(run / "report.html")
         before, begin, rest = page.partition(_BEGIN)
         _, end, after = rest.partition(_END)
         if begin and end:  # an older clearhead wrote the report without this part
-            write_text(run / "report.html", before + evaluations(run, model_sha256) + after)
+            published = read_json(model_directory(run) / "config.json", ModelError)["checksums"]["model.safetensors"]
+            write_text(run / "report.html", before + evaluations(run, published) + after)
+
+
+def _append(path: Path, line: str) -> None:
+    """Append a line to a file, also if its last line was cut off."""
+    with path.open("ab+") as file:
+        is_cut = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+        file.write(b"\n" * is_cut + line.encode() + b"\n")
 
 
 def evaluations(run: Path, model_sha256: str) -> Html:

@@ -13,6 +13,7 @@ from clearhead.bundle import save_bundle
 from clearhead.cli.evaluate import evaluate
 from clearhead.data.store import StoreWriter
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.files import file_sha256
 from clearhead.training.evaluations import evaluations
 from clearhead.translation.translator import Translator
 
@@ -334,18 +335,18 @@ def test_scores_of_a_run_are_kept_in_it_and_shown_in_its_report(run_command, run
     run, files = run_and_files
     assert "No test set yet" in (run / "report.html").read_text()
     run_command(evaluate, run, *files)
-    run_command(evaluate, run, *files, "--beam", 4, "--metric", "chrf")
+    run_command(evaluate, run, *files, "--beam", 4, "--metric", "chrf", "--lowercase")
     first, second = map(json.loads, (run / "evaluations.jsonl").read_text().splitlines())
     assert first["files"] == ["test.de", "test.en"]
     assert (list(first["scores"]), list(second["scores"])) == (["BLEU", "chrF"], ["chrF"])
-    assert (first["options"], second["options"]) == ({}, {"beam_size": 4})
+    assert (first["options"], second["options"]) == ({}, {"lowercase": True, "beam_size": 4})
     page = (run / "report.html").read_text()
     assert page.startswith("<p>a</p>")
     assert page.endswith("<p>b</p>")
     assert "<dt>chrF, test: test.de, test.en</dt><dd>100.0</dd>" in page
     assert "<dt>BLEU, test" not in page  # of the latest alone
     assert "Scores on test sets (2)" in page
-    assert "beam_size 4" in page
+    assert "lowercase True, beam_size 4" in page
     assert "No test set yet" not in page
 
 
@@ -363,12 +364,50 @@ def test_scores_of_an_earlier_model_are_not_those_of_the_published(run_and_files
     assert "<dt>BLEU, test: &lt;b&gt;.de</dt><dd>31.2</dd>" in evaluations(run, "before")
 
 
+def test_a_line_that_was_cut_off_costs_no_other(run_command, run_and_files):
+    run, files = run_and_files
+    (run / "evaluations.jsonl").write_text('{"date"')
+    run_command(evaluate, run, *files)
+    assert (run / "evaluations.jsonl").read_text().startswith('{"date"\n{"date": "')
+    page = (run / "report.html").read_text()
+    assert "Scores on test sets (1)" in page
+    assert "damaged, and not shown: 1." in page
+
+
+def test_scores_are_those_of_the_model_that_translated(run_command, run_and_files, make_model_dir, monkeypatch):
+    run, files = run_and_files
+    evaluated, newer = file_sha256(run / "model" / "model.safetensors"), make_model_dir("newer", seed=11)
+
+    def publish(directory, sources):  # a run in progress does so at any time
+        shutil.rmtree(run / "model")
+        shutil.copytree(newer, run / "model")
+
+    monkeypatch.setattr("clearhead.translation.test_set.near_training", publish)
+    run_command(evaluate, run, *files)
+    assert json.loads((run / "evaluations.jsonl").read_text())["model_sha256"] == evaluated
+    page = (run / "report.html").read_text()
+    assert "No test set yet" in page
+    assert ">earlier</td>" in page
+
+
 @pytest.mark.parametrize("name", ["evaluations.jsonl", "report.html"])
 def test_what_cannot_be_written_does_not_stop_an_evaluation(run_command, run_and_files, name):
     run, files = run_and_files
     (run / name).unlink(missing_ok=True)
     (run / name).mkdir()
-    assert "BLEU" in run_command(evaluate, run, *files).stdout
+    result = run_command(evaluate, run, *files)
+    assert "BLEU" in result.stdout
+    told = f"cannot write {run / 'evaluations.jsonl'}, so these scores are not kept: Is a directory"
+    assert (told in result.stderr) == (name == "evaluations.jsonl")
+
+
+def test_damaged_training_data_take_no_metrics_with_them(run_command, run_and_files):
+    run, files = run_and_files
+    (run / "data").mkdir()
+    (run / "data" / "train.arrow").write_bytes(b"ARROW1" + b"\1" * 300)
+    result = run_command(evaluate, run, *files)
+    assert result.stdout.startswith("metric")
+    assert "lines like the training text and unlike it are not judged apart: " in result.stderr
 
 
 def test_scores_of_an_ensemble_and_of_a_model_alone_are_not_kept(run_command, run_and_files, judged):
