@@ -5,13 +5,14 @@ Text is stored in JSON-lines files, so that memory holds only some 100 bytes of 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from clearhead.config import Config, DataConfig
 from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
-from clearhead.data.doctor.checks import LANGUAGE_KINDS
+from clearhead.data.doctor.checks import ONE_LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import Cleaning
 from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs
@@ -125,7 +126,9 @@ def _doctored(
     """Yield rows mended by the data doctor, and count those that it drops; the rows are stored to be read twice."""
     raw = StagedPairs(staged.path.with_name(f"raw-{staged.path.name}"))
     raw.write(rows)
-    cleaning = Cleaning(raw, data.fix, data.drop)
+    on_progress("looking for what to mend", 0)
+    examined = itertools.count(PROGRESS_EVERY, PROGRESS_EVERY)
+    cleaning = Cleaning(raw, data.fix, data.drop, lambda _: on_progress("looking for what to mend", next(examined)))
     for line in cleaning.unchecked_lines():
         notice(line)
     for row in with_progress(cleaning.cleaned(), "mending", on_progress):
@@ -146,12 +149,12 @@ def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Ite
 
 
 def refuse_languages(config: Config) -> None:
-    """Reject findings of language in text of several languages.
+    """Reject findings of language and script in text of several languages.
 
     Raises:
         ConfigError: If there are some.
     """
-    asked = {*config.data.fix, *config.data.drop} & {*LANGUAGE_KINDS}
+    asked = {*config.data.fix, *config.data.drop} & {*ONE_LANGUAGE_KINDS}
     if asked and config.tokenizer.language_tags:
         raise ConfigError(
             f"data.fix and data.drop: {', '.join(sorted(asked))} cannot be told in text of several languages "

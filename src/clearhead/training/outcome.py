@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.bundle import load_bundle
+from clearhead.errors import ModelError
 from clearhead.evaluation.comparison import compare
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.translation.result import Translation
@@ -35,7 +36,10 @@ def outcome(
     """
     if not translations or not (run / MODEL_BEFORE).exists():
         return None
-    before = Translator(replace(load_bundle(run / MODEL_BEFORE), decode=translator.bundle.decode))
+    try:
+        before = Translator(replace(load_bundle(run / MODEL_BEFORE), decode=translator.bundle.decode))
+    except ModelError as error:  # the run is at its end, and its own model is good
+        return f"not compared with the model before: {error}"
     earlier = before.translate([one.source for one in translations], raw=True)
     texts = ([one.text for one in of_model] for of_model in (earlier, translations))
     found = compare(references, *texts, metrics=("chrf",)).metrics["chrf"]

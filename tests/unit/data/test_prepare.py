@@ -277,7 +277,9 @@ def test_training_text_is_mended_and_what_cannot_be_is_dropped_under_reasons_of_
     data = {"pairs": [write_tsv(tmp_path / "p.tsv", [*rows, german(1)[0]])], "augment": False}
     told: list[str] = []
     config = config_of(**data, fix=["mojibake", "swapped"], drop=["empty", "no_translation"])
-    prepared = prepare(config, tmp_path / "data", notice=told.append)
+    stages: list[str] = []
+    prepared = prepare(config, tmp_path / "data", on_progress=lambda stage, _: stages.append(stage), notice=told.append)
+    assert stages.index("looking for what to mend") < stages.index("mending")
     assert "no_translation is not looked for: there are too few pairs to learn from" in told
     counts = prepared.report["train"]
     assert counts["mended"] == {"mojibake": 1, "swapped": 1}
@@ -317,8 +319,8 @@ def test_training_text_of_which_much_is_wrong_is_refused_unless_it_is_forced(tmp
 
 def test_languages_are_not_told_where_there_are_several(tmp_path):
     data = {"pairs": [write_tsv(tmp_path / "p.tsv", sentences(30))]}
-    config = config_of(**data, drop=["other_language"], tokenizer={"language_tags": ["de", "fr"]})
-    with pytest.raises(ConfigError, match="other_language cannot be told in text of several languages"):
+    config = config_of(**data, drop=["other_language", "wrong_script"], tokenizer={"language_tags": ["de", "fr"]})
+    with pytest.raises(ConfigError, match="other_language, wrong_script cannot be told in text of several languages"):
         prepare(config, tmp_path / "data")
 
 

@@ -60,6 +60,11 @@ def test_a_run_from_random_weights_has_no_outcome(tmp_path):
     assert outcome(tmp_path, None, [Translation("s", "t", -1.0, [], ())], ["t"]) is None
 
 
+def test_a_damaged_model_before_does_not_keep_a_run_from_its_end(told, tmp_path):
+    (tmp_path / "model-before" / "model.safetensors").write_bytes(b"x")
+    assert told(10, 90).startswith(f"not compared with the model before: {tmp_path}/model-before/model.safetensors is ")
+
+
 def test_a_model_that_was_not_bettered_is_said_to_be_the_old_one():
     line = unchanged([{"chrf": 40.0}, {"chrf": 30.0}, {"chrf": 39.1}])
     assert line.startswith("no better than the model it started from, which is published as it was: chrF 40.0, and at")

@@ -279,6 +279,9 @@ CHECKS: dict[str, Check] = {
 LANGUAGE_KINDS = ("swapped", "wrong_language", "other_language")
 """Findings that are made together."""
 
+ONE_LANGUAGE_KINDS = (*LANGUAGE_KINDS, "wrong_script")
+"""Findings that say nothing about text of several languages."""
+
 
 def found_in(batch: TextBatch, usual: Usual, kinds: Collection[str] = KINDS) -> Iterator[tuple[str, Found]]:
     """Yield the findings among `CHECKS` and `LANGUAGE_KINDS`, with the pairs that have them.

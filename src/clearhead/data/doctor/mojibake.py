@@ -17,10 +17,13 @@ _NEXT = "".join(sorted({character for byte in range(0x80, 0xC0) for character in
 """Characters that the second and later bytes of a UTF-8 sequence decode to."""
 _NEXT = f"[{re.escape(_NEXT)}]"
 
+_END_OF_CAPITALS = r"(?<=[A-ZÀ-ÖØ-Þ])[ÂÃÄÅ](?:[\xa0—]|[…–“”‘’«»‹›](?![^\W\d_]))"
+"""The end of a word in capital letters, and punctuation: `HYVÄ…`, `”BLÅ”`."""
+
 _CERTAIN = re.compile(
     rf"""
       \ufffd+                                   # lost
-    | (?:[ÃÄÅ]|Â(?!\ ?[»”“)]))(?:{_NEXT})        # a letter of Latin; Â also before what most signs end in
+    | (?!{_END_OF_CAPITALS})(?:[ÃÄÅ]|Â(?!\ ?[»”“)]))(?:{_NEXT})  # a letter of Latin; Â also before other signs
     | â(?:[€\x80‚„†‡ˆ]|[\x80-\x8f])(?:{_NEXT})    # a quotation mark, dash, sign or arrow
     | ï»¿ | ï¿½                                  # a byte order mark, and what was lost before
     | ð[Ÿ\x9f](?:{_NEXT}){{2}}                    # an emoji

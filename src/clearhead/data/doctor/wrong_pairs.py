@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.data.doctor.checks import LANGUAGE_KINDS
+from clearhead.data.doctor.checks import ONE_LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import FIXABLE
 from clearhead.data.doctor.examination import BITS, examine
 from clearhead.data.doctor.text_report import percent
@@ -46,7 +46,7 @@ def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingua
         `examined`, the number of pairs examined; `wrong`, how many of them have a finding of `WORDS`; and `findings`,
         how many have each.
     """
-    kinds = [name for name in WORDS if not (is_multilingual and name in (*LANGUAGE_KINDS, "wrong_script"))]
+    kinds = [name for name in WORDS if not (is_multilingual and name in ONE_LANGUAGE_KINDS)]
     step = -(-num_pairs // MOST_PAIRS)
     result = examine(_blocks(pairs, step), kinds=kinds)
     found = {name: count for name in kinds if (count := result.findings[name].count)}

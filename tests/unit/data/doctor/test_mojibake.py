@@ -15,6 +15,7 @@ CLEAN = [
     "Emoji 😀 and ❤️",
     "Ångström, Æble, Øl, Ärger",
     "Tiếng Việt có dấu: Ấ ậ ỡ",
+    "”KAIKKI ON HYVÄ”, «ATÉ AMANHÃ», BLÅ… HYVÄ— JO, PÅ\xa0VÄG",
 ]
 
 
@@ -34,6 +35,12 @@ def test_utf8_read_in_another_encoding_is_found(text, encoding):
 @pytest.mark.parametrize("text", ["Привет, мир", "Ελληνικά", "日本語です", "שלום עולם"])
 def test_utf8_of_other_scripts_is_found(text):
     assert garbled(text.encode("utf-8").decode("latin-1"))
+
+
+@pytest.mark.parametrize("text", ["SCHÖN", "BLÅKLOCKA", "Óscar", "cœur", "są tu", "à la", "ŠKODA", "Í"])
+def test_a_letter_that_was_garbled_to_a_capital_and_punctuation_is_found(text):
+    assert mended(windows(text)) == text
+    assert garbled(windows(text))
 
 
 def test_what_was_lost_is_found():
