@@ -7,7 +7,7 @@ generation_config.json  the default decode settings
 golden.jsonl            sentences with the translations and scores of the model when it was saved
 README.md               the model card
 shortlist.safetensors   the shortlist of `clearhead optimize`, if it was run; read only on request
-quality.json            how sure the model is of good translations; written at the end of training
+quality.json            the constants of its quality estimate, fitted at the end of training
 alignment.json          the best head for word alignment, chosen in training or by `clearhead optimize`
 """
 

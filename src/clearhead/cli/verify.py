@@ -10,7 +10,7 @@ from clearhead.errors import ModelError
 
 
 def verify(model: Model, device: Device = "auto", threads: Threads = None) -> None:
-    """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if a check fails.
+    """Check the files of a model and its golden sentences; exit with status 1 if a check fails.
 
     Examples:
       clearhead verify runs/de-en
@@ -19,6 +19,7 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
     """
     from clearhead.bundle import model_directory
     from clearhead.translation.golden import check_golden
+    from clearhead.translation.small_model import read_beside
     from clearhead.translation.translator import Translator
 
     directory = model_directory(model)
@@ -29,6 +30,9 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
     parameters, stored_in = translator.bundle.weights.num_parameters(), translator.bundle.precision or "float32"
     _passed("weights", f"{parameters:,} parameters in {stored_in}, in the shapes that config.json names")
     _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
+    beside = ("shortlist", "alignment head", "quality")
+    if there := [name for name, one in zip(beside, read_beside(translator.bundle), strict=True) if one is not None]:
+        _passed("other files", f"{', '.join(there)}: made for this model")
     if not golden:
         typer.echo("none    golden sentences   the model was written without any")
         return

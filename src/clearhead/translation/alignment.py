@@ -260,6 +260,9 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
     values = read_json(path, ModelError)
     if any(values.get(name) != value for name, value in bundle.identity().items()):
         raise ModelError(f"{path} was chosen for another model; remove it, or {_ADVICE}")
+    agreement = values.get("agreement")
+    if agreement is not None and not (isinstance(agreement, int | float) and 0 <= agreement <= 1):
+        raise ModelError(f"{path} is damaged: agreement must be a number from 0 to 1; remove it, or {_ADVICE}")
     return _head_of(bundle, values, f"{path} is damaged: the model has no such head; remove it, or {_ADVICE}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import numpy as np
 
@@ -39,6 +39,8 @@ _LEAST_SLOPE = 0.1
 """Least slope of a calibration, so that it keeps the order."""
 _MOST = 700.0
 """Beyond it, `exp` overflows."""
+_MOST_STORED = 1e6
+"""Most that a slope or offset in quality.json may be; those of real models are below 100."""
 
 
 class Calibration(NamedTuple):
@@ -121,10 +123,10 @@ def calibration_of(bundle: Bundle) -> Calibration | None:
     values = read_json(path, ModelError)
     if any(values.get(name) != value for name, value in bundle.identity().items()):
         raise ModelError(f"{path} was made for another model; remove it, and quality has the same scale for all models")
-    numbers = [one for name in Calibration._fields if isinstance(one := values.get(name), float | int)]
-    if len(numbers) < len(Calibration._fields) or not all(map(math.isfinite, numbers)) or numbers[0] <= 0:
+    slope, offset = (values.get(name) for name in Calibration._fields)
+    if not (_is_number(slope) and _is_number(offset) and slope > 0):
         raise ModelError(f"{path} is damaged: slope and offset must be numbers; remove it, or copy the model again")
-    return Calibration(*numbers)
+    return Calibration(slope, offset)
 
 
 def save_calibration(directory: Path, calibration: Calibration, model: Mapping[str, str]) -> None:
@@ -141,6 +143,10 @@ def save_calibration(directory: Path, calibration: Calibration, model: Mapping[s
     path = directory / QUALITY_FILE
     with os_error_as(ModelError, f"cannot write {path}"):
         write_json(path, {**{name: round(one, 4) for name, one in calibration._asdict().items()}, **model})
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return type(value) in (int, float) and abs(value) <= _MOST_STORED  # neither NaN nor more than a float holds
 
 
 def _logistic(value: float) -> float:

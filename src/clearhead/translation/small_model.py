@@ -18,7 +18,7 @@ from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head, save_head
 from clearhead.translation.golden import make_golden
-from clearhead.translation.quality import calibration_of, save_calibration
+from clearhead.translation.quality import Calibration, calibration_of, save_calibration
 from clearhead.translation.translator import Translator
 
 _BITS = {"int8": "8-bit integers, with a scale for each row", "bf16": "bfloat16"}
@@ -60,8 +60,8 @@ def export_small(
 ) -> tuple[Comparison, list[str]]:
     """Write a model directory whose matrices are rounded; it translates in that precision unless told otherwise.
 
-    The golden sentences are translated anew. A shortlist and an alignment head are copied, because they are chosen for
-    the tokens and heads, which stay the same.
+    The golden sentences are translated anew. A shortlist, an alignment head and a calibration are copied: tokens and
+    heads stay the same, and the scores nearly.
 
     Args:
         bundle: The model, in float32.
@@ -77,8 +77,8 @@ def export_small(
     Raises:
         ConfigError: If the model is rounded already.
         DataError: If there are not as many references as sources.
-        ModelError: If the path exists or cannot be written, the weights cannot be rounded, or the shortlist or the
-            alignment head is damaged.
+        ModelError: If the path exists or cannot be written, the weights cannot be rounded, or a file beside them
+            is damaged or was made for another model.
     """
     require_new(directory)
     if bundle.precision is not None:
@@ -88,7 +88,7 @@ def export_small(
         )
     if references is not None and len(references) != len(sources or ()):
         raise DataError(f"{len(sources or ()):,} sources and {len(references):,} references are no pairs")
-    (shortlist, head), calibration = _read_beside(bundle), calibration_of(bundle)
+    shortlist, head, calibration = read_beside(bundle)
     whole = StoredModel.of(bundle.weights)
     rounded = StoredModel(
         whole.config, RoundedWeights.of(whole.arrays, precision, origin=str(bundle.directory or "the model"))
@@ -156,16 +156,17 @@ The SHA-256 of the original's weights is {bundle.model_sha256 or "not known"}. I
 {original}"""
 
 
-def _read_beside(bundle: Bundle) -> tuple[Shortlist | None, tuple[AlignmentHead, float] | None]:
-    """Return the shortlist of a model, and its alignment head with the agreement; None for what it does not have.
+def read_beside(bundle: Bundle) -> tuple[Shortlist | None, tuple[AlignmentHead, float] | None, Calibration | None]:
+    """Return a model's shortlist, alignment head with agreement, and calibration of quality; None for what it lacks.
 
     Raises:
         ModelError: If a file is damaged, or was made for another model.
     """
     if bundle.directory is None:
-        return None, None
+        return None, None, None
     shortlist, head = bundle.directory / SHORTLIST_FILE, bundle.directory / ALIGNMENT_FILE
     return (
         Shortlist.load(shortlist, bundle.identity()) if shortlist.is_file() else None,
-        (alignment_head(bundle), float(read_json(head, ModelError).get("agreement") or 0)) if head.is_file() else None,
+        (alignment_head(bundle), read_json(head, ModelError).get("agreement") or 0.0) if head.is_file() else None,
+        calibration_of(bundle),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -15,7 +15,6 @@ from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
-from clearhead.runtime.lazy import cached_property
 from clearhead.text.shortening import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
@@ -70,6 +69,8 @@ class Translator:
         self.aligner = Aligner((bundle, *ensemble), partial(self.engines.of, "fp32"))
         """Aligns words of translations."""
         self.term_encoder = TermEncoder(bundle.tokenizer)
+        self.quality_estimator = cache(partial(QualityEstimator.of, bundle))
+        """Returns the estimator of quality."""
         self.pair_encoder = PairEncoder(bundle.tokenizer)
         """Tokenizes sources and given translations."""
         self.preprocessor = Preprocessor(self.pair_encoder, bundle.tokenizer, self.config, bundle.line_statistics)
@@ -207,7 +208,7 @@ class Translator:
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
             self.aligner.require()
-        estimate, scores = (self._quality_estimator, True) if quality else (None, scores)
+        estimate, scores = (self.quality_estimator(), True) if quality else (None, scores)
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
@@ -307,10 +308,6 @@ class Translator:
         config = self.decode_config(settings)
         pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
         return self.aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
-
-    @cached_property
-    def _quality_estimator(self) -> QualityEstimator:
-        return QualityEstimator.of(self.bundle)
 
     def _options(
         self, num_best: int, sampling: Sampling | None, mbr: int | None, diversity: float, settings: Mapping[str, Any]

@@ -8,6 +8,7 @@ from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.verify import verify
 from clearhead.errors import ModelError
 from clearhead.translation.golden import make_golden
+from clearhead.translation.quality import Calibration, save_calibration
 from clearhead.translation.translator import Translator
 
 
@@ -32,6 +33,15 @@ def test_a_sound_model_passes_every_check(run_command, make_golden_dir):
     for line, check in zip(lines, ("format", "checksums", "weights", "tokenizer", "golden sentences"), strict=True):
         assert check in line
     assert "all 3" in lines[-1]
+
+
+def test_files_beside_a_model_are_checked(run_command, make_golden_dir):
+    directory = make_golden_dir()
+    save_calibration(directory, Calibration(3.0, -2.5), load_bundle(directory).identity())
+    assert "passed  other files        quality: made for this model" in run_command(verify, directory).stdout
+    (directory / "quality.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"quality\.json was made for another model; remove it"):
+        run_command(verify, directory)
 
 
 def test_a_run_directory_stands_for_its_model(run_command, make_golden_dir):

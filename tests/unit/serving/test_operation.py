@@ -498,6 +498,14 @@ def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
         load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
 
 
+def test_a_model_whose_quality_cannot_be_estimated_is_not_served(make_bundle, tmp_path):
+    # Otherwise the server would be ready, and fail with every file.
+    save_bundle(tmp_path / "model", make_bundle(), golden=[], card="")
+    (tmp_path / "model" / "quality.json").write_text("{")
+    with pytest.raises(ModelError, match=r"quality\.json is damaged"):
+        load_model(ModelSource("model", tmp_path / "model"), device="cpu")
+
+
 def test_a_model_is_prepared_by_the_search_of_requests_and_by_no_other(make_bundle, tmp_path, monkeypatch):
     save_bundle(tmp_path / "model", make_bundle(), golden=[], card="")
     usual, by_requests, every = sys.modules["clearhead.decoding.decode"].search, [], []

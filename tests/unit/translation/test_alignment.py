@@ -168,6 +168,8 @@ def test_what_was_chosen_is_kept_with_the_model_and_used(make_model_dir, sentenc
         ({"layer": 2}, "the model has no such head"),
         ({"head": True}, "the model has no such head"),
         ({"layer": None, "head": 1}, "the model has no such head"),
+        ({"agreement": 10**400}, "agreement must be a number from 0 to 1"),
+        ({"agreement": "0.5"}, "agreement must be a number from 0 to 1"),
     ):
         (path / ALIGNMENT_FILE).write_text(json.dumps({**values, **change}))
         with pytest.raises(ModelError, match=message):
