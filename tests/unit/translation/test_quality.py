@@ -115,7 +115,8 @@ def test_a_model_has_its_own_calibration(make_model_dir):
     save_calibration(path, Calibration(3.0, -2.5), bundle.identity())
     assert calibration_of(bundle) == Calibration(3.0, -2.5)
     values = json.loads((path / "quality.json").read_text())
-    for change in ({"slope": 0}, {"slope": "3"}, {"offset": None}, {"slope": True}, {"offset": 10**400}, {"slope": 1e99}):
+    damaged = {"slope": 0}, {"slope": "3"}, {"slope": True}, {"slope": 1e99}, {"offset": None}, {"offset": 10**400}
+    for change in damaged:
         (path / "quality.json").write_text(json.dumps({**values, **change}))
         with pytest.raises(ModelError, match="slope and offset must be numbers"):
             calibration_of(bundle)
