@@ -92,9 +92,10 @@ class TranslationNotices:
 
         self.tell_flagged()
         if self._left:
+            places = list(dict.fromkeys(self._left))
             notice(
                 f"{self._name}: {len(self._left):,} left untranslated, with a quality below --only-if: "
-                f"{_named(self._left, len(self._left))}"
+                f"{_named(places, len(places))}"
             )
         if self._terms:
             missed = [

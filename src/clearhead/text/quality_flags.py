@@ -46,7 +46,7 @@ KINDS = {
     "empty": FlagKind(
         "the model's best translation is empty; its next best one is in its place, or else the source", "serious"
     ),
-    "repetition": FlagKind("the translation says the same again and again", "serious"),
+    "repetition": FlagKind("the translation repeats a part of itself many times", "serious"),
     "numbers": FlagKind("a number of the source is missing, or a number is invented", "serious"),
     "placeholders": FlagKind(
         "a placeholder, tag, entity, address or emoji of the source is not in the translation, it has others, or it "
@@ -60,11 +60,12 @@ KINDS = {
     "longer_than_trained": FlagKind(
         "the source is longer than the model's training lines were, and was translated whole", "mild"
     ),
-    "unseen_characters": FlagKind("the model has never seen one of its characters", "mild"),
+    "unseen_characters": FlagKind("characters that the model has never seen", "mild"),
     "unusual_case": FlagKind(
-        "the source is in capitals or in small letters, as hardly any training source is, and was so read", "mild"
+        "the source is all in capitals or all in small letters, unlike the training text, and was translated as it is",
+        "mild",
     ),
-    "placed_markup": FlagKind("markup that the model did not keep was put where the words it stood at went", "mild"),
+    "placed_markup": FlagKind("tags restored by word alignment; check their position", "mild"),
 }
 """Every kind of flag with its meaning, the most damage first; flags, notices and reports are in this order."""
 

@@ -25,7 +25,7 @@ PROBLEMS = dict(
             "source_truncated": FlagKind("the source is too long, and only its beginning is translated", "serious"),
             "output_truncated": FlagKind("the translation was ended by the length limit or in a repetition", "serious"),
             **KINDS,
-            MISSED_TERMS: FlagKind("a term is not translated as it should be", "moderate"),
+            MISSED_TERMS: FlagKind("a term is missing, or its sentence became improbable by it", "moderate"),
         }.items(),
         key=lambda one: SEVERITIES.index(one[1].severity),
     )

@@ -230,6 +230,8 @@ def test_a_line_of_several_segments_is_named_once(run_command, model, files, sho
         said
         == "clearhead: a.json: 3 with numbers (a number of the source is missing, or a number is invented): lines 1, 2"
     )
+    left = run_command(translate, model, "a.json", "--only-if", 0.9).stderr.splitlines()[-1]
+    assert left == "clearhead: a.json: 3 left untranslated, with a quality below --only-if: lines 1, 2"
 
 
 def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, shouting):

@@ -556,7 +556,7 @@ def test_terms_go_with_the_text_where_the_server_takes_them(open_page):
     assert [one.get("terms") for one in asked] == [[{"source": "Hund", "target": ["كلب", "كلاب"]}], "cars", None]
     # What the server applies to these languages is shown, also while the terms are folded.
     expect(page.locator("#terms-list option:checked")).to_have_text("the server's (1,200)")
-    expect(page.locator("#terms summary")).to_have_text("Terms: the server's (1,200)")
+    expect(page.locator("#terms summary")).to_have_text("Terms the server's (1,200)")
     choose(page, "ar", "en")
     expect(page.locator("#terms-list option:checked")).to_have_text("none")
     expect(page.locator("#terms summary")).to_have_text("Terms")

@@ -100,7 +100,7 @@ def test_missed_terms_are_a_reason_and_what_was_reused_is_none():
     )
     text = outline(page).text
     assert sources_of(page) == ["c", "b", "e", "a"]
-    assert "A term is not translated as it should be: Hund -> hound" in text
+    assert "A term is missing, or its sentence became improbable by it: Hund -> hound" in text
     assert "score per token none" in text
     assert "Maus -> mice at a price (without it: The rat.)" in text
     assert "6 translated; 3 of them look wrong." in text

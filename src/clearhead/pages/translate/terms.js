@@ -55,7 +55,7 @@ export class Terms {
 
   #say() {
     const chosen = this.#list.selectedOptions[0]?.textContent ?? "none";
-    byId("terms-used").textContent = chosen === "none" ? "" : `: ${chosen}`;
+    byId("terms-used").textContent = chosen === "none" ? "" : chosen;
     byId("terms-own-part").hidden = this.#list.value !== "own";
     const wrong = this.#lines().filter((line) => !isTerm(line));
     byId("terms-problem").textContent =
