@@ -7,7 +7,7 @@ model and loss classes; one that is not installed is skipped, and the run says h
 the batches of clearhead's sampler, which hold little padding. Marian is post-norm, everybody else pre-norm. Each one
 lives in a process of its own, and they take turns.
 
-On a GPU memory is the GPU's; that path has not been tried.
+On a GPU memory is the GPU's.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _parse_options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--cases", nargs="+", choices=CASES, default=["yardstick", "yardstick-paper", "tiny"], metavar="CASE",
-        help=f"what to train, of {', '.join(CASES)} (default: all but toy)",
+        help=f"what to train, of {', '.join(CASES)} (default: yardstick, yardstick-paper, tiny)",
     )  # fmt: skip
     parser.add_argument(
         "--candidates", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), metavar="NAME",

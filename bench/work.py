@@ -62,6 +62,11 @@ CASES = {
         1_024,
         "4+4 layers, d_model 128, 4 heads, d_ff 512; dropout 0.1 everywhere",
     ),
+    "paper-base": Case(
+        _pre_norm(6, 6, 512, 2_048, 8),
+        8_192,
+        "the paper's base model, pre-norm: 6+6 layers, d_model 512, 8 heads, d_ff 2,048; dropout 0.1 at its places",
+    ),
     "toy": Case(
         _pre_norm(1, 2, 12, 20, 2).model_copy(update=EVERYWHERE),
         96,

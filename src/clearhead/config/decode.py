@@ -50,7 +50,7 @@ class DecodeConfig(Settings):
     translation is flagged as truncated (`output_truncated`)."""
     batch_tokens: Tokens = 4_096
     """Source tokens translated at once, padding and beams included. With the compiled core the limit applies to each
-    thread."""
+    thread; on a GPU 16 times as many are translated at once."""
     precision: DecodePrecision = "fp32"
     """Precision of the matrix products. `fp32`: the model's own. `bf16x3`: for CPUs with AMX; every number is the sum
     of two bfloat16 numbers, and only near ties can be decided differently. `bf16`: for GPUs and for CPUs with AMX or

@@ -158,6 +158,8 @@ class Engine(ABC):
     """Whether the log-probabilities found by a search equal those of `score`."""
     most_scored = sys.maxsize
     """Recommended maximum batch for scoring, in tokens of the longer side."""
+    batch_factor = 1
+    """How many times `DecodeConfig.batch_tokens` a worker searches at once."""
 
     def __init__(self, model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model

@@ -39,6 +39,7 @@ class EnsembleEngine(Engine):
         super().__init__(model, members[0].precision)
         self.members = members
         self.most_scored = min(member.most_scored for member in members)
+        self.batch_factor = min(member.batch_factor for member in members)
 
     def is_current(self) -> bool:
         """Return whether all members still have the weights that their engines were made from."""

@@ -200,7 +200,7 @@ def search(
         sentences = list(in_groups(sentences, options.num_found))
     waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
     waiting.close()
-    max_slots = min(len(sentences), _capacity(min(map(len, sources), default=1), options))
+    max_slots = min(len(sentences), _capacity(min(map(len, sources), default=1), options, engine.batch_factor))
     return find(engine, waiting, options, engine.num_workers(len(sentences)), max_slots)
 
 
@@ -219,7 +219,8 @@ def find(
     with helpers.call() as call:
         teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
         slots = [engine.slots(options.most_beams, max_slots, options.shortlist, team) for team in teams]
-        workers = [_Worker(s, waiting, engine.model.config, options, num_workers, max_slots) for s in slots]
+        config, factor = engine.model.config, engine.batch_factor
+        workers = [_Worker(s, waiting, config, options, num_workers, max_slots, factor) for s in slots]
         yield from workers[0].work() if num_workers == 1 else _work_together(engine, workers, waiting)
 
 
@@ -231,6 +232,7 @@ class _Worker:
     options: SearchOptions
     num_workers: int
     max_slots: int
+    batch_factor: int
 
     def __post_init__(self) -> None:
         options, slots = self.options, self.slots
@@ -346,7 +348,7 @@ class _Worker:
     def _room(self, longest: int) -> int:
         """Return how many sentences up to a length may enter; 0 instead of only a few, while others are in flight."""
         in_flight = self.slots.source_lengths
-        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options))
+        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options, self.batch_factor))
         room = capacity - len(in_flight)
         return room if room >= max(1, capacity // 8) else 0
 
@@ -385,6 +387,6 @@ def _work_together(engine: Engine, workers: Sequence[_Worker], waiting: Sentence
             thread.join()
 
 
-def _capacity(length: int, options: SearchOptions) -> int:
+def _capacity(length: int, options: SearchOptions, batch_factor: int) -> int:
     """Return the maximum number of sentences of a length that a worker has in flight."""
-    return max(1, options.config.batch_tokens // (options.most_beams * length))
+    return max(1, batch_factor * options.config.batch_tokens // (options.most_beams * length))

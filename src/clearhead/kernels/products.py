@@ -49,6 +49,11 @@ def make_product(
         DeviceError: If the device does not support the precision.
     """
     weight = torch.cat([weight.detach() for weight in weights]) if len(weights) > 1 else weights[0].detach()
+    if precision in ("int8", "bf16x3") and weight.device.type != "cpu":
+        raise DeviceError(
+            f"{precision} translation needs a CPU, and the model is on {weight.device}; use --device cpu, or "
+            f"--precision bf16"
+        )
     given = [bias.detach() for bias in biases if bias is not None]
     bias = torch.cat(given) if given else None
     match precision:
@@ -119,7 +124,7 @@ class _Int8Product:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        if weight.device.type != "cpu" or not torch.cpu._is_vnni_supported():
+        if not torch.cpu._is_vnni_supported():
             raise DeviceError("int8 translation without the compiled core needs a CPU with VNNI; use --precision fp32")
         onednn: Any = torch.ops.onednn
         scales = (weight.abs().amax(dim=1) / 127).clamp_min(torch.finfo(torch.float32).tiny)

@@ -5,6 +5,7 @@ The evidence for the choices is in docs/recipes.md. The paper's presets are not 
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -58,6 +59,9 @@ _VALIDATIONS, _LEAST_STEPS_BETWEEN, _MOST_STEPS_BETWEEN = 8, 50, 500
 _INTERVALS = ("validate_every", "checkpoint_every")
 _SHARE_OF_TRAINING = 0.95  # fraction of the time; the rest is for validations and checkpoints
 
+_MOST_ON_GPU, _LEAST_STEPS_A_PASS = 8_192, 50
+"""Target tokens of a step on a GPU, where few take as long; unless a pass over the corpus would have fewer steps."""
+
 _TIMED_TOKENS = 2_048
 _TIMED_STEPS, _TIMED_SHARE = 10, 10  # maximum of timed steps, and one in so many of the run: a short run is not delayed
 _TIMED_SECONDS = 1.5
@@ -102,8 +106,9 @@ class Plan:
 def make_plan(request: Request, data: Prepared, device: torch.device, *, spent: float, num_workers: int = 1) -> Plan:
     """Choose the settings that the user left open, and estimate the length of the run.
 
-    Without a time limit the choice depends only on the corpus and the settings, so that the same command gives the same
-    weights. With a time limit it also depends on the measured speed of a few steps on this machine.
+    Without a time limit the choice depends only on the corpus, the settings, and whether the device is a GPU, so that
+    the same command gives the same weights. With a time limit it also depends on the measured speed of a few steps on
+    this machine.
 
     Args:
         request: Settings of the command, which are never overridden.
@@ -199,6 +204,9 @@ def _plan(
     found = {"data": {"augment": "augmented" in data.report}}  # decided before a preset was chosen
     first = found if is_of_the_paper else {**found, "train": {"optimizer": optimizer}}
     config = complete(values, preset, of_tokenizer, first)
+    if device.type != "cpu" and not is_of_the_paper:
+        tokens = _tokens_on_gpu(config.train.batch_tokens, int(data.train.target_lengths.sum()))
+        config = complete(values, preset, of_tokenizer, merge(first, {"train": {"batch_tokens": tokens}}))
     train, decode, width = config.train, config.decode, config.model.d_model
     order = data.order(train)
     steps, seconds_per_step = train.max_steps, None
@@ -218,6 +226,7 @@ def _plan(
             "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
             "train": {
                 "optimizer": train.optimizer,
+                "batch_tokens": train.batch_tokens,
                 "learning_rate": float(f"{rate:.2g}"),
                 "weight_decay": muon_decay if train.optimizer == "muon" else train.weight_decay,
                 "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
@@ -230,6 +239,13 @@ def _plan(
         left_open = [name for name in flat(planned) if name not in flat(values)]
         config = complete(values, preset, of_tokenizer, merge(planned, {"train": {"planned": left_open}}))
     return Plan(config, order, steps, epochs, seconds_per_step)
+
+
+def _tokens_on_gpu(step: int, corpus: int) -> int:
+    """Return the target tokens of a step on a GPU: those of the preset, doubled while that is of use."""
+    while 2 * step <= min(_MOST_ON_GPU, corpus // _LEAST_STEPS_A_PASS):
+        step *= 2
+    return step
 
 
 def _interval(steps: int) -> int:
@@ -256,22 +272,28 @@ def _seconds_per_step(
     The timed model is discarded. Otherwise what it learned would depend on the clock.
     """
     train, lengths = config.train.model_copy(update={"compile": False}), data.train.target_lengths
-    most_tokens = min(train.micro_batch_tokens, _TIMED_TOKENS)
+    # A GPU takes as long for a small part of a step as for a large one.
+    most_tokens = train.micro_batch_tokens
+    if device.type == "cpu":
+        most_tokens = min(most_tokens, _TIMED_TOKENS)
     try:
         model = Transformer(config.model).to(device)
         stepper = Stepper(model, build_optimizer(model, train), train)
-        share, start = 0.0, 0.0
+        seconds: list[float] = []
+        start = last = 0.0
         for number in range(min(most, _TIMED_STEPS) + 1):
             rows = order.rows(number)
             part = split(rows, lengths, most_tokens)[0]
             batch = collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)
             stepper.step([batch], number=number + 1, rate=0.0)
+            now = time.monotonic()
             if number == 0:  # the first step also allocates memory
-                start = time.monotonic()
-                continue
-            share += batch.num_target_tokens / int(lengths[rows].sum())
-            if time.monotonic() - start > _TIMED_SECONDS:
+                start = now
+            else:
+                seconds.append((now - last) / (batch.num_target_tokens / int(lengths[rows].sum())))
+            last = now
+            if now - start > _TIMED_SECONDS:
                 break
-        return (time.monotonic() - start) / share / num_workers
+        return statistics.median(seconds) / num_workers  # on a GPU more steps than the first load what they call
     except torch.OutOfMemoryError:  # training itself will report what to do
         return None

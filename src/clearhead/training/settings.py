@@ -45,7 +45,10 @@ from clearhead.training.warm_start import over_model
 PLANNED = {
     "data": ("augment",),
     "model": ("dropout",),
-    "train": ("optimizer", "learning_rate", "weight_decay", "warmup_steps", "validate_every", "checkpoint_every"),
+    "train": (
+        *("optimizer", "batch_tokens", "learning_rate", "weight_decay", "warmup_steps"),
+        *("validate_every", "checkpoint_every"),
+    ),
     "decode": ("length_penalty",),
 }
 """Settings that a plan chooses, unless they are given."""

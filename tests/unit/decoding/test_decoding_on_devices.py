@@ -111,6 +111,12 @@ def test_bf16_decoding_ends_every_translation_and_scores_it_roughly(device, mode
 
 
 @pytest.mark.gpu
+def test_a_gpu_searches_more_sentences_at_once(model):
+    assert PyTorchEngine(model).batch_factor == 1
+    assert PyTorchEngine(model.to(GPU)).batch_factor == 16
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["int8", "bf16x3"])
 def test_precisions_that_a_gpu_lacks_are_refused(model, sources, precision):
     config = DecodeConfig(extra_length=EXTRA_LENGTH, precision=precision)

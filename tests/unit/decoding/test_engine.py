@@ -59,8 +59,9 @@ def test_answers_come_in_the_order_asked_whatever_the_batches(make_sharp_model, 
     assert sum(done) == 7
 
 
+@pytest.mark.parametrize("batch_factor", [1, 2])
 def test_no_more_tokens_are_in_flight_than_allowed_and_no_fewer_than_there_is_room_for(
-    make_sharp_model, make_sources, monkeypatch
+    make_sharp_model, make_sources, monkeypatch, batch_factor
 ):
     in_flight = []
     advance = SlotCache.advance
@@ -70,7 +71,9 @@ def test_no_more_tokens_are_in_flight_than_allowed_and_no_fewer_than_there_is_ro
         return advance(lanes, *arguments)
 
     monkeypatch.setattr(SlotCache, "advance", spy)
-    decode(make_sharp_model(), make_sources((5,) * 7 + (3,) * 9), options(beam_size=3, batch_tokens=30))
+    engine = PyTorchEngine(make_sharp_model())
+    engine.batch_factor = batch_factor
+    decode(engine, make_sources((5,) * 7 + (3,) * 9), options(beam_size=3, batch_tokens=30 // batch_factor))
     # Two sentences of five tokens and three beams are 30; so are three sentences of three tokens, and a little.
     assert max(3 * len(lengths) * max(lengths) for lengths in in_flight) == 30
     assert {len(lengths) for lengths in in_flight if max(lengths) == 3} == {1, 2, 3}

@@ -149,6 +149,12 @@ def test_it_leaves_its_rows_alone(precision):
     assert rows.equal(kept)
 
 
+@pytest.mark.parametrize("precision", ["int8", "bf16x3"])
+def test_precisions_of_cpus_are_refused_elsewhere(precision):
+    with pytest.raises(DeviceError, match=f"{precision} translation needs a CPU, and the model is on meta; use"):
+        make_product([torch.empty(64, 64, device="meta")], [None], precision)
+
+
 def test_int8_is_refused_where_it_would_overflow(make_model, monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     message = "int8 translation without the compiled core needs a CPU with VNNI; use --precision fp32"

@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 def planned(monkeypatch):
     """Return a function that plans for a corpus of pairs of ten tokens, on a machine of a given speed."""
 
-    def plan(values, *, pairs=29_000, kept=None, seconds_per_token=1e-4, spent=0.0):
+    def plan(values, *, pairs=29_000, kept=None, seconds_per_token=1e-4, spent=0.0, device=CPU):
         def seconds_per_step(config, *_):
             plan.timed.append(config.preset)
             return seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
@@ -37,7 +37,7 @@ def planned(monkeypatch):
         store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
         tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
         data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={"train": {"kept": kept or pairs}})
-        return make_plan(Request({"out": "run", **values}, Config(), None), data, CPU, spent=spent)
+        return make_plan(Request({"out": "run", **values}, Config(), None), data, device, spent=spent)
 
     plan.timed = []
     return plan
@@ -49,6 +49,21 @@ class SizedStore(SimpleNamespace):
 
     def __len__(self):
         return len(self.target_lengths)
+
+
+# 50 steps a pass over 2,000, 20,000 and 290,000 pairs of 10 tokens hold 400, 4,000 and 58,000 tokens.
+@pytest.mark.parametrize(("pairs", "tokens"), [(2_000, 1_024), (20_000, 2_048), (290_000, 8_192)])
+def test_a_step_on_a_gpu_is_as_large_as_the_corpus_allows(planned, pairs, tokens):
+    values = {"preset": "tiny"}
+    plan = planned(values, pairs=pairs, device=torch.device("cuda"))
+    assert plan.config.train.batch_tokens == tokens
+    assert plan.order.batches_per_epoch >= min(50, pairs * 10 // 1_024)
+    assert "train.batch_tokens" in plan.config.train.planned
+    assert planned(values, pairs=pairs).config.train.batch_tokens == 1_024
+    of_user = planned({**values, "train": {"batch_tokens": 512}}, pairs=pairs, device=torch.device("cuda"))
+    assert of_user.config.train.batch_tokens == 512
+    of_the_paper = planned({"preset": "paper-base"}, pairs=pairs, device=torch.device("cuda"))
+    assert of_the_paper.config.train.batch_tokens == 25_000
 
 
 @pytest.mark.parametrize("values", [{"train": {"max_steps": 700}}, {}, {"train": {"max_steps": 50_000}}])
