@@ -122,17 +122,23 @@ class Bundle:
 
     @property
     def languages(self) -> tuple[list[str], list[str]]:
-        """The source and target languages, by the settings, the language tags and the names of the training files.
+        """The source and target languages, by the settings, the language tags and the training files.
 
         Empty where they are unknown. A model with language tags but without a known source language accepts any of its
         languages.
         """
         data = self.info.get("data")
-        roles = data.get("roles") if isinstance(data, Mapping) else None
-        trained = roles if isinstance(roles, Mapping) else {}
-        targets = list(self.tokenizer.language_tags) or _in_names(trained.get("target"))
-        sources = [self.decode.source_lang] if self.decode.source_lang else _in_names(trained.get("source"))
-        return sources or list(self.tokenizer.language_tags), targets
+        data = data if isinstance(data, Mapping) else {}
+        match data.get("languages"), data.get("roles"):
+            case [source, target], _:
+                trained = [[language] if isinstance(language, str) else [] for language in (source, target)]
+            case _, Mapping() as roles:  # an earlier clearhead recorded the files alone
+                trained = [_in_names(roles.get("source")), _in_names(roles.get("target"))]
+            case _:
+                trained = [[], []]
+        tags = list(self.tokenizer.language_tags)
+        sources = [self.decode.source_lang] if self.decode.source_lang else trained[0]
+        return sources or tags, tags or trained[1]
 
     def identity(self) -> dict[str, str]:
         """Return the hashes that identify this model: those of its weights file and of its tokenizer."""

@@ -134,7 +134,9 @@ def train(
     force_data: Annotated[
         bool,
         typer.Option(
-            "--force-data", help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md)."
+            "--force-data",
+            help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md), or files name "
+            "different target languages.",
         ),
     ] = False,
 ) -> None:

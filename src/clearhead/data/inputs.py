@@ -18,8 +18,10 @@ from clearhead.formats import (
     SentencePair,
     Wanted,
     described,
+    different_languages,
     expand_paths,
     holds_pairs,
+    in_common,
     language_in_name,
     read_pairs,
     read_parallel,
@@ -84,6 +86,16 @@ class Inputs(NamedTuple):
     """Number of times an epoch contains the pairs of a file, by its path; empty if not configured."""
     roles: dict[str, list[str]]
     """The files of each setting, with directories and patterns expanded."""
+    opened: list[PairFile]
+    """The opened files of training pairs; files that can be read only once are added when they are opened."""
+
+    def refuse_several_targets(self) -> None:
+        """Raise `DataError` if the training pairs are in several target languages, by what their files name."""
+        if message := different_languages(self.opened, "target"):
+            raise DataError(
+                f"{message}; for a model of several languages, tag each line (tokenizer.language_tags); if all is as "
+                f"it should be, add --force-data"
+            )
 
 
 def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:
@@ -108,8 +120,11 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         )
     read_as = dict.fromkeys(data.alignments, "links of words")
 
+    opened: list[PairFile] = []
+
     def tell(files: Sequence[PairFile]) -> None:
         read_as.update({file.path: file.read_as for file in files})
+        opened.extend(file for file in files if file.path in data.pairs)
         if notice is not None:
             for line in described(files):
                 notice(line)
@@ -149,6 +164,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         read_as,
         weight_of_file,
         roles,
+        opened,
     )
 
 
@@ -174,14 +190,19 @@ def source_language(config: Config) -> str | None:
     return config.decode.source_lang or languages(config.data)[0]
 
 
-def languages(data: DataConfig) -> tuple[str | None, str | None]:
-    """Return the languages of source and target: from the settings, else from the endings of all their file names."""
+def languages(data: DataConfig, opened: Sequence[PairFile] = ()) -> tuple[str | None, str | None]:
+    """Return the languages of source and target: from the settings, else from their files, if all agree.
 
-    def named(asked: str | None, paths: Sequence[str]) -> str | None:
-        found = {language_in_name(path) for path in paths}
-        return found.pop() if asked is None and len(found) == 1 and not data.pairs else asked
+    Line-aligned files are named after their language; files of pairs, if they are `opened`, may name it.
+    """
 
-    sides = named(data.from_lang, data.source), named(data.to_lang, data.target)
+    def agreed(asked: str | None, paths: Sequence[str], named: Sequence[str | None]) -> str | None:
+        found = {*map(language_in_name, paths), *([in_common(named)] if data.pairs else ())}
+        return asked or (found.pop() if len(found) == 1 else None)
+
+    # A file that is opened has its sides exchanged already.
+    first, second = ([file.languages[side ^ data.swap] for file in opened] for side in (False, True))
+    sides = agreed(data.from_lang, data.source, first), agreed(data.to_lang, data.target, second)
     return sides[::-1] if data.swap else sides
 
 

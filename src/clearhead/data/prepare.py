@@ -22,7 +22,7 @@ from clearhead.data.batches import BatchOrder
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
 from clearhead.data.hold_out import side_keys
-from clearhead.data.inputs import Inputs, open_inputs, source_language
+from clearhead.data.inputs import Inputs, languages, open_inputs, source_language
 from clearhead.data.replay import mixed_in, rows_of
 from clearhead.data.sampling_weights import EpochWeights
 from clearhead.data.spool import StagedPairs
@@ -83,6 +83,7 @@ def prepare(
     directory: Path,
     *,
     tokenizer: Vocabulary | None = None,
+    former_languages: tuple[str | None, str | None] = (None, None),
     on_progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     is_forced: bool = False,
@@ -96,6 +97,8 @@ def prepare(
         config: The files, and the settings for cleaning and tokenizing them.
         directory: `data/` of a run directory.
         tokenizer: The vocabulary to use; if not given, one is learned from the corpus.
+        former_languages: Source and target language of the model that training starts from, for those that neither the
+            settings nor the files name.
         on_progress: Called about every thousand items.
         notice: Called with the detected format, columns and direction of each file of pairs, and with findings of
             `data.fix` and `data.drop` that cannot be looked for.
@@ -110,13 +113,15 @@ def prepare(
     # Errors that can be found at once are reported before anything is created.
     refuse_languages(config)
     inputs = open_inputs(config, notice=notice)
+    if not (config.tokenizer.language_tags or is_forced):
+        inputs.refuse_several_targets()
     with (
         os_error_as(DataError, f"cannot write the prepared data {directory}"),
         new_directory(directory) as temporary,
     ):
         progress = on_progress or (lambda stage, count: None)
         say = notice or (lambda text: None)
-        tokenizer, report = _build(config, inputs, temporary, tokenizer, progress, say, is_forced)
+        tokenizer, report = _build(config, inputs, temporary, tokenizer, progress, say, is_forced, former_languages)
         # The old data is removed first: if killed between these lines, a run finds none, never data of another
         # tokenizer.
         if directory.exists():
@@ -196,6 +201,7 @@ def _build(
     on_progress: Progress,
     notice: Callable[[str], None],
     is_forced: bool,
+    former_languages: tuple[str | None, str | None],
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Write the prepared data, and return its vocabulary and report."""
     corpus = read_corpus(config, inputs, partial, on_progress, notice)
@@ -248,6 +254,9 @@ def _build(
         "valid": valid.report.to_dict(),
         "valid_held_out": train.report.held_out > 0,
         "roles": inputs.roles,
+        "languages": [
+            own or former for own, former in zip(languages(config.data, inputs.opened), former_languages, strict=True)
+        ],
         "files": [
             asdict(replace(file, lines=corpus.lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
             for file in inputs.files

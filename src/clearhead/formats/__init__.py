@@ -8,12 +8,13 @@ from clearhead.runtime.lazy import lazy_names
 
 if TYPE_CHECKING:
     from clearhead.formats.alignment_links import GivenLinks
-    from clearhead.formats.languages import language_in_name
+    from clearhead.formats.languages import in_common, language_in_name
     from clearhead.formats.pair import SKIPS, PairFile, SentencePair, Wanted
     from clearhead.formats.pair_files import (
         READERS,
         WRITERS,
         described,
+        different_languages,
         expand_paths,
         holds_pairs,
         read_pairs,
@@ -27,10 +28,10 @@ __getattr__ = lazy_names(
     __name__,
     {
         "GivenLinks": "alignment_links",
-        "language_in_name": "languages",
+        **dict.fromkeys(("in_common", "language_in_name"), "languages"),
         **dict.fromkeys(("SKIPS", "PairFile", "SentencePair", "Wanted"), "pair"),
-        **dict.fromkeys(("READERS", "WRITERS", "described", "expand_paths", "holds_pairs"), "pair_files"),
-        **dict.fromkeys(("read_pairs", "write_pairs"), "pair_files"),
+        **dict.fromkeys(("READERS", "WRITERS", "described", "different_languages", "expand_paths"), "pair_files"),
+        **dict.fromkeys(("holds_pairs", "read_pairs", "write_pairs"), "pair_files"),
         "read_parallel": "parallel_lines",
         "write_tsv": "tables.tsv",
     },
@@ -45,8 +46,10 @@ __all__ = [
     "SentencePair",
     "Wanted",
     "described",
+    "different_languages",
     "expand_paths",
     "holds_pairs",
+    "in_common",
     "language_in_name",
     "read_pairs",
     "read_parallel",

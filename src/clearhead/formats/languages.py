@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from clearhead.files.streams import COMPRESSIONS
-from clearhead.text.language_names import is_two_letter_code
+from clearhead.text.language_names import is_two_letter_code, usual_code
 
 
 def language_in_name(path: str) -> str | None:
@@ -29,3 +30,23 @@ def is_variant(language: str, asked: str) -> bool:
     """
     found, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
     return found == wanted or found.startswith(f"{wanted}-")
+
+
+def without_region(code: str) -> str:
+    """Return the code of a language without region and script, in its usual form.
+
+    >>> without_region("de-AT"), without_region("ZH_Hant"), without_region("deu")
+    ('de', 'zh', 'de')
+    """
+    return usual_code(code.replace("_", "-").partition("-")[0].lower())
+
+
+def in_common(codes: Iterable[str | None]) -> str | None:
+    """Return the language that files name, without its region where they differ in it; None for several languages.
+
+    >>> in_common(["de-AT", None]), in_common(["de-AT", "de"]), in_common(["de", "fr"]), in_common([None])
+    ('de-AT', 'de', None, None)
+    """
+    named = {code for code in codes if code}
+    alike = named if len(named) == 1 else {without_region(code) for code in named}
+    return next(iter(alike)) if len(alike) == 1 else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import glob
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from clearhead.errors import DataError
 from clearhead.files import is_utf8
@@ -15,6 +15,7 @@ from clearhead.files.streams import COMPRESSIONS, display_name, format_extension
 from clearhead.formats.extensions import GETTEXT, XLIFF
 from clearhead.formats.gettext.mo import open_mo
 from clearhead.formats.gettext.po import open_po, write_po
+from clearhead.formats.languages import without_region
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import NoSuchColumn
@@ -240,7 +241,8 @@ def _is_one_of_pairs(path: str) -> bool:
 def described(files: Sequence[PairFile]) -> list[str]:
     """Return a line for each distinct description of the files (`PairFile.read_as`), with the files' names.
 
-    Tables without a header among files whose columns are named after languages are told apart from those.
+    Tables without a header among files whose columns are named after languages are told apart from those, and a side
+    that is in several languages is reported.
     """
     alike: dict[str, list[str]] = {}
     for file in files:
@@ -255,7 +257,20 @@ def described(files: Sequence[PairFile]) -> list[str]:
             f"{unnamed[0].sides[0]}; if that is wrong, add a first line that names the columns in their order, such as "
             f"{header!r}"
         )
-    return lines
+    return [*lines, *filter(None, (different_languages(files, side) for side in ("source", "target")))]
+
+
+def different_languages(files: Sequence[PairFile], side: Literal["source", "target"]) -> str | None:
+    """Return a message that names the languages of a side, if files name several, with the files of each."""
+    by_language: dict[str, list[str]] = {}
+    for file in files:
+        if language := file.languages[side == "target"]:
+            by_language.setdefault(without_region(language), []).append(file.path)
+    if len(by_language) < 2:
+        return None
+    listed = "; ".join(f"{language} ({some_names(paths)})" for language, paths in by_language.items())
+    option = "--to-lang" if side == "target" else "--from-lang"
+    return f"the files have different {side} languages: {listed}; name the files of one, or the language with {option}"
 
 
 def holds_pairs(path: str) -> bool:

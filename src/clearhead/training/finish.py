@@ -165,12 +165,15 @@ def _learned(loop: Loop) -> list[LearnedPair]:
 
 
 def _direction(data: Prepared, files: DataConfig) -> tuple[str, str]:
-    """Return the translation direction in words, and how it was guessed; empty if the settings name both languages."""
+    """Return the translation direction in words, and how it was guessed; empty if both languages are named."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "") for texts in sides]
-    known, doubt = languages(files), ""
-    if None in (files.from_lang, files.to_lang):
+    known, doubt = data.report.get("languages") or languages(files), ""  # an earlier clearhead did not record them
+    if tags := data.tokenizer.language_tags:
+        many = next(iter(tags)) if len(tags) == 1 else f"{len(tags)} languages"
+        known = known[0] or many, many
+    elif None in (files.from_lang, files.to_lang) and not files.pairs:
         doubt = "probably, by the names of the files"
     if None in known:
         doubt = "by script; data.from_lang and data.to_lang name the languages"

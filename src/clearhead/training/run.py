@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -294,14 +294,20 @@ def _settle(
     return config, data, order
 
 
+def _only(languages: Sequence[str]) -> str | None:
+    return languages[0] if len(languages) == 1 else None
+
+
 def _prepared(request: Request, run: Path, display: Display, force_data: bool) -> Prepared:
     """Prepare the data of a new run, and say what was found."""
     started, early = time.monotonic(), request.early
-    tokenizer = None if early.from_model is None else starting_model(early, request.start_model).tokenizer
+    start = None if early.from_model is None else starting_model(early, request.start_model)
+    source, target = ([], []) if start is None else start.languages
     data = prepare(
         early,
         run / "data",
-        tokenizer=tokenizer,
+        tokenizer=None if start is None else start.tokenizer,
+        former_languages=(_only(source), _only(target)),
         on_progress=display.stage,
         notice=display.say,
         is_forced=force_data,

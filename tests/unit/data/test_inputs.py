@@ -210,6 +210,34 @@ def test_languages_are_those_that_are_set_or_that_all_files_are_named_after(data
     assert languages(DataConfig(**data)) == found
 
 
+@pytest.mark.parametrize(
+    ("files", "swap", "found"),
+    [
+        ({"a.csv": "en,de-AT\nyes,ja\n", "b.tsv": "no\tnein\n"}, False, ("en", "de-AT")),  # the second names none
+        ({"a.csv": "en,de-AT\nyes,ja\n"}, True, ("de-AT", "en")),
+        ({"a.csv": "en,de-AT\nyes,ja\n", "b.csv": "en,de\nyes,ja\n"}, False, ("en", "de")),
+        ({"a.csv": "en,de\nyes,ja\n", "b.csv": "nl,de\nja,ja\n"}, False, (None, "de")),
+    ],
+)
+def test_languages_are_those_that_files_of_pairs_name(tmp_path, files, swap, found):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    config = Config.from_dict({"data": {"pairs": [str(tmp_path / name) for name in files], "swap": swap}})
+    inputs = open_inputs(config)
+    assert languages(config.data, inputs.opened) == found
+    inputs.refuse_several_targets()
+
+
+def test_several_target_languages_are_refused(tmp_path):
+    for name, text in {"a.csv": "en,de\nyes,ja\n", "b.csv": "en,fr\nyes,oui\n"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    inputs = open_inputs(Config.from_dict({"data": {"pairs": [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]}}))
+    with pytest.raises(
+        DataError, match=r"different target languages: de \(.*a\.csv\); fr \(.*b\.csv\); .*--force-data"
+    ):
+        inputs.refuse_several_targets()
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Return a directory with two files of pairs in it and one other, and beside it a third."""

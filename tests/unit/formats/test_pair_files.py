@@ -70,6 +70,21 @@ def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_
     ]
 
 
+def test_files_of_different_languages_are_told(tmp_path):
+    told: list[str] = []
+    first = written(tmp_path / "a.csv", "en,de-AT\nyes,ja\n")
+    second = written(tmp_path / "b.tsv", "eng\tdeu\nno\tnein\n")  # the same two languages
+    third = written(tmp_path / "c.jsonl", '{"en": "yes", "fr": "oui"}\n')
+    read_pairs([first, second], on_open=lambda files: told.extend(described(files)))
+    assert len(told) == 2
+    told.clear()
+    read_pairs([first, second, third], on_open=lambda files: told.extend(described(files)))
+    assert told[3:] == [
+        f"the files have different target languages: de ({first}, {second}); fr ({third}); name the files of one, or "
+        f"the language with --to-lang"
+    ]
+
+
 def test_the_other_direction_is_read_and_told(tmp_path):
     told: list[str] = []
     path = written(tmp_path / "d.csv", CSV)

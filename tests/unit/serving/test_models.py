@@ -43,6 +43,8 @@ ROLES = {"data": {"roles": {"source": ["train.de.gz", "more.de"], "target": ["tr
         ("x", {"language_tags": ["de", "fr"]}, (["de", "fr"], ["de", "fr"])),
         ("de-en", {"language_tags": ["de", "fr"], "info": ROLES}, (["de"], ["de", "fr"])),
         ("x", {"info": {"data": "damaged"}}, ([], [])),
+        ("x", {"info": {"data": {"languages": ["nl", "da"], **ROLES["data"]}}}, (["nl"], ["da"])),
+        ("x", {"info": {"data": {"languages": [None, 3]}}}, ([], [])),
     ],
 )
 def test_languages_are_told_by_the_name_the_settings_and_the_files(make_bundle, name, settings, wanted):

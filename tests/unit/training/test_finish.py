@@ -21,8 +21,8 @@ class Rows(list[tuple[str, str]]):
         return self[row][1]
 
 
-def direction(rows: list[tuple[str, str]], **files: Any) -> tuple[str, str]:
-    data: Any = SimpleNamespace(valid=Rows(rows))
+def direction(rows: list[tuple[str, str]], *, tags: Any = (), report: Any = None, **files: Any) -> tuple[str, str]:
+    data: Any = SimpleNamespace(valid=Rows(rows), report=report or {}, tokenizer=SimpleNamespace(language_tags=tags))
     return _direction(data, DataConfig(**files))
 
 
@@ -35,6 +35,19 @@ SENTENCES = [
 def test_named_languages_are_said_without_a_doubt():
     assert direction(SENTENCES, pairs=["a.tsv"], from_lang="en", to_lang="da") == ("English → Danish", "")
     assert direction(SENTENCES, pairs=["a.tsv"], from_lang="en", to_lang="da", swap=True)[0] == "Danish → English"
+
+
+def test_languages_that_a_memory_names_are_said_without_a_doubt():
+    assert direction(SENTENCES, pairs=["a.tmx"], report={"languages": ["da", "en"]}) == ("Danish → English", "")
+
+
+def test_a_model_of_many_languages_is_named_by_their_number():
+    report = {"languages": [None, None]}
+    assert (
+        direction(SENTENCES, pairs=["a.tsv"], tags=("de", "fr", "ja"), report=report)[0] == "3 languages → 3 languages"
+    )
+    report = {"languages": ["en", None]}
+    assert direction(SENTENCES, pairs=["a.tsv"], tags=("de", "fr"), report=report) == ("English → 2 languages", "")
 
 
 def test_languages_of_file_names_are_probable():

@@ -88,6 +88,15 @@ def test_the_same_text_is_validated_before_the_first_step_as_at_the_end_of_the_f
     assert first["chrf"] == pytest.approx(metrics["valid_chrf"], abs=0.01)
 
 
+def test_a_fine_tuned_model_knows_the_languages_of_the_one_before(from_finished, make_model_dir):
+    before = make_model_dir(info={"data": {"languages": ["de", "en"]}})
+    values = from_finished(from_model=str(before), train={"max_steps": 1, "schedule": "constant"})
+    run = train_from_values(values).run
+    assert load_bundle(run).languages == (["de"], ["en"])
+    named = train_from_values({**values, "out": f"{run}-named", "data": {**values["data"], "to_lang": "nl"}}).run
+    assert load_bundle(named).languages == (["de"], ["nl"])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
