@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
 from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
 from clearhead.text.shortening import first_few
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
 
+
+_OF_TRANSFORMERS = {"num_beams": "beam_size", "num_return_sequences": "num_best", "do_sample": "sampling"}
+"""Arguments of `generate` in transformers, and ours."""
 
 SHOWN_LANGUAGES = 3
 
@@ -271,7 +275,7 @@ class Translator:
                 starts with an unknown language tag.
         """
         require_types(name=name, on_progress=on_progress)
-        engine, config = self.engines.of("fp32"), self.decode_config(settings)
+        engine, config = self.engines.of("fp32"), self.decode_config(settings, Translator.score)
         return score_pairs(engine, self.pair_encoder, sources, targets, config, name=name, on_progress=on_progress)
 
     def align(
@@ -305,7 +309,7 @@ class Translator:
         """
         require_types(words=words, name=name, on_progress=on_progress)
         self.aligner.require()
-        config = self.decode_config(settings)
+        config = self.decode_config(settings, Translator.align)
         pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
         return self.aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
 
@@ -320,7 +324,7 @@ class Translator:
         """
         if mbr is not None and sampling is None:
             sampling = Sampling()
-        options = SearchOptions(self.decode_config(settings), num_best, sampling, mbr, diversity)
+        options = SearchOptions(self.decode_config(settings, Translator.translate), num_best, sampling, mbr, diversity)
         if options.config.protect_numbers and not self.bundle.tokenizer.num_placeholders:
             raise ConfigError(
                 "protect_numbers: this model has no tokens for placeholders; train one with "
@@ -338,12 +342,22 @@ class Translator:
         scorer = partial(self.engines.of, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.config.max_length, one_line, self.decode)
 
-    def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
+    def decode_config(self, settings: Mapping[str, Any], method: Callable[..., object] | None = None) -> DecodeConfig:
         """Return this model's decode settings with some changed; a setting that is None is not changed.
+
+        Args:
+            settings: Names and values, given as keyword arguments.
+            method: What they were given to; its other keyword arguments are offered for a name that is unknown.
 
         Raises:
             ConfigError: If a setting is unknown or impossible.
         """
+        if unknown := settings.keys() - DecodeConfig.model_fields.keys():
+            others = signature(method).parameters.values() if method is not None else ()
+            own = [other.name for other in others if other.kind is Parameter.KEYWORD_ONLY]
+            names = [*DecodeConfig.model_fields, *own]
+            meant = {name: nearest_name(_OF_TRANSFORMERS.get(name, name), names) for name in sorted(unknown)}
+            raise ConfigError("; ".join(f"no argument {name!r}{words}" for name, words in meant.items()))
         config = self.bundle.decode.with_changes({name: value for name, value in settings.items() if value is not None})
         longest = self.config.max_length or config.max_input_tokens
         return config if longest >= config.max_input_tokens else config.with_changes({"max_input_tokens": longest})

@@ -448,7 +448,10 @@ def test_a_line_end_in_a_translation_can_be_made_a_space_and_is_scored_so(transl
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"beam": 4}, "decode.beam'; did you mean 'beam_size'"),
+        ({"beam": 4}, "no argument 'beam'; did you mean 'beam_size'"),
+        ({"nbest": 4}, "no argument 'nbest'; did you mean 'num_best'"),
+        ({"num_beams": 4}, "no argument 'num_beams'; did you mean 'beam_size'"),
+        ({"num_return_sequences": 4}, "no argument 'num_return_sequences'; did you mean 'num_best'"),
         ({"beam_size": 0}, "decode.beam_size = 0"),
         ({"length_penalty": -1.0}, "decode.length_penalty = -1.0"),
         ({"length_penalty": float("nan")}, "decode.length_penalty = nan"),

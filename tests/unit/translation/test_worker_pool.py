@@ -70,7 +70,7 @@ def test_prefixes_go_with_their_lines(team, model, sentences):
         team.translate(sentences, prefix=3)
     with pytest.raises(ConfigError, match="first must be a whole number, not str"):
         team.translate(sentences, first="2")
-    with pytest.raises(ConfigError, match=r"unknown setting 'decode\.num_bets'"):
+    with pytest.raises(ConfigError, match="no argument 'num_bets'; did you mean 'num_best'"):
         team.translate(sentences, num_bets=2)
 
 
