@@ -105,12 +105,12 @@ def native_router(service: Service) -> APIRouter:
             memory = service.memory(choice, job, body.fuzzy) if uses_memory else None
             return {**_settings(service, choice, body), "memory": memory}
 
-        best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments}
+        best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments, "quality": body.quality}
 
         def translated(choice: Choice, own: list[str]) -> list[Translation]:
             translator, settings = service.translator(choice, job), how(choice)
             if body.format == "html":
-                return [translate_html(translator, text, scores=True, **settings) for text in own]
+                return [translate_html(translator, text, scores=True, quality=body.quality, **settings) for text in own]
             return translate_texts(translator, own, **best, **settings)
 
         def work() -> dict[str, Any]:

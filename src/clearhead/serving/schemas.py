@@ -211,6 +211,8 @@ class TranslateRequest(_Chosen):
     """Beam size, at least `num_best`; the model's default if not given."""
     alignments: bool = False
     """Whether to return word alignments."""
+    quality: bool = False
+    """Whether to estimate the quality of each translation (docs/translation.md)."""
     protect_numbers: bool | None = None
     """Whether to copy numbers exactly, which needs a model with placeholder tokens; the model's default if not
     given."""
@@ -284,6 +286,8 @@ class _Term(_Fields):
 class _Sentence(_Judged):
     source: str
     """The source text."""
+    quality: float | None = None
+    """How sure the model is of the translation, from 0 to 1, if requested; null if no model translated it."""
     memory: _Memory | None = None
     """The most similar entry of the translation memory, if one was found."""
 

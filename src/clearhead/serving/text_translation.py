@@ -14,7 +14,7 @@ from clearhead.text.translatable_lines import TextLine, text_lines
 from clearhead.text.word_links import joined_links
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.documents import fillings, translate_document
-from clearhead.translation.result import Alternative, Translation, best_combinations, join_translations
+from clearhead.translation.result import Alternative, Translation, best_combinations, join_translations, mean_quality
 from clearhead.translation.translator import Translator
 
 
@@ -119,6 +119,7 @@ def translate_html(translator: Translator, text: str, *, scores: bool = False, *
     return replace(
         whole,
         score=sum(known) if scores and len(known) == len(made) else None,
+        quality=mean_quality(made),
         tokens=tuple(token for one in made for token in one.tokens),
         source_truncated=any(one.source_truncated for one in made),
         output_truncated=any(one.output_truncated for one in made),

@@ -44,6 +44,7 @@ def translate_parts(
     terms: Terms | None = None,
     memory: Lookup | None = None,
     alignments: bool = False,
+    quality: bool = False,
     **settings: Unpack[DecodeChanges],
 ) -> Iterator[list[TranslatedPart]]:
     """Translate lines part by part; yield groups of parts, in order, as soon as they are translated.
@@ -58,6 +59,7 @@ def translate_parts(
         terms: Terms that translations must use.
         memory: Looks a line up in a translation memory.
         alignments: Align the words of each part with those of its translation.
+        quality: Estimate the quality of each part's translation.
         **settings: Fields of `DecodeConfig` to change.
 
     Raises:
@@ -73,7 +75,8 @@ def translate_parts(
         for number, (line, own) in enumerate(zip(lines, sentences, strict=True))
         for part in own or [LinePart(number, 0, len(line), line)]
     ]
-    how: dict[str, Any] = {"num_best": num_best, "terms": terms, "alignments": alignments, **settings}
+    asked = {"num_best": num_best, "terms": terms, "alignments": alignments, "quality": quality}
+    how: dict[str, Any] = {**asked, **settings}
     of_sentences = {**how, "split": "never", "familiar": False}
     written = ""  # translation so far of the current line
     for group in _growing(parts):

@@ -239,7 +239,7 @@ def join_translations(
         output_truncated=any(sentence.output_truncated for sentence in sentences),
         sentences=tuple(sentences),
         warnings=merge_flags([sentence.warnings for sentence in sentences]),
-        quality=_mean_quality(sentences),
+        quality=mean_quality(sentences),
         alignment=alignment,
         terms=None if all(sentence.terms is None for sentence in sentences) else tuple(terms),
     )
@@ -278,7 +278,8 @@ def _mean_utility(row: Sequence[Alternative]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _mean_quality(sentences: Sequence[Translation]) -> float | None:
+def mean_quality(sentences: Sequence[Translation]) -> float | None:
+    """Return the quality of translations together, weighted by the lengths of their sources; None if none has any."""
     known = [(len(one.source), one.quality) for one in sentences if one.quality is not None]
     total = sum(length for length, _ in known)
     return sum(length * quality for length, quality in known) / total if total else None

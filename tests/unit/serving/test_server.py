@@ -88,6 +88,26 @@ def test_texts_of_several_lines_keep_their_white_space(client, models, command):
     assert found["score"] == pytest.approx(sum(one["score"] for one in found["sentences"]), abs=1e-5)
 
 
+def test_the_quality_of_translations_is_estimated_if_asked_for(client, models):
+    first, second = Translator.load(models["de-en"]).translate(LINES[:2], quality=True)
+    body = {"text": [LINES[0], "\n".join(LINES[:2]), " "], "model": "de-en", "quality": True}
+    one, two, blank = client.post("/v1/translate", json=body).json()["translations"]
+    assert one["quality"] == pytest.approx(first.quality, abs=1e-3)
+    assert [line["quality"] for line in two["sentences"]] == pytest.approx([first.quality, second.quality], abs=1e-3)
+    lengths = [len(line) for line in LINES[:2]]
+    weighted = (lengths[0] * first.quality + lengths[1] * second.quality) / sum(lengths)
+    assert two["quality"] == pytest.approx(weighted, abs=1e-3)
+    assert "quality" not in blank
+    [page] = client.post(
+        "/v1/translate", json={**body, "text": f"<p>{LINES[0]}</p><p>{LINES[1]}</p>", "format": "html"}
+    ).json()["translations"]
+    assert page["quality"] == pytest.approx(weighted, abs=1e-3)
+    streamed = client.post("/v1/translate", json={**body, "text": LINES[0], "stream": True}).text
+    assert f'"quality": {one["quality"]}' in streamed
+    plain = client.post("/v1/translate", json={**body, "quality": False}).json()["translations"]
+    assert not any("quality" in translation for translation in plain)
+
+
 def test_the_client_of_libretranslate_finds_its_way(server, models, command):
     api = LibreTranslateAPI(server.url)
     assert api.translate(LINES[1], "de", "en") == command(models["de-en"], lines=LINES[1:2])[0]
