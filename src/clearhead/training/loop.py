@@ -177,7 +177,7 @@ class Loop:
         if self.config.from_model is not None and self.state.best is None:
             # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
-        begun, first, is_timed = self.state.elapsed, self.state.step, False
+        begun, first, is_timed = time.monotonic(), self.state.step, False  # not `elapsed`, which has the preparation
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             self._published = None  # the model of an earlier step is no longer current
@@ -195,7 +195,7 @@ class Loop:
             if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
                 self._record(log, rate, result)
 
-            if not is_timed and (seconds := self.state.elapsed - begun) >= _TIMED_AGAIN:
+            if not is_timed and (seconds := time.monotonic() - begun) >= _TIMED_AGAIN:
                 is_timed = True
                 per_step = seconds / (self.state.step - first)
                 left = self._seconds_left(per_step)

@@ -25,7 +25,7 @@ import clearhead as ch
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.config.nested import merge
-from clearhead.data.prepare import open_prepared
+from clearhead.data.prepare import open_prepared, prepare
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.files import json_sha256
@@ -484,9 +484,15 @@ def test_patience_ends_when_neither_chrf_nor_likelihood_gets_better(settings, me
 
 
 def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
-    monkeypatch.setattr("clearhead.training.loop._TIMED_AGAIN", 5.0)
+    monkeypatch.setattr("clearhead.training.loop._TIMED_AGAIN", 4.0)
     clock = itertools.count(start=100.0, step=0.125)  # every look at it takes an eighth of a second
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
+
+    def slowly(*arguments, **named):  # the preparation takes longer than `_TIMED_AGAIN`, and is no step
+        assert [*itertools.islice(clock, 44)]
+        return prepare(*arguments, **named)
+
+    monkeypatch.setattr("clearhead.training.run.prepare", slowly)
     values = settings(train={"max_minutes": 0.25, "schedule": "linear"})
     del values["train"]["max_steps"]
     result = train_from_values(values)
