@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Literal
@@ -38,6 +39,11 @@ def report_page(template: str, *, title: str, rules: Html = Html(), **values: ob
 def paragraph(text: str) -> Html:
     """Return a paragraph of explanation."""
     return fill(f"{_PARTS}#paragraph", text=text)
+
+
+def with_code(text: str) -> Html:
+    """Return text of ours, in which a command between backticks is shown as code."""
+    return Html(re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 def scores(values: Mapping[str, str]) -> Html:

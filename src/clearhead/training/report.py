@@ -27,6 +27,7 @@ from clearhead.pages.parts import (
     report_page,
     scores,
     table,
+    with_code,
 )
 from clearhead.text.quality_flags import KINDS
 from clearhead.training.evaluations import evaluations
@@ -179,7 +180,7 @@ def _direction(answer: Answer) -> Html:
 def _verdict(sentences: Sequence[str]) -> Html:
     """Return the first sentences, and the rest folded."""
     first, rest = (
-        joined(fill("training_report_parts.html#sentence", text=one) for one in part)
+        joined(fill("training_report_parts.html#sentence", text=with_code(one)) for one in part)
         for part in (sentences[:_FIRST_SENTENCES], sentences[_FIRST_SENTENCES:])
     )
     return joined([first, folded("More on this", rest)])

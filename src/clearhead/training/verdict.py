@@ -231,5 +231,6 @@ def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:
             minutes = train.max_minutes or 0.0
             if state.elapsed > 1.5 * 60 * minutes:  # it was trained for longer before this limit was set
                 minutes = math.ceil(state.elapsed / 60)
-            return f"--max-minutes {2 * minutes:.10g}"
+            longer = 2 * minutes
+            return f"--max-minutes {f'{longer:.2g}' if longer < 1 else f'{round(longer, 1):.10g}'}"
     return f"--set train.patience={2 * train.patience}"

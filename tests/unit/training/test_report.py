@@ -197,7 +197,7 @@ def test_a_curve_that_hardly_moves_looks_so(tmp_path):
 
 
 def test_first_comes_the_answer(tmp_path):
-    verdict = ["still improving", "too few pairs", "and misaligned"]
+    verdict = ["still improving", "too few pairs", "`clearhead corpus check` shows <them>"]
     page = page_of(tmp_path, doubt="probably, by the text", verdict=verdict)
     texts = [text.strip() for text in page.texts if text.strip()]
     start = texts.index("Training report: run")
@@ -211,7 +211,8 @@ def test_first_comes_the_answer(tmp_path):
         "still improving",
         "too few pairs",
         "More on this",
-        "and misaligned",
+        "clearhead corpus check",
+        "shows <them>",
     ]
 
 

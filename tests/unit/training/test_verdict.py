@@ -268,7 +268,9 @@ def test_a_run_without_a_step_does_not_judge_what_it_did_not_learn():
     assert line.startswith("the time was over before the first step: the model it started from is published; go on")
 
 
-@pytest.mark.parametrize(("minutes", "words"), [(600, "1200"), (0.003, "0.006"), (1234.5, "2469")])
+@pytest.mark.parametrize(
+    ("minutes", "words"), [(600, "1200"), (0.003, "0.006"), (1234.5, "2469"), (5 / 12, "0.83"), (5 / 6, "1.7")]
+)
 def test_minutes_are_advised_as_people_write_them(minutes, words):
     assert said(records(*RISING), max_minutes=minutes)[0].endswith(f" --max-minutes {words}")
 

@@ -10,7 +10,7 @@ from clearhead.data.doctor.findings import Finding
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.text_report import percent, row_counts
 from clearhead.pages import Html, fill, joined
-from clearhead.pages.parts import bullets, folded, paragraph, report_page, scores, table
+from clearhead.pages.parts import bullets, folded, paragraph, report_page, scores, table, with_code
 
 _PARTS = "data_doctor_parts.html"
 
@@ -48,7 +48,7 @@ def _finding(finding: Finding, pairs: int, number: int) -> Html:
         f"{_PARTS}#finding",
         name=finding.name,
         open=Html("" if number else " open"),
-        **asdict(finding.kind),
+        **{name: with_code(words) for name, words in asdict(finding.kind).items()},
         count=f"{finding.count:,}",
         share=_share(finding, pairs),
         examples=joined(fill(f"{_PARTS}#example", **asdict(one)) for one in finding.examples),

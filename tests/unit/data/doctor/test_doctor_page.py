@@ -45,6 +45,12 @@ def test_the_page_shows_what_the_report_says():
     assert "Not looked for: In validation or test text as well" in page.text
 
 
+def test_commands_in_the_advice_are_code():
+    page = render_page(sick(), ["f: tab-separated"], title="f")
+    assert "<code>train</code> keeps the first of them" in page
+    assert "`" not in outline(page).text
+
+
 def test_an_empty_corpus_has_a_page():
     page = outline(render_page(examine([]), ["f: empty"], title="f"))
     assert "Nothing was found" in page.text
