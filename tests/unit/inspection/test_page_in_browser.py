@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsers import serious
 from model_kinds import KINDS
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import ExplanationComparison, compare
@@ -362,7 +362,14 @@ def test_no_rule_of_axe_is_broken_on_a_phone_in_light_and_dark(open_page, make_t
     translator = make_translator(num_encoder_layers=1, num_heads=2)
     explained = with_attribution(explain(translator, "Ein", "A", beam_size=2))
     page = open_page(explained, color_scheme="light", viewport={"width": 390, "height": 844})
+    parts = page.locator("details.part")
+    assert parts.count() == page.locator("details.part:not([open])").count() == 6  # folded on a phone
     page.locator("nav a", has_text="Statistics").click()
+    assert page.locator("details.part[open]").get_attribute("id") == "statistics"
+    for part in parts.all():
+        part.evaluate("one => one.open = true")
+        part.scroll_into_view_if_needed()
+    expect(page.locator(".lens").first).to_be_attached()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert serious(Axe().run(page)) == []
     colours = "[document.body, document.querySelector('.lens')].map(one => getComputedStyle(one).backgroundColor)"
@@ -370,6 +377,13 @@ def test_no_rule_of_axe_is_broken_on_a_phone_in_light_and_dark(open_page, make_t
     page.locator("#theme").click()
     assert all(one != other for one, other in zip(page.evaluate(colours), before, strict=True))
     assert serious(Axe().run(page, options={"runOnly": ["color-contrast"]})) == []  # the rest is as it was
+
+
+def test_it_is_six_screens_long_on_a_phone_until_something_is_unfolded(open_page, make_translator):
+    base = make_translator(num_encoder_layers=6, num_decoder_layers=6, num_heads=8, d_model=16)  # as in the paper
+    page = open_page(explain(base, "Ein Hund rennt über die Wiese. " * 3), viewport={"width": 390, "height": 844})
+    page.mouse.wheel(0, 2_000)  # what is drawn when it is looked at keeps its height
+    assert page.evaluate("document.documentElement.scrollHeight") <= 6 * 844
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])

@@ -24,9 +24,9 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Shows a section, and draws it when it is near the visible area; returns a function that draws it immediately. */
-export function lazily(section, draw) {
-  section.hidden = false;
+/** Shows a part, and draws it when it is open and near the visible area; returns a function that draws it at once. */
+export function lazily(part, draw) {
+  part.hidden = false;
   let isDrawn = false;
   const drawOnce = () => {
     if (isDrawn) return;
@@ -37,7 +37,7 @@ export function lazily(section, draw) {
   const observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && drawOnce(), {
     rootMargin: "400px",
   });
-  observer.observe(section);
+  observer.observe(part.querySelector(":scope > summary + *"));
   return drawOnce;
 }
 

@@ -5,6 +5,7 @@ import { byId } from "./dom.js";
 /** Makes links scroll to their sections, after calling `prepare()`. Links to hidden sections are hidden. */
 export function followLinks(prepare = () => {}) {
   const goTo = (section) => {
+    section.open = true; // if it can be folded
     prepare();
     section.tabIndex = -1;
     section.focus({ preventScroll: true });

@@ -43,10 +43,13 @@ const sections = [
   ["attribution", explanation.attribution !== null, () => redraws.push(drawAttribution(selection, explanation))],
   ["statistics", true, () => drawStatistics(selection, attentions, explanation)],
 ];
-const waiting = sections.filter(([, isThere]) => isThere).map(([id, , draw]) => lazily(byId(id), draw));
+const parts = sections.filter(([, isThere]) => isThere).map(([id, , draw]) => [byId(id), lazily(byId(id), draw)]);
+const isNarrow = matchMedia("(max-width: 40rem)").matches;
+parts.forEach(([part]) => (part.open = !isNarrow));
 // A link scrolls to the right position only if everything above its target has been drawn.
-const drawAll = () => waiting.forEach((draw) => draw());
+const drawAll = () => parts.filter(([part]) => part.open).forEach(([, draw]) => draw());
 addEventListener("beforeprint", () => {
+  parts.forEach(([part]) => (part.open = true));
   drawAll();
   paintHeads(true);
 });
