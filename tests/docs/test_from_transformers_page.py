@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import clearhead
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.cli.main import run
 from clearhead.config import DecodeConfig, ModelConfig
@@ -56,6 +57,16 @@ def test_the_python_runs_on_a_directory_of_transformers(translator, monkeypatch)
     assert 0 <= named.quality <= 1
     Path("opus-mt-de-en").rename("de-en-hf")
     assert len(exec_(THERE)["texts"]) == len(TEXTS)
+
+
+@pytest.mark.usefixtures("translator")
+def test_the_names_of_the_translator_are_right():
+    found = exec_(NAMES)["found"]
+    assert found.alternatives[0].text == found.text
+    assert 0.0 <= found.quality <= 1.0
+    (sampling,) = re.findall(r"`sampling=(clearhead\.\w+\(.*?\))`", PAGE)
+    assert eval(sampling, {"clearhead": clearhead}).top_k == 50
+    assert "batch_tokens" in DecodeConfig.model_fields
 
 
 def test_every_argument_is_on_the_page():
