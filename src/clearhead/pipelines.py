@@ -228,7 +228,9 @@ def pipeline(
         named = "cpu" if device < 0 else f"cuda:{device}"
     where = "auto" if device is None else named
     if not path.exists():
-        raise ModelError(f"no model at {path}: there is no such directory, and nothing is downloaded from a name")
+        from clearhead.interop.import_model import missing_model
+
+        raise missing_model(path)
     if _is_ours(path):
         return TranslationPipeline(task, Translator.load(path, device=where), **arguments)
     return TranslationPipeline(task, _imported(path, where), _task_prefix(path, task), **arguments)

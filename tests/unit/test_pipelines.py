@@ -109,7 +109,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(directory, monkeypatch, tmp
         ),
         (("translation_de_en", directory), ConfigError, "unknown task 'translation_de_en'"),
         (("translation",), ConfigError, "name a model, such as model='runs/de-en'"),
-        (("translation", "t5-small"), ModelError, "no model at t5-small: there is no such directory, and nothing is"),
+        (("translation", "t5-small"), ModelError, "no model at t5-small: there is no such file or directory, and"),
         (("translation", directory, "t5"), ConfigError, "leave out tokenizer"),
         (("translation", tmp_path / "empty"), ModelError, "empty"),
     ]:

@@ -125,6 +125,15 @@ _REFUSED: Mapping[str, tuple[Callable[[Path], bool], str]] = {
 """Models that are recognized and cannot be imported: what they are, the test of a path, and what to do."""
 
 
+def missing_model(path: Path) -> ModelError:
+    """Return the error for a path that does not exist, which may be meant as a name of the Hugging Face Hub."""
+    is_name = len(path.parts) == 2 and not path.parent.exists()
+    fetch = f"; fetch it first: hf download {path} --local-dir {path.name}" if is_name else ""
+    return ModelError(
+        f"no model at {path}: there is no such file or directory, and nothing is downloaded from a name{fetch}"
+    )
+
+
 def import_path(
     path: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
 ) -> Imported:
@@ -141,7 +150,7 @@ def import_path(
         ModelError: If a file is missing or damaged, or does not fit the others.
     """
     if not path.exists():
-        raise ModelError(f"no model at {path}: there is no such file or directory")
+        raise missing_model(path)
     try:
         return _library(path, kind).read(path, kind, source_lang, target_lang)
     except ConfigError as error:

@@ -447,8 +447,12 @@ def test_what_cannot_be_written_to_is_said_before_anything_is_read(tmp_path, run
     write_lines("notes.txt", "mine")
     with pytest.raises(ModelError, match="exists and is not a model directory"):
         run_command(import_model, tmp_path / "nowhere", "-o", tmp_path)
-    with pytest.raises(ModelError, match="there is no such file or directory"):
+    with pytest.raises(ModelError, match=r"there is no such file or directory, and nothing is downloaded from a name$"):
         run_command(import_model, tmp_path / "nowhere", "-o", tmp_path / "new")
+    with pytest.raises(
+        ModelError, match=r"fetch it first: hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en$"
+    ):
+        run_command(import_model, "Helsinki-NLP/opus-mt-de-en", "-o", tmp_path / "new")
 
 
 @pytest.mark.usefixtures("without_their_library")
