@@ -79,6 +79,7 @@ class TranslationReport:
         self._files: list[str] = []
         self._counts: Counter[str] = Counter()
         self._num_segments = self._num_flagged = self._num_reused = 0
+        self._qualities: list[float] = []
         # A min-heap for each reason: the mildest entry comes first and is replaced by a worse one.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
 
@@ -98,6 +99,8 @@ class TranslationReport:
             self._num_reused += is_reused and not details
             if not details and (translation.score is None or not translation.source.strip()):
                 continue  # the model did not translate it
+            if translation.quality is not None:
+                self._qualities.append(translation.quality)
             weight = sum(SEVERITY_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, {place}",
@@ -152,7 +155,8 @@ class TranslationReport:
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
         found = [kind for kind in _REASONS if self._counts[kind]]
-        answer, dot, more = _summary(self._num_segments, self._num_flagged, self._num_reused).partition(".")
+        summary = _summary(self._num_segments, self._num_flagged, self._num_reused, self._qualities)
+        answer, dot, more = summary.partition(".")
         return report_page(
             "translation_report.html",
             title=f"Translation report: {title}",
@@ -199,13 +203,15 @@ def reporting(path: str | None, title: str) -> Iterator[TranslationReport | None
         file.write(report.page(title))
 
 
-def _summary(num_segments: int, flagged: int, num_reused: int) -> str:
+def _summary(num_segments: int, flagged: int, num_reused: int, qualities: Sequence[float]) -> str:
     if not num_segments:
         return "Nothing was translated."
+    # A quality is the share of translations like it that are near a human one, so their sum is the expected number.
+    near = f" Near a human translation, as far as the model can tell: {sum(qualities):,.0f} of {len(qualities):,}."
     reused = f" Reused from a translation memory, and not shown: {num_reused:,}." if num_reused else ""
     return (
-        f"{num_segments:,} translated; {flagged:,} of them look wrong. Those come first, then what the model is least "
-        f"sure of.{reused}"
+        f"{num_segments:,} translated; {flagged:,} of them look wrong.{near if qualities else ''} Those that look "
+        f"wrong come first, then what the model is least sure of.{reused}"
     )
 
 

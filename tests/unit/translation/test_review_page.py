@@ -145,3 +145,4 @@ def test_what_has_no_flag_is_ordered_by_its_quality():
     )
     assert sources_of(page) == ["reused", "surer by score", "surer by quality"]
     assert "quality 0.20, score per token -0.10" in outline(page).text
+    assert "Near a human translation, as far as the model can tell: 1 of 2." in outline(page).text  # 0.2 + 0.95
