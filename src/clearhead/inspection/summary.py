@@ -55,7 +55,8 @@ def _search_lines(explanation: Explanation) -> list[str]:
     if explanation.search is None:
         return []
     found = explanation.to_search()
-    lines = ["", f"beam search of {found['beam_size']}: {len(found['nodes']):,} hypotheses considered, finished:"]
+    lines = ["", f"beam search of {found['beam_size']}: {len(found['nodes']):,} hypotheses considered"]
+    lines.append("finished, ranked by log-probability over the length penalty:")
     for one in found["finished"][:_MOST_FINISHED]:
         lines.append(f"  {one['rank_score']:9.4f}  {printable(one['text'])}")
     return lines

@@ -45,8 +45,8 @@ def outcome(
     found = compare(references, *texts, metrics=("chrf",)).metrics["chrf"]
     count, is_few = len(references), len(references) < FEWEST_DECIDING
     measured = (
-        f"chrF {found.baseline:.1f} before, {found.system:.1f} now, on {count:,} validation pairs "
-        f"(paired bootstrap: p = {found.p_value:.3f})"
+        f"chrF {found.baseline:.1f} before, {found.system:.1f} now, with beam {translator.bundle.decode.beam_size}, on "
+        f"{count:,} validation pairs (paired bootstrap: p = {found.p_value:.3f})"
     )
     kept = f"the model before is kept in {run / MODEL_BEFORE}"
     if is_few:

@@ -46,7 +46,7 @@ def told(make_bundle, monkeypatch, tmp_path):
 def test_a_difference_counts_if_chance_does_not_explain_it(told, before, now, words, tmp_path):
     line = told(before, now)
     assert line.startswith(words)
-    assert ", on 100 validation pairs (paired bootstrap: p = " in line
+    assert ", with beam 4, on 100 validation pairs (paired bootstrap: p = " in line
     assert line.endswith(f"; the model before is kept in {tmp_path / 'model-before'}")
 
 
