@@ -197,6 +197,9 @@ def translate_documents(
             )
     with load() as translator, reporting(report, some_names(paths)) as pages:
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
+        for path, document in zip(paths, documents, strict=True):
+            if problem := _other_language(document, translator, settings):
+                notice(f"{display_name(path)}: {problem}")
         for path, document, target in zip(paths, documents, outputs, strict=True):
             translated = _translate(
                 translator,
@@ -336,6 +339,19 @@ def _object(one: TranslatedSegment) -> dict[str, Any]:
         "score_per_token": None if one.score_per_token is None else float(digits(one.score_per_token)),
         "length_ratio": round(one.length_ratio, 3),
     }
+
+
+def _other_language(document: Document, translator: Translator, settings: Mapping[str, Any]) -> str:
+    """Return which target language the file names, if the model is known to translate into others; else nothing."""
+    from clearhead.formats.xml.translation_units import are_related
+
+    asked = settings.get("target_lang") or translator.bundle.decode.target_lang
+    targets = [asked] if asked else translator.bundle.languages[1]
+    others = [one for one in document.target_languages if not any(are_related(one, target) for target in targets)]
+    if not targets or not others:
+        return ""
+    named = ", ".join(sorted(others))
+    return f"the file names {named} as its target language, and the model translates into {', '.join(targets)}"
 
 
 def _tell(

@@ -95,6 +95,8 @@ class Document(ABC):
     """Segments in file order."""
     skipped: Sequence[int] = ()
     """Lines of damaged units that were left out, as asked for."""
+    target_languages: Collection[str] = ()
+    """Languages that the file names for its translations."""
     keeps_finished = False
     """Whether the file is bilingual; finished translations are then kept unless the caller asks to replace them."""
     unwritable: re.Pattern[str] | None = re.compile("\0")

@@ -197,6 +197,39 @@ def test_units_with_a_forbidden_character_are_kept_and_counted(run_command, mode
     assert "a.xlf: 1 units skipped; XML forbids a character in them: lines 2\n" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "a.xlf",
+            '<xliff version="1.2"><file target-language="{}"><trans-unit><source>ja</source></trans-unit></file>'
+            "</xliff>",
+        ),
+        (
+            "a.xliff",
+            '<xliff version="2.0" trgLang="{}"><unit id="1"><segment><source>ja</source></segment></unit></xliff>',
+        ),
+        ("a.po", 'msgid ""\nmsgstr "Language: {}\\n"\n\nmsgid "ja"\nmsgstr ""\n'),
+        (
+            "a.tmx",
+            '<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>ja</seg></tuv>'
+            '<tuv xml:lang="{}"><seg>x</seg></tuv></tu></body></tmx>',
+        ),
+    ],
+)
+def test_a_file_for_another_language_than_the_models_is_told(
+    run_command, model, make_model_dir, tmp_path, shouting, name, content
+):
+    french = make_model_dir(info={"data": {"languages": ["en", "fr"]}})
+    path = tmp_path / name
+    for language, directory, is_told in [("de", french, True), ("fr-CA", french, False), ("de", model, False)]:
+        path.write_text(content.format(language), encoding="utf-8")
+        told = run_command(translate, directory, path).stderr
+        assert (
+            f"{name}: the file names de as its target language, and the model translates into fr\n" in told
+        ) == is_told
+
+
 def test_what_became_of_the_segments_is_said(run_command, model, files, shouting):
     Path("a.tsv").write_text("ja 7\tyes\nnein 7\t\nwas\t\n42\t\n7 Hunde\t\n", encoding="utf-8")
     result = run_command(translate, model, "a.tsv", "--columns", "1,2", "--only-missing")

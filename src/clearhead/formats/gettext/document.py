@@ -120,6 +120,7 @@ class GettextCatalogue(Document):
                 if header is None:
                     header, plural = entry, _Plural.of(message.fields().get("plural-forms", ""))
                     self._placeholder = self._placeholder_in(header)
+                    self.target_languages = [*filter(None, [message.fields().get("language")])]
             elif not message.is_obsolete:
                 self._add(entry, plural)
 

@@ -85,6 +85,7 @@ class TmxDocument(Document):
         if not languages.found:
             return
         self._source, self._target = _languages(name, languages, source_language, from_lang, to_lang)
+        self.target_languages = [self._target]
         for unit, said in self._file.elements(UNITS)[1]:
             self._add(unit, keeps_space=said.get(SPACE) == "preserve")
 

@@ -94,7 +94,9 @@ class XliffDocument(Document):
         self._new_languages = [*self._write_languages(name, asked)]
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
+        self.target_languages = languages = set[str]()
         for element, said in found:
+            languages.update(filter(None, [said.get(names[1], "").strip()]))
             for unit in units_of(element, said):
                 if not _other_language(said, asked):
                     self._add(unit)
