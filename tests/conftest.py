@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -21,6 +23,10 @@ from shapes import check_shapes
 if TYPE_CHECKING:
     from clearhead.model import Transformer
 
+# Modules and the list of tests are a million objects, and stay: until all are there no garbage is looked for, and then
+# (`pytest_collection_finish`, and at the end) not among them. Each full look took half a second.
+gc.disable()
+atexit.register(gc.freeze)
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
 check_shapes()
 # One thread per process, also in processes that tests start: the cores are shared by the workers of pytest-xdist.
@@ -42,6 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU (CUDA)"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

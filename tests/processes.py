@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -139,6 +140,8 @@ def _command(arguments: list[str], log: str, first: Callable[[], None] | None) -
     from clearhead.cli.main import run
 
     os.fsync = lambda _: None  # who is killed leaves to the system what it has written
+    gc.freeze()  # what was imported before the fork: no garbage, and half a second of each full look for some
+    gc.unfreeze = lambda: None
     with open(log, "a", encoding="utf-8", buffering=1) as file:
         sys.stdout = sys.stderr = file
         if first is not None:
