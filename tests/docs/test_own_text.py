@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 import shlex
@@ -15,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import docx
 import pytest
 import torch
 
@@ -126,14 +126,18 @@ def test_translators_files_lead_to_a_translated_document(files, monkeypatch):
     (files / "catalogues").mkdir()
     write_pairs("memory.tmx", pairs[20:], ("en", "de"))
     write_pairs("catalogues/app.po", pairs[:20], ("en", "de"))
-    (files / "messages.json").write_text('{"greeting": "one, two three", "count": 3}\n', encoding="utf-8")
+    letter = docx.Document()
+    letter.add_paragraph("one, two three")
+    letter.save("letter.docx")
+    (files / "terms.tsv").write_text("one\teins\n", encoding="utf-8")
     section = OWN_TEXT.partition("## Translation memories, catalogues, documents\n")[2].partition("\n## ")[0]
     [block] = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     for command in block.splitlines():
         execute(command, monkeypatch)
     assert open_prepared(files / "runs" / "en-de" / "data").report["train"]["read"] == len(NUMBERS)
-    found = json.loads((files / "messages.de.json").read_text(encoding="utf-8"))
-    assert (found.keys(), found["count"]) == ({"greeting", "count"}, 3)
+    assert (files / "test.tsv").read_text(encoding="utf-8").count("\n") == (len(NUMBERS) - 20) // 50
+    assert [bool(paragraph.text) for paragraph in docx.Document("letter.de.docx").paragraphs] == [True]
+    assert "Translation report" in (files / "check.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the commands are those of a POSIX shell")
