@@ -109,6 +109,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
             "language_tags": list(bundle.tokenizer.language_tags),
             "sha256": bundle.tokenizer.sha256,
         },
+        "languages": dict(zip(("source", "target"), bundle.languages, strict=True)),
         "decode": bundle.decode.model_dump(mode="json"),
         "translated_by": _engine_facts(bundle),
         "made": dict(bundle.info),

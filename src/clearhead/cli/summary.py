@@ -30,7 +30,10 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "vocabulary": [
             _said(facts, "{} pieces", "tokenizer", "vocab_size"),
             _said(facts, "{}", "tokenizer", "kind"),
-            _said(facts, "translates into {}", "tokenizer", "language_tags"),
+        ],
+        "languages": [
+            _said(facts, "from {}", "languages", "source"),
+            _said(facts, "into {}", "languages", "target"),
         ],
         "data": [
             _said(facts, "{} training pairs", *made, "data", "train", "kept"),

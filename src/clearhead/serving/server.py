@@ -135,6 +135,17 @@ def _served_hosts(given: Sequence[str], listener: socket.socket) -> Sequence[str
     return [*given, *LOOPBACK_HOSTS, address]
 
 
+def _page_address(host: str, port: int) -> str:
+    """Return the address of the web page on this machine.
+
+    >>> _page_address("127.0.0.1", 5000), _page_address("::1", 5000), _page_address("0.0.0.0", 5000)
+    ('http://127.0.0.1:5000/', 'http://[::1]:5000/', 'http://localhost:5000/')
+    """
+    address = ip_address(host)
+    name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
+    return f"http://{name}:{port}/"
+
+
 def allow_files(most: int) -> None:
     """Raise the limit of open files of this process if it is lower; log if that is not allowed.
 
@@ -168,7 +179,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         host, port = listener.getsockname()[:2]
-        note(logging.INFO, event="listening", host=host, port=port)
+        note(logging.INFO, event="listening", host=host, port=port, page=_page_address(host, port))
         loading = asyncio.ensure_future(asyncio.to_thread(service.load))
         stopping = asyncio.create_task(ended.wait())
         await asyncio.wait({loading, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)

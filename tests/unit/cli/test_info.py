@@ -54,7 +54,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
     settings = {"info": MADE, "language_tags": ("de", "fr"), "decode": {"beam_size": 3}}
     bundle = make_bundle(**settings)
     found = json.loads(run_command(info, make_model_dir(**settings), "--json").stdout)
-    assert list(found) == ["model", "tokenizer", "decode", "translated_by", "made"]
+    assert list(found) == ["model", "tokenizer", "languages", "decode", "translated_by", "made"]
     assert found["made"] == MADE
     assert found["model"]["parameters"] == bundle.model.num_parameters()
     assert found["model"]["clearhead_version"] == __version__
@@ -159,7 +159,8 @@ def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_b
     size = model.model.num_parameters()
     assert run_command(info, run_dir).stdout.splitlines() == [
         f"model: {directory}, {size:,} parameters, 2+1 layers, d_model 22, 11 heads, preset tiny, weights in float32",
-        f"vocabulary: {model.tokenizer.vocab_size} pieces, bpe, translates into de, fr",
+        f"vocabulary: {model.tokenizer.vocab_size} pieces, bpe",
+        "languages: from de, into de, fr",
         "data: 28,751 training pairs, source train.de, target train.en",
         "quality: validation BLEU 31.52",
         f"made: 2017-06-12, step 4000, 4,000 steps, 12.5 minutes, on cpu, clearhead {__version__}",
@@ -171,8 +172,8 @@ def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_b
 def test_of_many_languages_a_few_are_named(run_command, make_model_dir):
     languages = [f"{first}{second}" for first in "abcd" for second in "efghi"]
     directory = make_model_dir(language_tags=languages)
-    [line] = [line for line in run_command(info, directory).stdout.splitlines() if line.startswith("vocabulary: ")]
-    assert line.endswith(f"translates into {', '.join(languages[:12])} and 8 more")
+    [line] = [line for line in run_command(info, directory).stdout.splitlines() if line.startswith("languages: ")]
+    assert line.endswith(f", into {', '.join(languages[:12])} and 8 more")
     assert languages[-1] in run_command(info, directory, "--all").stdout
 
 
@@ -233,7 +234,7 @@ def test_a_finished_run_shows_its_model_too(run_command, run_dir, make_model_dir
     assert json.loads(run_command(info, run_dir, "--json").stdout)["run"]["state"] != "finished"
     (run_dir / "report.html").write_text("")  # written last
     found = json.loads(run_command(info, run_dir, "--json").stdout)
-    assert list(found) == ["model", "tokenizer", "decode", "translated_by", "made", "run"]
+    assert list(found) == ["model", "tokenizer", "languages", "decode", "translated_by", "made", "run"]
     assert found["run"]["state"] == "finished"
     assert found["model"]["directory"] == str(run_dir / "model")
 

@@ -63,6 +63,10 @@ def test_many_clients_at_once_get_what_the_command_gives(server, models, command
         list(threads.map(ask, range(2 * len(LINES))))
 
 
+def test_the_address_of_the_page_is_said(server):
+    assert server.wait_for("listening")["page"] == f"{server.url}/"
+
+
 def test_the_endpoints_of_libretranslate_are_described_at_its_path(client):
     found = client.get("/spec").json()
     assert found["openapi"].startswith("3.")
