@@ -33,7 +33,7 @@ FIRST_SIGNS = "%{$#@<&:`|*"
 
 # Most texts have none of these characters, and compiling the long patterns takes as long as translating a sentence.
 _MAY_BE_PLACEHOLDER = re.compile(rf"[{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}]")
-_MAY_BE_KEPT = re.compile(rf"[{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}}}\\_=/]|\w[.(]\w")
+_MAY_BE_KEPT = re.compile(rf"[{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}}}\\_=/]|\w[.(]\w|(?<![^\s<>])--?[A-Za-z]")
 STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/")
 """Beginnings of statements of template languages."""
 
@@ -100,6 +100,8 @@ _KEPT = rf"""(
       {_PLACEHOLDER}
     | (?<![^\s<>])[^\s<>]*(?:[%{{}}$\\_@\#=|`]|\w\.\w\w|\w\(\w)[^\s<>]*       # code: a_b, x=1, file.txt, f(x)
     | (?<!\S)/\w\S*                                          # a path
+    | (?<![^\s<>])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![^\s,<>])       # --max-minutes of a command; not the dash of --Ja
+    | (?<![^\s<>])-[A-Za-z](?![^\s,<>])                      # -n
     | (?<!\w)(?:\w\.){{2,}}                                  # U.S.
     )"""
 
@@ -180,8 +182,13 @@ def words_alone(text: str) -> str:
 def has_words(text: str) -> bool:
     """Return whether a text has a letter outside its non-translatable spans.
 
-    >>> has_words("%s Hunde"), has_words("12,50 € ... 😆 %s"), has_words("https://example.org")
-    (True, False, False)
+    >>> (
+    ...     has_words("%s Hunde"),
+    ...     has_words("12,50 € ... 😆 %s"),
+    ...     has_words("https://example.org"),
+    ...     has_words("-n, --dry-run"),
+    ... )
+    (True, False, False, False)
     """
     return any(map(str.isalpha, words_alone(text)))
 
