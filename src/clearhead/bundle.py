@@ -122,14 +122,15 @@ class Bundle:
 
     @property
     def languages(self) -> tuple[list[str], list[str]]:
-        """The source and target languages, by the settings, the language tags and the training files.
+        """The source and target languages, by the settings, the language tags and the training or imported files.
 
         Empty where they are unknown. A model with language tags but without a known source language accepts any of its
         languages.
         """
         data = self.info.get("data")
+        imported = self.imported_from or {}
         data = data if isinstance(data, Mapping) else {}
-        match data.get("languages"), data.get("roles"):
+        match data.get("languages", imported.get("languages")), data.get("roles"):
             case [source, target], _:
                 trained = [[language] if isinstance(language, str) else [] for language in (source, target)]
             case _, Mapping() as roles:  # an earlier clearhead recorded the files alone

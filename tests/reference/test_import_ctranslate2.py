@@ -364,7 +364,7 @@ def test_a_package_of_argos_translate_scores_as_there(tmp_path, model_file):
     (package / "metadata.json").write_text(json.dumps({"from_code": "de", "to_code": "en", "argos_version": "1.9"}))
     (package / "README.md").write_text("of Argos")
     found = import_path(package)
-    assert (found.bundle.decode.source_lang, found.their_card) == ("de", "of Argos")
+    assert (found.bundle.languages, found.their_card) == ((["de"], ["en"]), "of Argos")
     assert found.bundle.info["imported_from"]["name"] == "translate-de_en-1_9"
     theirs = ctranslate2.Translator(str(package / "model"), compute_type="float32")
     read, written = ([own.encode(text, out_type=str)] for text in ("Ein Hund rennt.", "a dog"))

@@ -99,6 +99,11 @@ def origin_info(library: str, kind: str, origin: Path, files: Sequence[Path]) ->
     }
 
 
+def stating(info: Mapping[str, Any], source: str | None, target: str | None) -> dict[str, Any]:
+    """Return what `origin_info` returns, with the languages that the files name (`Bundle.languages`)."""
+    return {**info, "imported_from": {**info["imported_from"], "languages": [source, target]}}
+
+
 def read_settings(origin: Path, **settings: Any) -> DecodeConfig:
     """Return decoding settings from another library as a `DecodeConfig`.
 

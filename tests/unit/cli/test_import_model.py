@@ -113,6 +113,7 @@ def without_their_library(monkeypatch):
 @pytest.mark.usefixtures("without_their_library")
 def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
     output = tmp_path / "one of ours"
+    (directory / "tokenizer_config.json").write_text('{"source_lang": "nl", "target_lang": "fr"}')
     said = run_command(import_model, directory, "-o", output)
     assert "of the kind marian" in said.stdout
     assert "not compared with its own library: pip install 'clearhead[interop]'" in said.stdout
@@ -120,6 +121,7 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     bundle = load_bundle(output)
     assert (bundle.decode.beam_size, bundle.decode.length_penalty_form, bundle.decode.familiar) == (3, "power", False)
     assert bundle.info["imported_from"]["kind"] == "marian"
+    assert bundle.languages == (["nl"], ["fr"])
     assert str(tmp_path) not in (output / "config.json").read_text()  # a model may be given away
     card = (output / "README.md").read_text()
     assert "pieces, exactly the original's: what that loses is lost" in card

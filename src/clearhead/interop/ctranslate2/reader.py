@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -29,6 +29,7 @@ from clearhead.interop.imported import (
     origin_info,
     read_settings,
     require_told,
+    stating,
 )
 from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.foreign_weights import require_finite
@@ -100,14 +101,15 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         told = {"source_lang": source_lang, "target_lang": target_lang}
         most = min(config.max_length or 1_024, 1_024)
         decode = read_settings(directory, **_ITS_SEARCH, **told, familiar=False, max_input_tokens=most)
+        info = stating(info, source_lang, _package_language(package, "to_code"))
         bundle = Bundle(as_model(config, tensors, path), vocabulary, decode, info)
     compare = partial(_compare, directory, bundle, pieces, file.stored_in) if can_prove(KIND) else None
     return Imported(bundle, LIBRARY, KIND, (*notes, *more), read_card(package), compare)
 
 
-def _package_language(package: Path) -> str | None:
-    """Return the source language that a package of Argos Translate names; None if there is none."""
-    code = (optional_json(package / "metadata.json") or {}).get("from_code")
+def _package_language(package: Path, side: Literal["from_code", "to_code"] = "from_code") -> str | None:
+    """Return a language that a package of Argos Translate names; None if there is none."""
+    code = (optional_json(package / "metadata.json") or {}).get(side)
     return code if isinstance(code, str) and is_language(code) else None
 
 

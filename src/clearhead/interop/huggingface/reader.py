@@ -25,6 +25,7 @@ from clearhead.interop.imported import (
     origin_info,
     read_settings,
     require_told,
+    stating,
 )
 from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.foreign_weights import read_their_weights
@@ -99,7 +100,9 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
             vocabulary = as_vocabulary(begun, directory)
             notes.append("it has learned to write its start token first, so every translation begins with that twice")
         decode = _decode(directory, config, generation, vocabulary, source_lang, target_lang)
-        bundle = Bundle(model, vocabulary, decode, info)
+        settings = _tokenizer_settings(directory)
+        written = _language(settings.get("tgt_lang", settings.get("target_lang")), vocabulary)
+        bundle = Bundle(model, vocabulary, decode, stating(info, decode.source_lang, written))
     notes += _not_taken(config, generation, bundle.decode)
     compare = partial(prove_huggingface, directory, kind, bundle) if can_prove() else None
     notes += [*_tasks(values), *_cleaning(directory)]
