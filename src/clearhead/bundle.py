@@ -438,7 +438,9 @@ def _read_config(directory: Path) -> dict[str, Any]:
     config = read_json(path, ModelError)
     version = config.get("format_version")
     if config.get("model_type") != "clearhead" or type(version) is not int or version < 1:  # true is an int too
-        raise ModelError(f"{path} does not describe a clearhead model")
+        hint = f"clearhead import {shlex.quote(str(directory))} -o NEW makes one of a model of another library"
+        is_ours = config.get("model_type") == "clearhead"
+        raise ModelError(f"{path} does not describe a clearhead model" + ("" if is_ours else f"; {hint}"))
     if version > ROUNDED_FORMAT:
         raise ModelError(
             f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
