@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import types
+from collections.abc import Iterable
 from typing import Any, Self, get_args, get_type_hints
 
 import jaxtyping
@@ -47,26 +48,37 @@ def _checked(fn: Any) -> Any:
 
     @functools.wraps(fn)
     def with_its_own_axes(*args: Any, **kwargs: Any) -> Any:
-        given = _form(args), _form(kwargs)
-        if given not in held:
+        given = (_forms(args), _form(kwargs)) if kwargs else (_forms(args),)
+        found = held.get(given)
+        if found is None:
             if (sizeless := _sizeless(given, {})) not in checked:
                 with _jaxtyped("context"):
                     result = plain(*args, **kwargs)
                 checked.update((sizeless, _sizeless((given, _form(result)), {})))
                 held[given] = {_form(result)}
                 return result
-            held[given] = set()
+            held[given] = found = set()
         result = fn(*args, **kwargs)
-        if (form := _form(result)) not in held[given]:
+        if (form := _form(result)) not in found:
             if (sizeless := _sizeless((given, form), {})) not in checked:
                 with _jaxtyped("context"):
                     for name, value in [*parameters.bind(*args, **kwargs).arguments.items(), ("return", result)]:
                         die_if_unbearable(value, hints.get(name, Any))
                 checked.add(sizeless)
-            held[given].add(form)
+            found.add(form)
         return result
 
     return with_its_own_axes
+
+
+def _forms(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the form of each value; without a call for most of them, of which there are millions."""
+    return tuple(
+        [
+            kind if (kind := type(value)) in _plain else (value.dtype, value.shape) if kind is Tensor else _form(value)
+            for value in values
+        ]
+    )
 
 
 def _form(value: Any) -> Any:
@@ -80,18 +92,18 @@ def _form(value: Any) -> Any:
         kinds = set(map(type, value))
         if len(kinds) == 1 and kinds <= _plain:  # as most are, rows of ids and scores
             return kind, *kinds, len(value) if kind is tuple else None
-        return kind, *map(_form, value)
+        return kind, *_forms(value)
     if isinstance(value, dict):
-        return tuple((key, _form(element)) for key, element in value.items())
+        return *value, *_forms(value.values())
     _plain.add(kind)
     return kind
 
 
-def _sizeless(form: Any, axes: dict[int, str]) -> Any:
+def _sizeless(form: tuple[Any, ...], axes: dict[int, str]) -> tuple[Any, ...]:
     """Return a form with a name for each size: annotations ask which sizes are equal, and for 1 and 2."""
-    if isinstance(form, torch.Size):
-        return tuple(size if size <= 2 else axes.setdefault(size, f"axis {len(axes)}") for size in form)
-    return tuple(_sizeless(part, axes) for part in form) if isinstance(form, tuple) else form
+    if type(form) is torch.Size:
+        return tuple([size if size <= 2 else axes.setdefault(size, f"axis {len(axes)}") for size in form])
+    return tuple([_sizeless(part, axes) if isinstance(part, tuple) else part for part in form])
 
 
 def _resolve(hint: Any, names: dict[str, Any]) -> Any:
