@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import string
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import app
 from clearhead.serving import search_process, service
+from clearhead.serving.middleware import LOGGER
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
@@ -97,6 +99,19 @@ def spared(monkeypatch) -> list[bool]:
     for module in (search_process, service):
         monkeypatch.setattr(module, "spare_what_is_loaded", lambda: spared.append(True))
     return spared
+
+
+@pytest.fixture
+def noted() -> Iterator[list[dict]]:
+    """Return what the server logs in this process, as it does."""
+    events: list[dict] = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: events.append(json.loads(record.getMessage()))
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    yield events
+    LOGGER.setLevel(logging.NOTSET)
+    LOGGER.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")
