@@ -114,42 +114,58 @@ def test_outputs_are_the_same_without_pytorch(files):
         assert all(found[name])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (["train", "config.toml"], "clearhead train"),
-        (["explain", "MODEL", "Ein Hund.", "--ablate"], "--ablate"),
-        (["explain", "MODEL", "Ein Hund.", "--attribution", "-o", "a.json"], "--attribution"),
-        (["explain", "OTHER", "Ein Hund."], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
-        (["export", "MODEL", "-o", "theirs", "--to", "hf"], "--to hf"),
-        (["optimize", "MODEL", "--source", "SOURCE", "--target", "TARGET"], "clearhead optimize"),
-        (["translate", "OTHER", "SOURCE"], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
-    ],
-)
-def test_what_needs_pytorch_says_so_in_one_line(files, make_model_dir, tmp_path, arguments, what):
+def in_one_process(start, commands, directory):
+    """Return exit status and message of each command: one process for all, since each starts for half a second."""
+    program = f"""{start}
+import contextlib, io, json
+from clearhead.cli.main import run
+said = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        try: run(arguments)
+        except SystemExit as end: said.append((end.code, told.getvalue()))
+print(json.dumps(said))"""
+    command = [sys.executable, "-c", program, json.dumps(commands)]
+    ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert len(said) == len(commands)
+    return said
+
+
+NEED_PYTORCH = [
+    (["train", "config.toml"], "clearhead train"),
+    (["explain", "MODEL", "Ein Hund.", "--ablate"], "--ablate"),
+    (["explain", "MODEL", "Ein Hund.", "--attribution", "-o", "a.json"], "--attribution"),
+    (["explain", "OTHER", "Ein Hund."], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
+    (["export", "MODEL", "-o", "theirs", "--to", "hf"], "--to hf"),
+    (["optimize", "MODEL", "--source", "SOURCE", "--target", "TARGET"], "clearhead optimize"),
+    (["translate", "OTHER", "SOURCE"], r"this model \(for fp32 the compiled core takes .+ in multiples of 32\)"),
+]
+
+
+def test_what_needs_pytorch_says_so_in_one_line(files, make_model_dir, tmp_path):
     places = dict(zip(("MODEL", "SOURCE", "TARGET"), files, strict=True)) | {"OTHER": str(make_model_dir("other"))}
-    program = f"{MISSING}; from clearhead.cli.main import run; run()"
-    given = [places.get(one, one) for one in arguments]
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *given], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 1
-    expected = rf"clearhead: {what} needs PyTorch, which is not installed: pip install 'clearhead\[train\]'\n"
-    assert re.fullmatch(expected, ran.stderr), ran.stderr
+    commands = [[places.get(one, one) for one in arguments] for arguments, _ in NEED_PYTORCH]
+    said = in_one_process(MISSING, commands, tmp_path)
+    for (_, what), (status, told) in zip(NEED_PYTORCH, said, strict=True):
+        assert status == 1
+        expected = rf"clearhead: {what} needs PyTorch, which is not installed: pip install 'clearhead\[train\]'\n"
+        assert re.fullmatch(expected, told), told
 
 
-@pytest.mark.parametrize("output", ["pairs.parquet", "pairs.arrow", "pairs.feather"])
-def test_files_that_need_pyarrow_say_so_in_one_line(tmp_path, output):
-    program = "import sys; sys.modules['pyarrow'] = None; from clearhead.cli.main import run; run()"
+def test_files_that_need_pyarrow_say_so_in_one_line(tmp_path):
     tmp_path.joinpath("pairs.tsv").write_text("a\tb\n", encoding="utf-8")
-    tmp_path.joinpath(output).write_bytes(b"PAR1")
-    for given in (["stats", output], ["convert", "pairs.tsv", output]):
-        ran = subprocess.run(
-            [sys.executable, "-c", program, "corpus", *given], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+    outputs = ["pairs.parquet", "pairs.arrow", "pairs.feather"]
+    for output in outputs:
+        tmp_path.joinpath(output).write_bytes(b"PAR1")
+    given = [(output, one) for output in outputs for one in (["stats", output], ["convert", "pairs.tsv", output])]
+    commands = [["corpus", *one] for _, one in given]
+    said = in_one_process("import sys; sys.modules['pyarrow'] = None", commands, tmp_path)
+    for (output, _), (status, told) in zip(given, said, strict=True):
         expected = f"clearhead: {output}: Parquet and Arrow files need pyarrow, which is not installed: "
-        assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, f"{expected}pip install 'clearhead[arrow]'")
-        assert "Traceback" not in ran.stderr
+        assert (status, told.splitlines()[-1]) == (1, f"{expected}pip install 'clearhead[arrow]'")
+        assert "Traceback" not in told
 
 
 def test_without_babel_languages_are_known_by_their_names(tmp_path):
