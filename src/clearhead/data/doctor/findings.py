@@ -82,16 +82,16 @@ KINDS = {
     "wrong_language": FindingKind(
         "In the language of the other side",
         "serious",
-        "one side is clearly in the language of the other side, by its trigrams of letters (likelier by 0.5 nats a "
-        "letter and by 20 in all; in at least 200 pairs) or by the identifier of languages",
+        "one side is clearly in the language of the other side: by the letters that usually follow each other there "
+        "(from 200 pairs on), or by the identifier of languages",
         "the model learns to copy, or to answer in the wrong language",
         "translate or remove these pairs",
     ),
     "other_language": FindingKind(
         "In a third language",
         "serious",
-        "a side is in neither of the two languages: the identifier of languages finds another one likelier than its "
-        "own by 0.3 nats a letter and by 10 in all; names and words that are on both sides do not count",
+        "a side is in neither of the two languages: the identifier of languages finds another one clearly "
+        "likelier than its own; names and words that are on both sides do not count",
         "the model learns to translate from or into that language now and then",
         "remove these pairs, or train a model of that language with them",
     ),
