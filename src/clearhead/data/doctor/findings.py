@@ -26,7 +26,7 @@ class FindingKind:
     title: str
     severity: Severity
     meaning: str
-    """When a pair has the defect, with the threshold."""
+    """When a pair has the defect; docs/data-doctor.md has the thresholds."""
     why: str
     """Why it matters."""
     remedy: str

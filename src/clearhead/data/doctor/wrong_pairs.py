@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from clearhead.data.doctor.cleaning import FIXABLE
 from clearhead.data.doctor.examination import BITS, examine
 from clearhead.data.doctor.text_report import percent
 from clearhead.formats import SentencePair
+from clearhead.text.language_tags import split_tag
 
 WORDS = {
     "shifted": "beside the translation of another row",
@@ -34,18 +36,27 @@ BLOCK_PAIRS = 10_000
 """Of a corpus of more than `MOST_PAIRS`, about so many are examined, in blocks of so many that follow each other."""
 
 
+_FIRST_PAIRS = 100
+"""First pairs whose sources are looked at for language tags."""
+
+
 def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingual: bool) -> dict[str, Any]:
     """Examine a training text, or a sample of it.
 
     Args:
         pairs: The pairs.
         num_pairs: Their number.
-        is_multilingual: Whether they are of several languages, so that findings of language mean nothing.
+        is_multilingual: Whether they are of several languages, so that findings of language mean nothing. So are those
+            whose first sources all begin with tags, of several languages.
 
     Returns:
         `examined`, the number of pairs examined; `wrong`, how many of them have a finding of `WORDS`; and `findings`,
         how many have each.
     """
+    first = list(islice(pairs := iter(pairs), _FIRST_PAIRS))
+    tags = {split_tag(pair.source, ("",))[0] for pair in first}
+    is_multilingual = is_multilingual or (len(tags) > 1 and None not in tags)
+    pairs = chain(first, pairs)
     kinds = [name for name in WORDS if not (is_multilingual and name in ONE_LANGUAGE_KINDS)]
     step = -(-num_pairs // MOST_PAIRS)
     result = examine(_blocks(pairs, step), kinds=kinds)

@@ -58,7 +58,11 @@ def test_next_to_nothing_is_not_told():
 
 
 def test_languages_mean_nothing_in_text_of_several():
-    assert counted(among_clean([*SWAPPED, *GARBLED, *FRENCH]), is_multilingual=True)["findings"] == {"mojibake": 20}
+    rows = among_clean([*SWAPPED, *GARBLED, *FRENCH])
+    assert counted(rows, is_multilingual=True)["findings"] == {"mojibake": 20}
+    tagged = [(f"<2{'de' if place % 2 else 'en'}> {source}", target) for place, (source, target) in enumerate(rows)]
+    assert counted(tagged)["findings"] == {"mojibake": 20}
+    assert "swapped" in counted([(f"<2en> {source}", target) for source, target in rows])["findings"]  # of one language
 
 
 def test_of_a_large_corpus_blocks_are_examined_and_it_is_said(monkeypatch):
