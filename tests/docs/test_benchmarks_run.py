@@ -53,6 +53,14 @@ def threads_for_processes() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_pairs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH.parent))
+        patch.setattr(importlib.import_module("work"), "SYNTHETIC_PAIRS", 2_000)
+        yield
+
+
 @pytest.fixture(scope="module")
 def steps() -> dict[str, list[tuple[int, tuple[int, ...]]]]:
     """Return, for each candidate, the number and the rows of every batch that it is trained on; `result` fills it."""

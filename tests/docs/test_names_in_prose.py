@@ -33,12 +33,20 @@ OF_OTHERS = {
 """Names in Babel, torch.nn, torch.distributed and tensor2tensor, which the text speaks of and the code does not use."""
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements of a module; looking into their expressions as well takes five times as long."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from statements(node)
+
+
 def prose_and_words(text: str) -> tuple[list[str], set[str]]:
     """Return the docstrings and comments of a module, and the words of all else."""
     starts = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
     docstrings = {
         starts[node.value.lineno - 1] + node.value.col_offset: node.value.value
-        for node in ast.walk(ast.parse(text))
+        for node in statements(ast.parse(text))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
     comments = []
