@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Modules and the list of tests are a million objects, and stay: until all are there no garbage is looked for, and then
 # (`pytest_collection_finish`, and at the end) not among them. Each full look took half a second.
 gc.disable()
+gc.set_threshold(10_000)  # new objects until the next look; with 700, Python's default, there are thousands
 atexit.register(gc.freeze)
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
 check_shapes()
