@@ -398,5 +398,8 @@ def test_a_model_that_translates_in_int8_is_explained_in_float32_as_its_search_i
     bundle = make_bundle(d_model=64, num_heads=2, d_ff=64, decode={"precision": "int8"})
     whole = replace(bundle, decode=bundle.decode.with_changes({"precision": "fp32"}))
     words = [" ".join(line.split()[:number]) for line in sentences for number in range(1, 6)]
-    found, expected = ([explain(Translator(one), text).translation for text in words] for one in (bundle, whole))
+    in_int8, in_float32 = ([one.text for one in Translator(made).translate(words)] for made in (bundle, whole))
+    differing = [text for text, one, other in zip(words, in_int8, in_float32, strict=True) if one != other][:3]
+    assert differing
+    found, expected = ([explain(Translator(one), text).translation for text in differing] for one in (bundle, whole))
     assert found == expected
