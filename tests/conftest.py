@@ -23,8 +23,8 @@ from shapes import check_shapes
 if TYPE_CHECKING:
     from clearhead.model import Transformer
 
-# Modules and the list of tests are a million objects, and stay: until all are there no garbage is looked for, and then
-# (`pytest_collection_finish`, and at the end) not among them. Each full look took half a second.
+# Modules and the list of tests are 800,000 objects, and stay: until all are there no garbage is looked for, and then
+# (`pytest_runtestloop`, and at the end) not among them. Each full look took half a second.
 gc.disable()
 gc.set_threshold(10_000)  # new objects until the next look; with 700, Python's default, there are thousands
 atexit.register(gc.freeze)
@@ -51,7 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU (CUDA)"))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:  # also of the process that hands out the tests, which collects none
     gc.freeze()
     gc.enable()
 
