@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from clearhead.config import ModelConfig
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -18,13 +19,12 @@ from clearhead.model.encoder import EncoderLayer
 from clearhead.model.residual import Residual
 from clearhead.paper.counts import counted_flops
 from clearhead.paper.errata.erratum import CheckResult, Erratum
-from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
+from clearhead.paper.errata.materials import EXACT, build, compared, count_weights, difference, on_meta, standard_normal
+from clearhead.paper.plain import layer_norm
 
-_SIZES = ((64, 512), (256, 512), (512, 512), (1024, 512), (2048, 128))
+_SIZES = ((64, 512), (256, 512), (512, 512), (1024, 512), (600, 1024), (160, 128), (2048, 128))
 _SUBLAYERS = 6
 """Number of self-attention sub-layers in one stack of the paper (N = 6)."""
-_EXACT = 1e-5
-"""Maximum difference between values that should be equal."""
 
 
 @cache
@@ -39,18 +39,20 @@ def _multiply_adds(n: int, d: int) -> tuple[int, int]:
 def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> CheckResult:
     """The claim names the cheaper layer at every size, by counted multiply-adds.
 
-    The sizes n x d are 64 x 512, 256 x 512, 512 x 512, 1024 x 512 and 2048 x 128.
+    The sizes n x d are 64 x 512, 256 x 512, 512 x 512, 1024 x 512, 600 x 1024, 160 x 128 and 2048 x 128.
     """
+    claims = [claims_attention(n, d) for n, d in _SIZES]
     correct = 0
-    for n, d in _SIZES:
+    for claim, (n, d) in zip(claims, _SIZES, strict=True):
         attention, recurrence = _multiply_adds(n, d)
-        correct += claims_attention(n, d) == (attention < recurrence)
+        correct += claim == (attention < recurrence)
     n, d = _SIZES[-1]
     attention, recurrence = _multiply_adds(n, d)
     return CheckResult(
         correct == len(_SIZES),
         f"right at {correct} of {len(_SIZES)} sizes (n = {n}, d = {d}: {attention:,} multiply-adds for attention, "
         f"{recurrence:,} for recurrence)",
+        claims,
     )
 
 
@@ -62,9 +64,11 @@ def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -
     states, wanted = run(cell, x), torch.zeros(4, 3)
     for word in x.unbind(1):
         wanted = torch.tanh(word @ cell.weight_ih.T + cell.bias_ih + wanted @ cell.weight_hh.T + cell.bias_hh)
-    distance = (states - wanted).abs().max().item()
+    distance = difference(states, wanted)
     return CheckResult(
-        len(calls) <= 7 and distance < _EXACT, f"{len(calls)} sequential steps, states differ by {distance:.2f}"
+        len(calls) <= 7 and distance < EXACT,
+        f"{len(calls)} sequential steps, states differ by {distance:.2f}",
+        (len(calls), states.tolist()),
     )
 
 
@@ -85,6 +89,10 @@ def _all_sentences_at_once(cell: nn.RNNCell, x: Tensor) -> Tensor:
     return state
 
 
+def _two_sentences_at_a_time(cell: nn.RNNCell, x: Tensor) -> Tensor:
+    return torch.cat([_all_sentences_at_once(cell, pair) for pair in x.split(2)])
+
+
 def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
     """An LSTM step with these gates gives the states of PyTorch's LSTM cell.
 
@@ -97,28 +105,31 @@ def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> CheckResult:
     new_c = gate(forgets) * c + gate(inputs) * candidates.tanh()
     new_h = gate(outputs) * new_c.tanh()
     gradient = torch.autograd.grad(new_h.sum(), before)[0][:, [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15]]
-    distance = (new_h - cell(x, (h, c))[0]).abs().max().item()
+    distance = difference(new_h, cell(x, (h, c))[0])
     reached = (gradient != 0).float().mean().item()
     return CheckResult(
-        reached == 1 and distance < _EXACT,
+        reached == 1 and distance < EXACT,
         f"{100 * reached:.0f} % of the gates' inputs have a gradient, states differ from PyTorch's by {distance:.2f}",
+        (new_h.detach(), gradient),
     )
 
 
-def _names_the_larger(claimed: str) -> CheckResult:
-    """The claim names the layer with more weights, counted at d = 64, 512 and 1024."""
-    counts = {}
-    for d in (64, 512, 1024):
-        layers: dict[str, nn.Module] = {
-            "LSTM": on_meta(partial(nn.LSTM, d, d)),
-            "encoder": on_meta(partial(EncoderLayer, ModelConfig(d_model=d, d_ff=4 * d, num_heads=8))),
-        }
-        counts[d] = {name: count_weights(layer) for name, layer in layers.items()}
-    correct = sum(count[claimed] == max(count.values()) for count in counts.values())
+def _counts_the_weights(formula: Callable[[int], tuple[int, int]]) -> CheckResult:
+    """The formula gives the weights of an LSTM layer and of an encoder layer, with errors below 2 %.
+
+    They are counted at d = 64, 512 and 1024, where d_ff = 4 d.
+    """
+    claimed, errors, counted = [], [], (0, 0)
+    for d in (64, 1024, 512):
+        encoder = on_meta(partial(EncoderLayer, ModelConfig(d_model=d, d_ff=4 * d, num_heads=8)))
+        counted = count_weights(on_meta(partial(nn.LSTM, d, d))), count_weights(encoder)
+        claimed.append(formula(d))
+        errors += [abs(claim / count - 1) for claim, count in zip(claimed[-1], counted, strict=True)]
     return CheckResult(
-        correct == len(counts),
-        f"right at {correct} of {len(counts)} widths (at d = 512: LSTM layer {counts[512]['LSTM']:,}, encoder layer "
-        f"{counts[512]['encoder']:,})",
+        max(errors) < 0.02,
+        f"at d = 512 {claimed[-1][0]:,} weights in an LSTM layer (counted: {counted[0]:,}), {claimed[-1][1]:,} in an "
+        f"encoder layer (counted: {counted[1]:,})",
+        claimed,
     )
 
 
@@ -126,7 +137,8 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     """Six self-attention sub-layers keep the size of the gradient within a factor of 10.
 
     The gradient is that of the differences between eight words. A small error grows less than twofold, whereas it grows
-    more than twofold if the sums have no norm.
+    more than twofold if the sums have no norm. A sub-layer returns LayerNorm(x + Sublayer(x)), calculated number by
+    number.
     """
     attentions = build(lambda: nn.ModuleList(MultiHeadAttention(d_model=32, num_heads=4) for _ in range(_SUBLAYERS)))
     residual = build(lambda: Residual(nn.LayerNorm(32), dropout=0.0))
@@ -144,22 +156,27 @@ def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) 
     direction = direction - direction.mean(dim=1, keepdim=True)
     gradient = torch.autograd.grad((stack(x, combine) * direction).sum(), x)[0].norm() / direction.norm()
     grown, bare = growth(combine), growth(lambda residual, x, update: x + update)
-    return CheckResult(
-        0.1 < gradient.item() < 10 and grown < 2 < bare,
-        f"the gradient of the differences between words is multiplied by {gradient.item():.2f}, a small error by "
-        f"{grown:.1f} (by sums without a norm: {bare:.1f})",
+    words, update, norm = standard_normal(8, 32, seed=88), standard_normal(8, 32, seed=89), residual.norm
+    assert isinstance(norm, nn.LayerNorm)
+    return compared(
+        combine(residual, words, update),
+        layer_norm((words + update).tolist(), norm.weight.tolist(), norm.bias.tolist(), norm.eps),
+        to="section 3.1",
+        holds=0.1 < gradient.item() < 10 and grown < 2 < bare,
+        figures=f"the gradient of the differences between words is multiplied by {gradient.item():.2f}, a small error "
+        f"by {grown:.1f} (by sums without a norm: {bare:.1f})",
     )
 
 
-def _names_the_change_of_cost(claimed: str) -> CheckResult:
-    """The claim names how truncation changes the cost of an update, in steps that the gradient passes.
+def _predicts_the_shorter(claims_shorter: Callable[[int, int], bool]) -> CheckResult:
+    """The claim says whether truncation makes the way back of the gradient shorter, in steps that it passes.
 
-    The gradient goes back from the last of 32 words; truncated, it ends after 8 steps.
+    The gradient goes back from the last of 4 to 32 words; truncated, it ends after at most 8, 16 or 32 steps.
     """
 
-    def steps_back(window: int) -> int:
+    def steps_back(words: int, window: int) -> int:
         cell, state, passed = build(lambda: nn.RNNCell(5, 3)), torch.zeros(1, 3), list[Tensor]()
-        for t, word in enumerate(standard_normal(32, 1, 5, seed=87)):
+        for t, word in enumerate(standard_normal(words, 1, 5, seed=87)):
             if t % window == 0:
                 state = start = state.detach().requires_grad_()
             state = cell(word, state)
@@ -167,9 +184,16 @@ def _names_the_change_of_cost(claimed: str) -> CheckResult:
         torch.autograd.grad(state.sum(), start)
         return len(passed)
 
-    whole, truncated = steps_back(32), steps_back(8)
-    change = "faster" if truncated < whole else "slower" if truncated > whole else "neither"
-    return CheckResult(claimed == change, f"claimed: {claimed}; {truncated} steps truncated, {whole} not truncated")
+    sizes = ((32, 8), (32, 16), (16, 8), (16, 16), (4, 8), (16, 32))
+    claims = [claims_shorter(words, window) for words, window in sizes]
+    is_shorter = [steps_back(words, window) < steps_back(words, words) for words, window in sizes]
+    correct = sum(claim == fact for claim, fact in zip(claims, is_shorter, strict=True))
+    return CheckResult(
+        claims == is_shorter,
+        f"right at {correct} of {len(sizes)} lengths and windows (32 words: {steps_back(32, 8)} steps truncated to 8, "
+        f"{steps_back(32, 32)} not truncated)",
+        claims,
+    )
 
 
 COSTS_ERRATA: tuple[Erratum[Any], ...] = (
@@ -184,6 +208,12 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda n, d: True,
         right_version=lambda n, d: n < d,
         test=_predicts_the_cheaper,
+        mutants=(
+            ("while n < 512, whatever d is", lambda n, d: n < 512),
+            ("while n < 2 d", lambda n, d: n < 2 * d),
+            ("while d > 256", lambda n, d: d > 256),
+        ),
+        also_right=(("n^2 d < n d^2", lambda n, d: n * n * d < n * d * d),),
     ),
     Erratum(
         number=41,
@@ -196,6 +226,11 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_sentence_by_sentence,
         right_version=_all_sentences_at_once,
         test=_takes_as_many_steps_as_words,
+        mutants=(
+            ("two sentences at a time", _two_sentences_at_a_time),
+            ("words in reverse", lambda cell, x: _all_sentences_at_once(cell, x.flip(1))),
+            ("all words at once, without earlier states", lambda cell, x: cell(x[:, -1])),
+        ),
     ),
     Erratum(
         number=42,
@@ -206,17 +241,29 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda x: (x > 0).to(x.dtype) + 0 * x,
         right_version=torch.sigmoid,
         test=_is_the_gate_of_an_lstm,
+        mutants=(
+            ("a ramp from 0 to 1", functional.hardsigmoid),
+            ("the hyperbolic tangent", torch.tanh),
+            ("a step with the gradient of a sigmoid", lambda x: (x > 0) + x.sigmoid() - x.sigmoid().detach()),
+        ),
+        also_right=(("(1 + tanh(x / 2)) / 2", lambda x: (1 + (x / 2).tanh()) / 2),),
     ),
     Erratum(
         number=43,
         title="An LSTM has many more parameters",
         wrong="An LSTM has much more parameters.",
         right="At the same width d an LSTM layer has about 8 d^2 weights and an encoder layer 12 d^2: 4 d^2 in "
-        "attention and 8 d^2 in the feed-forward network.",
+        "attention and 8 d^2 in the feed-forward network. (The wrong version counts attention alone.)",
         source="Sections 3.2.2 and 3.3 for the shapes; `torch.nn.LSTM`",
-        wrong_version="LSTM",
-        right_version="encoder",
-        test=_names_the_larger,
+        wrong_version=lambda d: (8 * d**2, 4 * d**2),
+        right_version=lambda d: (8 * d**2, 12 * d**2),
+        test=_counts_the_weights,
+        mutants=(
+            ("one gate of the LSTM", lambda d: (2 * d**2, 12 * d**2)),
+            ("the feed-forward network alone", lambda d: (8 * d**2, 8 * d**2)),
+            ("d_ff = d", lambda d: (8 * d**2, 6 * d**2)),
+        ),
+        also_right=(("with biases and norms", lambda d: (8 * d**2 + 8 * d, 12 * d**2 + 9 * d)),),
     ),
     Erratum(
         number=44,
@@ -229,16 +276,28 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda residual, x, update: residual.norm(update),
         right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),
         test=_lets_gradients_pass,
+        mutants=(
+            ("no sub-layer", lambda residual, x, update: x),
+            ("the norm without the sub-layer", lambda residual, x, update: residual.norm(x)),
+            ("x + LayerNorm(Sublayer(x))", lambda residual, x, update: x + residual.norm(update)),
+            ("the mean in place of the sum", lambda residual, x, update: (x + update) / 2),
+        ),
     ),
     Erratum(
         number=52,
         title="Truncated back-propagation makes the model slower",
         wrong="Truncated back-propagation through time makes a recurrent model slower.",
-        right="It makes an update cheaper: the gradient passes a fixed number of steps back instead of all. What it "
-        "costs is the rest of the text: no gradient reaches words farther away, though the state still carries them.",
+        right="It makes an update cheaper, if there are more words than steps to go back: the gradient passes a fixed "
+        "number of steps back instead of all. What it costs is the rest of the text: no gradient reaches words farther "
+        "away, though the state still carries them.",
         source="Williams and Peng 1990; `Tensor.detach`",
-        wrong_version="slower",
-        right_version="faster",
-        test=_names_the_change_of_cost,
+        wrong_version=lambda words, window: False,
+        right_version=lambda words, window: window < words,
+        test=_predicts_the_shorter,
+        mutants=(
+            ("always cheaper", lambda words, window: True),
+            ("cheaper with windows up to 8", lambda words, window: window <= 8),
+            ("cheaper with less than half of the words", lambda words, window: window < words / 2),
+        ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 Version = TypeVar("Version")
 
@@ -20,26 +20,32 @@ class CheckResult:
     """Whether the version meets the demand of the test."""
     figures: str
     """The measured numbers, rounded so that they are the same on every processor."""
+    output: Any
+    """What the version computed, from random input if it takes any: versions with the same output are the same."""
 
 
 @dataclass(frozen=True)
 class ErratumResult:
-    """Results of a test on both versions."""
+    """Results of a test on all versions."""
 
     wrong_fails: bool
     right_passes: bool
     evidence: str
     """The numbers measured on the wrong version, then on the right one."""
+    missed: tuple[str, ...]
+    """Names of the near misses that pass the test."""
+    refused: tuple[str, ...]
+    """Names of the other right versions that fail it."""
 
     @property
     def holds(self) -> bool:
-        """Whether the test fails the wrong version and passes the right one."""
-        return self.wrong_fails and self.right_passes
+        """Whether the test fails every wrong version and passes every right one."""
+        return self.wrong_fails and self.right_passes and not self.missed and not self.refused
 
 
 @dataclass(frozen=True, kw_only=True)
 class Erratum(Generic[Version]):
-    """A wrong and a right statement, each also in a form that can be run, and one test for both."""
+    """A wrong and a right statement, each also in a form that can be run, and one test for these and other versions."""
 
     number: int
     """Number of the erratum, counted from 1; it never changes."""
@@ -55,6 +61,10 @@ class Erratum(Generic[Version]):
     """The right statement as code or data, using the package's own code where possible."""
     test: Callable[[Version], CheckResult]
     """Measures a version against a criterion that is independent of both versions; its docstring is that criterion."""
+    mutants: tuple[tuple[str, Version], ...] = ()
+    """Near misses, (name, version): versions that are wrong in another way, which the test must fail too."""
+    also_right: tuple[tuple[str, Version], ...] = ()
+    """Other right versions, (name, version), which the test must pass."""
     kind: Kind = "computed"
 
     @property
@@ -63,10 +73,12 @@ class Erratum(Generic[Version]):
         return " ".join((self.test.__doc__ or "").split())
 
     def check(self) -> ErratumResult:
-        """Run the test on both versions."""
+        """Run the test on all versions."""
         wrong, right = self.test(self.wrong_version), self.test(self.right_version)
         return ErratumResult(
             wrong_fails=not wrong.holds,
             right_passes=right.holds,
             evidence=f"wrong: {wrong.figures}; right: {right.figures}",
+            missed=tuple(name for name, version in self.mutants if self.test(version).holds),
+            refused=tuple(name for name, version in self.also_right if not self.test(version).holds),
         )

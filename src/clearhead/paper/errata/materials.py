@@ -1,6 +1,7 @@
-"""Inputs for the errata's checks: seeded random tensors, and small models with reproducible random weights.
+"""Inputs for the errata's checks, and the comparison with a reference computed number by number.
 
-Nothing here uses torch's global random state, so a check gives the same result anywhere and in any order.
+The inputs are seeded random tensors, and small models with reproducible random weights. Nothing here uses torch's
+global random state, so a check gives the same result anywhere and in any order.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.config.presets import paper_base
+from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.transformer import Transformer
+from clearhead.paper.errata.erratum import CheckResult
+from clearhead.paper.plain import Matrix
 
 Module = TypeVar("Module", bound=nn.Module)
+
+EXACT = 1e-4
+"""Maximum difference between values that should be equal; float32 errors are about 1e-6 here."""
 
 
 def standard_normal(*shape: int, seed: int) -> Tensor:
@@ -84,3 +91,34 @@ def input_of(module: nn.Module, run: Callable[[], object]) -> Tensor:
     with module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
         run()
     return seen[0]
+
+
+def difference(found: Tensor, wanted: Tensor | Matrix) -> float:
+    """Return the largest difference between two tensors; infinite if their shapes differ."""
+    wanted = torch.as_tensor(wanted)
+    return (found - wanted).abs().max().item() if found.shape == wanted.shape else float("inf")
+
+
+def compared(output: Tensor, wanted: Tensor | Matrix, *, to: str, figures: str, holds: bool = True) -> CheckResult:
+    """Return the result of a check that also compares a version's output for random input with a reference.
+
+    Args:
+        output: What the version computed.
+        wanted: What the reference computed.
+        to: Name of the reference.
+        figures: Other measured numbers.
+        holds: Whether these meet the demand of the check.
+    """
+    distance = difference(output, wanted)
+    return CheckResult(holds and distance < EXACT, f"{figures}; output differs from {to} by {distance:.2f}", output)
+
+
+def head_matrices(attention: MultiHeadAttention) -> tuple[list[Matrix], list[Matrix], list[Matrix]]:
+    """Return the matrices W_i^Q, W_i^K and W_i^V of all heads, as section 3.2.2 writes them."""
+
+    def blocks(projection: nn.Module) -> list[Matrix]:
+        weight = projection.weight  # nn.Linear stores the transpose
+        assert isinstance(weight, Tensor)
+        return [block.T.tolist() for block in weight.chunk(attention.num_heads)]
+
+    return blocks(attention.q_proj), blocks(attention.k_proj), blocks(attention.v_proj)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +15,8 @@ _INTRODUCTION = """\
 
 Generated from `src/clearhead/paper/errata/`. Study notes about "Attention Is All You Need" make the mistakes listed
 here. Use this page to check what you read or write about the paper: each mistake comes with the right statement, its
-source, and a test that fails the wrong version and passes the right one.
+source, and a test that fails the wrong version and passes the right one. The tests also fail {near_misses} near
+misses, versions that are wrong in another way, and pass {right_variants} other right versions.
 
     clearhead paper errata
 
@@ -26,13 +27,17 @@ runs all tests and prints one entry for each erratum:
 ```
 
 The wrong and the right version are both code or data that the test measures; the right version uses the code of this
-package wherever there is some. *Found* gives the measured figures. `tests/unit/paper/test_errata.py` runs the same
-tests.
+package wherever there is some. Most tests also compare what a version computes from random input with the same
+computed number by number (`src/clearhead/paper/plain.py`), since a property alone lets near misses pass: with a hard
+maximum in place of the softmax, the weights still sum to 1. *Found* gives the measured figures of the wrong and the
+right version; *also fails* and *also passes* name the other versions. `tests/unit/paper/test_errata.py` runs the same
+tests, and checks that no near miss computes what the right version does.
 
 - Slips such as a missing bracket or an undefined name are left out.
 - Numbers 3, 11 and 32 to 35 are not quoted from notes. They state what readers are likely to conclude where notes omit
   something or are vague.
-- *Quotation* marks errata for which nothing can be computed: their test compares with what the paper prints.
+- *Quotation* marks errata for which nothing can be computed: their test compares with what the paper, or the one that
+  they are about, prints.
 """
 
 Checked = tuple[Erratum[Any], ErratumResult]
@@ -66,18 +71,33 @@ def report(found: Iterable[Checked]) -> str:
         found: Errata, each with the result of its check.
     """
     lines: list[str] = []
-    verdicts: list[bool] = []
+    found = tuple(found)
     for erratum, result in found:
         lines += [*_entry(erratum, result), ""]
-        verdicts.append(result.holds)
-    lines.append(f"{sum(verdicts)} of {len(verdicts)} tests fail the wrong version and pass the right one.")
+    near_misses, right_variants = _other_versions([erratum for erratum, _ in found])
+    missed, refused = (sum(len(getattr(result, names)) for _, result in found) for names in ("missed", "refused"))
+    distinguished = sum(result.wrong_fails and result.right_passes for _, result in found)
+    lines += [
+        f"{distinguished} of {len(found)} tests fail the wrong version and pass the right one.",
+        f"They fail {near_misses - missed} of {near_misses} near misses and pass {right_variants - refused} of "
+        f"{right_variants} other right versions.",
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _other_versions(errata: Sequence[Erratum[Any]]) -> tuple[int, int]:
+    """Return the numbers of near misses and of other right versions."""
+    return sum(len(erratum.mutants) for erratum in errata), sum(len(erratum.also_right) for erratum in errata)
 
 
 def errata_page() -> str:
     """Return the text of `docs/errata.md`."""
     example = ERRATA[5]
-    lines = [_INTRODUCTION.format(example="\n".join(_entry(example, example.check())))]
+    near_misses, right_variants = _other_versions(ERRATA)
+    introduction = _INTRODUCTION.format(
+        example="\n".join(_entry(example, example.check())), near_misses=near_misses, right_variants=right_variants
+    )
+    lines = [introduction]
     for theme, errata in THEMES.items():
         lines += [f"## {theme}", ""]
         for erratum in errata:
@@ -91,7 +111,7 @@ def errata_page() -> str:
 def _entry(erratum: Erratum[Any], result: ErratumResult) -> list[str]:
     lines = [" " * (erratum.number < 10) + heading(erratum)]
     for label, text in (_statements(erratum, result) | {"verdict": _verdict(result)}).items():
-        lines += wrapped(text, first=f"    {label:<8}", others=" " * 12)
+        lines += wrapped(text, first=f"    {label:<12}", others=" " * 16)
     return lines
 
 
@@ -101,13 +121,16 @@ def heading(erratum: Erratum[Any]) -> str:
 
 
 def _statements(erratum: Erratum[Any], result: ErratumResult) -> dict[str, str]:
-    return {
+    statements = {
         "wrong": erratum.wrong,
         "right": erratum.right,
         "source": erratum.source,
         "test": erratum.demands,
         "found": result.evidence,
+        "also fails": "; ".join(name for name, _ in erratum.mutants),
+        "also passes": "; ".join(name for name, _ in erratum.also_right),
     }
+    return {label: text for label, text in statements.items() if text}
 
 
 def _verdict(result: ErratumResult) -> str:
@@ -116,6 +139,8 @@ def _verdict(result: ErratumResult) -> str:
     problems = [
         *([] if result.wrong_fails else ["the wrong version passes"]),
         *([] if result.right_passes else ["the right version fails"]),
+        *(f"{name} passes" for name in result.missed),
+        *(f"{name} fails" for name in result.refused),
     ]
     return f"DOES NOT HOLD: {' and '.join(problems)}"
 

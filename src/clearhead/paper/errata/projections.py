@@ -13,21 +13,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.config import ModelConfig
+from clearhead.config.presets import paper_base
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import counted_flops
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import (
     build,
+    compared,
     count_weights,
     encoder_layer,
+    head_matrices,
     input_of,
     on_meta,
-    paper_base_on_meta,
     small_model,
     standard_normal,
     word_ids,
 )
+from clearhead.paper.plain import attention, matmul
 
 _MULTI_HEAD = "Section 3.2.2"
 _D_MODEL, _HEADS, _D_K = 512, 8, 64
@@ -40,79 +44,165 @@ class _WithoutWeights(nn.Module):
         return scaled_dot_product_attention(x, x, x)[0]
 
 
-def _has_the_papers_weights(make: Callable[[], list[nn.Module]]) -> CheckResult:
+def _has_the_papers_weights(make: Callable[[ModelConfig], list[nn.Module]]) -> CheckResult:
     """The base model has 18 attention sub-layers, each with as many weights as the printed matrices.
 
-    Section 3.2.2 prints 3 h matrices of d_model x d_k and one of h d_v x d_model.
+    Section 3.2.2 prints 2 h matrices of d_model x d_k, h of d_model x d_v, and one of h d_v x d_model. The same holds
+    with d_k = 16 and d_k = 32 (Table 3, row B).
     """
-    printed = _HEADS * 3 * (_D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
-    counts = [count_weights(attention) for attention in make()]
+    counts, is_printed = {}, True
+    for d_k in (_D_K, 16, 32):
+        printed = _HEADS * (2 * _D_MODEL * d_k + _D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
+        config = paper_base().model_copy(update={"d_k": d_k, "d_v": _D_K})
+        with torch.device("meta"):
+            counts[d_k] = [count_weights(sublayer) for sublayer in make(config)]
+        is_printed &= counts[d_k] == 18 * [printed]
+    base = counts[_D_K]
     return CheckResult(
-        len(counts) == 18 and all(count == printed for count in counts),
-        f"{counts[0]:,} weights in a sub-layer, {sum(counts):,} in {len(counts)} (printed shapes: {printed:,} each)",
+        is_printed,
+        f"{base[0]:,} weights in a sub-layer, {sum(base):,} in {len(base)}; with d_k = 16, "
+        f"{counts[16][0]:,} in a sub-layer",
+        counts,
     )
 
 
-def _attention_of_base() -> list[nn.Module]:
-    return [module for module in paper_base_on_meta().modules() if isinstance(module, MultiHeadAttention)]
+def _attention_of_the_model(config: ModelConfig) -> list[nn.Module]:
+    return [module for module in Transformer(config).modules() if isinstance(module, MultiHeadAttention)]
 
 
-def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
+def _linear(*widths: tuple[int, int]) -> nn.Module:
+    return nn.ModuleList(nn.Linear(inputs, outputs, bias=False) for inputs, outputs in widths)
+
+
+def _matrix_by_matrix(config: ModelConfig) -> nn.Module:
+    """Return the matrices as the paper prints them: three for each head, and one that combines the heads."""
+    to_key, to_value = (config.d_model, config.key_dim), (config.d_model, config.value_dim)
+    heads = config.num_heads
+    return _linear(*[to_key, to_key, to_value] * heads, (heads * config.value_dim, config.d_model))
+
+
+def _fused(config: ModelConfig) -> nn.Module:
+    keys, values = config.num_heads * config.key_dim, config.num_heads * config.value_dim
+    return _linear((config.d_model, 2 * keys + values), (values, config.d_model))
+
+
+def _can_look_at_the_next(weigh: Callable[[Tensor, Tensor, Tensor], Tensor]) -> CheckResult:
     """Each of eight different words can give its largest weight to the next word.
 
-    In the right version, W^Q and W^K are set by hand to achieve this.
+    W^Q and W^K are set by hand to achieve this. Random X, W^Q and W^K give the weights of equation 1 for X W^Q and
+    X W^K, calculated number by number.
     """
-    looks_at = weigh(torch.eye(8)).argmax(dim=-1)
+    looks_at = weigh(torch.eye(8), 20 * torch.eye(8).roll(1, dims=1), torch.eye(8)).argmax(dim=-1)
     hits = int((looks_at == torch.arange(1, 9) % 8).sum())
     own = int((looks_at == torch.arange(8)).sum())
-    return CheckResult(hits == 8, f"{hits} of 8 words give the next one the largest weight, {own} themselves")
+    x, w_q, w_k = standard_normal(5, 8, seed=31), standard_normal(8, 8, seed=32), standard_normal(8, 8, seed=34) / 8
+    queries, keys = (matmul(x.tolist(), w.tolist()) for w in (w_q, w_k))
+    return compared(
+        weigh(x, w_q, w_k),
+        attention(queries, keys, keys)[1],
+        to="equation 1",
+        holds=hits == 8,
+        figures=f"{hits} of 8 words give the next one the largest weight, {own} themselves",
+    )
 
 
-def _made_to_look_at_the_next(x: Tensor) -> Tensor:
-    """Return weights of the package's attention, with W^Q set so that each word's query matches the next word."""
-    attention = build(lambda: MultiHeadAttention(d_model=8, num_heads=1))
+def _projected(x: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:
+    """Return the weights of the package's attention with these projections."""
+    sublayer = build(lambda: MultiHeadAttention(d_model=8, num_heads=1))
     weights: list[Tensor] = []
-    attention.q_proj.weight.copy_(20 * torch.eye(8).roll(1, dims=1).T)
-    attention.k_proj.weight.copy_(torch.eye(8))
-    attention(x[None], x[None], weights=weights)
+    sublayer.q_proj.weight.copy_(w_q.T)
+    sublayer.k_proj.weight.copy_(w_k.T)
+    sublayer(x[None], x[None], weights=weights)
     return weights[0][0, 0]
 
 
-def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
-    """Replacing a sentence's last word changes the second layer's value of its first word."""
-    model = small_model()
-    moved = (values_of(model, word_ids(5, 7, 4, 9)) - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
-    return CheckResult(
-        moved > 0.01, f"the value of the first word changes by {moved:.2f} when the last word is replaced"
+def _weights(q: Tensor, k: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, k)[1]
+
+
+def _are_what_attention_averages(values_of: Callable[[Transformer, Tensor], Tensor]) -> CheckResult:
+    """Replacing a sentence's last word changes the second layer's value of its first word.
+
+    The second layer's self-attention returns W^O times the averages of these values, calculated number by number with
+    its queries and keys.
+    """
+    model, ids = small_model(), word_ids(5, 7, 4, 9)
+    sublayer = encoder_layer(model, 1).self_attn
+    values = values_of(model, ids)
+    moved = (values - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
+    x = _input_of_the_second_layer(model, ids)
+    heads = values.reshape(len(values), sublayer.num_heads, -1).transpose(0, 1)  # (H, T, d_v)
+    to_queries, to_keys, _ = head_matrices(sublayer)
+    averages = [
+        torch.tensor(attention(matmul(x.tolist(), w_q), matmul(x.tolist(), w_k), head.tolist())[0])
+        for w_q, w_k, head in zip(to_queries, to_keys, heads, strict=True)
+    ]
+    return compared(
+        torch.cat(averages, dim=1) @ sublayer.out_proj.weight.T,
+        sublayer(x[None])[0],
+        to="the sub-layer's",
+        holds=moved > 0.01,
+        figures=f"the value of the first word changes by {moved:.2f} when the last word is replaced",
     )
 
 
+def _input_of_the_second_layer(model: Transformer, ids: Tensor) -> Tensor:
+    return input_of(encoder_layer(model, 1), lambda: model.encode(ids))[0]
+
+
 def _second_layer_values(model: Transformer, ids: Tensor) -> Tensor:
-    attention = encoder_layer(model, 1).self_attn
-    previous = input_of(attention.v_proj, lambda: model.encode(ids))
-    return attention.keys_and_values(previous)[1][0].transpose(0, 1)  # (T, H, d_v)
+    sublayer = encoder_layer(model, 1).self_attn
+    return sublayer.keys_and_values(_input_of_the_second_layer(model, ids)[None])[1][0].transpose(0, 1)  # (T, H, d_v)
 
 
 def _word_vectors(model: Transformer, ids: Tensor) -> Tensor:
     return functional.embedding(ids, model.source_embedding.weight)[0]
 
 
-def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> CheckResult:
-    """Each of the other three heads differs from the first by more than 0.1 in some weight."""
-    weights = weigh(standard_normal(6, 16, seed=30))  # (H, T, T)
+def _second_layer_keys(model: Transformer, ids: Tensor) -> Tensor:
+    return encoder_layer(model, 1).self_attn.k_proj(_input_of_the_second_layer(model, ids))
+
+
+def _projected_embeddings(model: Transformer, ids: Tensor) -> Tensor:
+    return encoder_layer(model, 1).self_attn.v_proj(model.source_embedding(ids))[0]
+
+
+def _heads_look_at_different_places(weigh: Callable[[MultiHeadAttention, Tensor], Tensor]) -> CheckResult:
+    """Each of the other three heads differs from the first by more than 0.1 in some weight.
+
+    The weights of head i are those of equation 1 for X W_i^Q and X W_i^K, calculated number by number.
+    """
+    sublayer, x = build(lambda: MultiHeadAttention(d_model=16, num_heads=4)), standard_normal(6, 16, seed=30)
+    weights = weigh(sublayer, x)  # (H, T, T)
     differences = [(head - weights[0]).abs().max().item() for head in weights[1:]]
-    return CheckResult(min(differences) > 0.1, f"other heads differ from the first by at least {min(differences):.2f}")
+    to_queries, to_keys, _ = head_matrices(sublayer)
+    projected = [(matmul(x.tolist(), q), matmul(x.tolist(), k)) for q, k in zip(to_queries, to_keys, strict=True)]
+    return compared(
+        weights,
+        torch.tensor([attention(queries, keys, keys)[1] for queries, keys in projected]),
+        to="equation 1 for each head",
+        holds=min(differences) > 0.1,
+        figures=f"other heads differ from the first by at least {min(differences):.2f}",
+    )
 
 
-def _four_times_the_same(x: Tensor) -> Tensor:
-    return scaled_dot_product_attention(x, x, x)[1].expand(4, -1, -1)
+def _four_times_the_same(sublayer: MultiHeadAttention, x: Tensor) -> Tensor:
+    return _weights(x, x).expand(4, -1, -1)
 
 
-def _four_heads(x: Tensor) -> Tensor:
-    attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=4))
+def _four_heads(sublayer: MultiHeadAttention, x: Tensor) -> Tensor:
     weights: list[Tensor] = []
-    attention(x[None], x[None], weights=weights)
+    sublayer(x[None], x[None], weights=weights)
     return weights[0][0]
+
+
+def _slices(sublayer: MultiHeadAttention, x: Tensor) -> Tensor:
+    return torch.stack([_weights(part, part) for part in x.chunk(4, dim=1)])
+
+
+def _at_four_temperatures(sublayer: MultiHeadAttention, x: Tensor) -> Tensor:
+    q, k = sublayer.queries(x[None])[0, 0], sublayer.keys_and_values(x[None])[0][0, 0]
+    return torch.stack([_weights(temperature * q, k) for temperature in (1, 2, 4, 8)])
 
 
 def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> CheckResult:
@@ -125,6 +215,7 @@ def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> CheckRes
     return CheckResult(
         all(found == wanted for found in counts),
         f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{found:,}' for found in counts)} weights",
+        counts,
     )
 
 
@@ -132,24 +223,52 @@ def _heads_that_share(heads: int) -> MultiHeadAttention:
     return MultiHeadAttention(d_model=_D_MODEL, num_heads=heads)
 
 
-def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckResult:
-    """Eight heads take less than 1.1 times the multiply-adds of one head of full width.
+def _with_shared_keys(heads: int) -> nn.Module:
+    return _linear((_D_MODEL, _D_MODEL), *2 * [(_D_MODEL, _D_MODEL // heads)], (_D_MODEL, _D_MODEL))
 
-    The multiply-adds are counted, over 64 positions.
+
+def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckResult:
+    """Eight heads take as many multiply-adds as one head of full width, with an error below 10 %.
+
+    The multiply-adds are counted, over 64 positions. One head of full width takes 4 n d^2 + 2 n^2 d; eight heads give
+    eight sets of attention weights.
     """
-    x = torch.zeros(1, 64, _D_MODEL, device="meta")
-    one, eight = (on_meta(partial(make, heads)) for heads in (1, _HEADS))
-    ratio = counted_flops(lambda: eight(x, x, weights=[])) / counted_flops(lambda: one(x, x, weights=[]))
-    return CheckResult(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
+    n = 64
+    full = 2 * (4 * n * _D_MODEL**2 + 2 * n**2 * _D_MODEL)  # a multiply-add is two operations
+    x, costs, maps = torch.zeros(1, n, _D_MODEL, device="meta"), {}, {}
+    for heads in (1, _HEADS):
+        sublayer, weights = on_meta(partial(make, heads)), list[Tensor]()
+        costs[heads] = counted_flops(partial(sublayer, x, x, weights=weights)) / full
+        maps[heads] = weights[0].size(1)
+    return CheckResult(
+        all(abs(cost - 1) < 0.1 for cost in costs.values()) and all(maps[heads] == heads for heads in maps),
+        f"multiply-adds relative to one head of full width: {costs[1]:.2f} for 1 head, {costs[_HEADS]:.2f} for 8, with "
+        f"{maps[_HEADS]} sets of weights",
+        (costs, maps),
+    )
+
+
+def _heads_of_width(heads: int, width: int) -> MultiHeadAttention:
+    return MultiHeadAttention(d_model=_D_MODEL, num_heads=heads, d_k=width, d_v=width)
 
 
 def _reads_the_whole_word(queries: Callable[[MultiHeadAttention, Tensor], Tensor]) -> CheckResult:
-    """Every number of the first head's queries depends on all 32 numbers of its word."""
+    """Every number of the first head's queries depends on all 32 numbers of its word.
+
+    The queries are x W_1^Q, calculated number by number.
+    """
     layer = build(lambda: MultiHeadAttention(d_model=32, num_heads=4))
     x = standard_normal(1, 5, 32, seed=33).requires_grad_()
-    felt = [torch.autograd.grad(number, x, retain_graph=True)[0][0, 0] != 0 for number in queries(layer, x)[0]]
+    found = queries(layer, x)
+    felt = [torch.autograd.grad(number, x, retain_graph=True)[0][0, 0] != 0 for number in found[0]]
     fewest = int(torch.stack(felt).sum(dim=-1).min())
-    return CheckResult(fewest == 32, f"a number of a query depends on {fewest} of 32 numbers of its word")
+    return compared(
+        found.detach(),
+        matmul(x[0].tolist(), head_matrices(layer)[0][0]),
+        to="x W_1^Q",
+        holds=fewest == 32,
+        figures=f"a number of a query depends on {fewest} of 32 numbers of its word",
+    )
 
 
 PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
@@ -160,9 +279,19 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Each attention sub-layer has the matrices W^Q, W^K, W^V and W^O: 4 d_model^2 = 1,048,576 weights in the "
         "base model, and 18.9 million in its 18 attention sub-layers.",
         source=_MULTI_HEAD + ", the shapes of the projections",
-        wrong_version=lambda: [_WithoutWeights() for _ in range(18)],
-        right_version=_attention_of_base,
+        wrong_version=lambda config: [_WithoutWeights() for _ in range(18)],
+        right_version=_attention_of_the_model,
         test=_has_the_papers_weights,
+        mutants=(
+            ("one matrix of 512 x 2048", lambda config: 18 * [_linear((512, 2048))]),
+            ("without W^O", lambda config: 18 * [_linear(*3 * [(512, config.num_heads * config.key_dim)])]),
+            ("twelve sub-layers", lambda config: _attention_of_the_model(config)[:12]),
+            ("heads of full width", lambda config: 18 * [_linear(*3 * [(512, 4096)], (4096, 512))]),
+        ),
+        also_right=(
+            ("the printed matrices one by one", lambda config: 18 * [_matrix_by_matrix(config)]),
+            ("queries, keys and values by one matrix", lambda config: 18 * [_fused(config)]),
+        ),
     ),
     Erratum(
         number=14,
@@ -171,9 +300,15 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="The inputs are equal, but attention receives X W^Q, X W^K and X W^V. Without the projections the scores "
         "would be symmetric, and among words of equal length each would give itself the largest weight.",
         source=_MULTI_HEAD + ", head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
-        wrong_version=lambda x: scaled_dot_product_attention(x, x, x)[1],
-        right_version=_made_to_look_at_the_next,
+        wrong_version=lambda x, w_q, w_k: _weights(x, x),
+        right_version=_projected,
         test=_can_look_at_the_next,
+        mutants=(
+            ("a fixed shift that ignores the words", lambda x, w_q, w_k: torch.eye(len(x)).roll(1, dims=1)),
+            ("keys not projected", lambda x, w_q, w_k: _weights(x @ w_q, x)),
+            ("W^Q and W^K exchanged", lambda x, w_q, w_k: _weights(x @ w_k, x @ w_q)),
+        ),
+        also_right=(("one matrix W^Q W^K^T", lambda x, w_q, w_k: _weights(x @ (w_q @ w_k.T), x)),),
     ),
     Erratum(
         number=15,
@@ -183,7 +318,12 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         source="Section 3.2.3: keys, values and queries come from the output of the previous layer",
         wrong_version=_word_vectors,
         right_version=_second_layer_values,
-        test=_depend_on_the_context,
+        test=_are_what_attention_averages,
+        mutants=(
+            ("the previous layer's output, not projected", _input_of_the_second_layer),
+            ("keys", _second_layer_keys),
+            ("projected embeddings", _projected_embeddings),
+        ),
     ),
     Erratum(
         number=16,
@@ -195,6 +335,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_four_times_the_same,
         right_version=_four_heads,
         test=_heads_look_at_different_places,
+        mutants=(
+            ("a slice of the embedding for each head", _slices),
+            ("random weights", lambda sublayer, x: standard_normal(4, 6, 6, seed=35).softmax(dim=-1)),
+            ("one projection at four temperatures", _at_four_temperatures),
+        ),
     ),
     Erratum(
         number=17,
@@ -206,6 +351,18 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda heads: _WithoutWeights() if heads == 1 else _heads_that_share(heads),
         right_version=_heads_that_share,
         test=_heads_do_not_change_the_count,
+        mutants=(
+            (
+                "one head has no W^O",
+                lambda heads: _heads_that_share(heads) if heads > 1 else _linear(*3 * [(512, 512)]),
+            ),
+            ("heads of 64 whatever h", lambda heads: _heads_of_width(heads, 64)),
+            ("one set of keys and values for all heads", _with_shared_keys),
+        ),
+        also_right=(
+            ("torch's module", lambda heads: nn.MultiheadAttention(_D_MODEL, heads, bias=False)),
+            ("the printed matrices one by one", lambda heads: _matrix_by_matrix(ModelConfig(num_heads=heads))),
+        ),
     ),
     Erratum(
         number=18,
@@ -214,9 +371,14 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Each of the h heads has the width d_model / h, so that together they cost about as much as one head of "
         "full width.",
         source=_MULTI_HEAD + ", last paragraph",
-        wrong_version=lambda heads: MultiHeadAttention(d_model=_D_MODEL, num_heads=heads, d_k=_D_MODEL, d_v=_D_MODEL),
+        wrong_version=lambda heads: _heads_of_width(heads, _D_MODEL),
         right_version=_heads_that_share,
         test=_eight_heads_cost_one,
+        mutants=(
+            ("eight heads of 32", lambda heads: _heads_of_width(heads, 512 if heads == 1 else 32)),
+            ("one head", lambda heads: _heads_that_share(1)),
+            ("heads of 64, also one", lambda heads: _heads_of_width(heads, 64)),
+        ),
     ),
     Erratum(
         number=51,
@@ -228,5 +390,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda layer, x: x[0, :, :8] @ layer.q_proj.weight[:8, :8].T,
         right_version=lambda layer, x: layer.queries(x)[0, 0],
         test=_reads_the_whole_word,
+        mutants=(
+            ("all numbers but the last", lambda layer, x: x[0, :, :31] @ layer.q_proj.weight[:8, :31].T),
+            ("the second head's matrix", lambda layer, x: layer.queries(x)[0, 1]),
+            ("columns of the matrix in place of rows", lambda layer, x: x[0] @ layer.q_proj.weight[:, :8]),
+        ),
+        also_right=(("row by row", lambda layer, x: torch.stack([layer.q_proj.weight[:8] @ word for word in x[0]])),),
     ),
 )
