@@ -183,7 +183,9 @@ def test_a_step_marks_its_rows_in_every_view(page, explained):
     shown = [rows.nth(step).locator("td").nth(1).inner_text() for step in range(len(explained.steps))]
     for text, step in zip(shown, explained.steps, strict=True):
         assert text == ("<0.1 %" if step.probability < 0.0005 else f"{100 * step.probability:.1f} %")
-    assert "label smoothing 0.1" in page.locator("#smoothing").inner_text()
+    smoothing = page.locator("#smoothing").inner_text()
+    assert "label smoothing 0.1" in smoothing
+    assert set(re.findall(r"[\d.]+ %", smoothing)) == {"10 %", "90.0 %", "100 %"}  # 90.0 %: 1 - 0.1 + 0.1 / V
     page.locator("#steps-table button").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")

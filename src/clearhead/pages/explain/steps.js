@@ -22,9 +22,8 @@ function smoothingText({ label_smoothing: smoothing, highest_probability: highes
   return (
     `This model was trained with label smoothing ${smoothing} (section 5.4 of the paper): it learned to keep a ` +
     `${percent(smoothing).replace(".0", "")} share for all other tokens together. A perfect model would give ` +
-    `${percent(highest)} to a token that it is certain of (the tick on each bar), never 100 %; so about ${percent(
-      0.98 * highest,
-    )} is as good as certain.`
+    `${percent(highest)} to a token that it is certain of (the tick on each bar), never 100 %: a bar that ends near the ` +
+    `tick is no sign of doubt.`
   );
 }
 
