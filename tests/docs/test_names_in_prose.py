@@ -28,6 +28,7 @@ OF_OTHERS = {
     "monitored_barrier",
     "transformer_base_v1",
     "transformer_base_v2",
+    "transformer_parsing_base",
     "_v3",
 }
 """Names in Babel, torch.nn, torch.distributed and tensor2tensor, which the text speaks of and the code does not use."""

@@ -27,7 +27,8 @@ class ModelConfig(Settings):
     """`[model]`: the shape of the Transformer; the defaults are the paper's base model (Table 3)."""
 
     vocab_size: Pieces = 37_000
-    """Rows of the shared embedding; training sets it from the tokenizer (paper section 5.1: about 37,000)."""
+    """Rows of the shared embedding; training sets it from the tokenizer (paper section 5.1: about 37,000 for
+    EN-DE, 32,000 for EN-FR)."""
     source_vocab_size: Pieces | None = None
     """Rows of the source embedding if source and target have separate vocabularies. Only for models built in Python:
     `clearhead train` learns one joint vocabulary."""

@@ -107,9 +107,9 @@ def table2() -> ModelPart:
         *aligned(["model", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR"], PAPER_TABLE_2),
         *paragraph(
             """BLEU: these are tokenised scores with German compounds split at hyphens (tensor2tensor's
-            get_ende_bleu.sh), the convention of their time. Detokenised sacreBLEU of the same output is lower, so
-            compare only scores with the same signature. The big model's EN-FR score is 41.8 in abstract and table of
-            the arXiv paper; the NIPS version has 41.0, and section 6.1 of the arXiv text still says so."""
+            get_ende_bleu.sh), the convention of their time. Detokenised sacreBLEU of the same output is usually
+            lower, so compare only scores with the same signature. The big model's EN-FR score is 41.8 in abstract and
+            table of the arXiv paper; the NIPS version has 41.0, and section 6.1 of the arXiv text still says so."""
         ),
         *paragraph("The FLOPs column is time on the GPUs times an assumed speed (section 6.1, footnote 5):"),
         *derived,

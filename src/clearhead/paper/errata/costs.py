@@ -202,8 +202,9 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         title="Attention always costs less than recurrence",
         wrong="Self-attention reduces the complexity per layer.",
         right="Only while n < d: the number of operations is of the order n^2 d for attention and n d^2 for "
-        "recurrence. (Table 1 omits the four projections, 4 n d^2 multiply-adds more. With them a sub-layer never "
-        "costs less than a plain recurrent layer, 2 n d^2; it costs less than an LSTM, 8 n d^2, while n < 2 d.)",
+        "recurrence. (Table 1 omits the four projections, 4 n d^2 multiply-adds or 8 n d^2 operations. With them a "
+        "sub-layer never costs less than a plain recurrent layer, 2 n d^2 multiply-adds; it costs less than an LSTM, "
+        "8 n d^2 multiply-adds, while n < 2 d.)",
         source="Table 1; section 4: when the sequence length n is smaller than the representation dimensionality d",
         wrong_version=lambda n, d: True,
         right_version=lambda n, d: n < d,
