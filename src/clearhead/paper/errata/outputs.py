@@ -38,6 +38,11 @@ def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor])
     )
 
 
+def _share_of_the_sigmoid(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    weights: Tensor = model(source, target).sigmoid()
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
 def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> CheckResult:
     """200 choices among 37 tokens are the same before and after the normalisation."""
     logits = 3 * standard_normal(200, 37, seed=70)
@@ -142,7 +147,7 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         right_version=lambda model, source, target: model(source, target).softmax(dim=-1),
         test=_is_a_distribution,
         mutants=(
-            ("the sigmoid", lambda model, source, target: model(source, target).sigmoid()),
+            ("sigmoids divided by their sum", _share_of_the_sigmoid),
             ("equal probabilities", lambda model, source, target: torch.full_like(model(source, target), 1 / 11)),
             ("the softmax twice", lambda model, source, target: model(source, target).softmax(-1).softmax(-1)),
             ("a softmax over the positions", lambda model, source, target: model(source, target).softmax(dim=1)),

@@ -52,11 +52,10 @@ def _has_the_papers_weights(make: Callable[[ModelConfig], list[nn.Module]]) -> C
     """
     counts, is_printed = {}, True
     for d_k in (_D_K, 16, 32):
-        printed = _HEADS * (2 * _D_MODEL * d_k + _D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
         config = paper_base().model_copy(update={"d_k": d_k, "d_v": _D_K})
         with torch.device("meta"):
             counts[d_k] = [count_weights(sublayer) for sublayer in make(config)]
-        is_printed &= counts[d_k] == 18 * [printed]
+        is_printed &= counts[d_k] == 18 * [_printed_weights(config)]
     base = counts[_D_K]
     return CheckResult(
         is_printed,
@@ -64,6 +63,12 @@ def _has_the_papers_weights(make: Callable[[ModelConfig], list[nn.Module]]) -> C
         f"{counts[16][0]:,} in a sub-layer",
         counts,
     )
+
+
+def _printed_weights(config: ModelConfig) -> int:
+    """Return the weights of the matrices that section 3.2.2 prints."""
+    h, d_model, d_k, d_v = config.num_heads, config.d_model, config.key_dim, config.value_dim
+    return 2 * h * d_model * d_k + h * d_model * d_v + h * d_v * d_model
 
 
 def _attention_of_the_model(config: ModelConfig) -> list[nn.Module]:
@@ -205,26 +210,31 @@ def _at_four_temperatures(sublayer: MultiHeadAttention, x: Tensor) -> Tensor:
     return torch.stack([_weights(temperature * q, k) for temperature in (1, 2, 4, 8)])
 
 
-def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> CheckResult:
+def _heads_do_not_change_the_count(make: Callable[[ModelConfig], nn.Module]) -> CheckResult:
     """A sub-layer has 4 d_model^2 weights for each number of heads in row A of Table 3 and for 8.
 
-    Row A leaves the number of weights blank, which means that it is unchanged.
+    Row A leaves the number of weights blank, which means that it is unchanged. One head with d_k = 16, d_v = 64 has as
+    many weights as the matrices of section 3.2.2.
     """
-    counts = [count_weights(on_meta(partial(make, heads))) for heads in _ROW_A]
-    wanted = 4 * _D_MODEL**2
+    narrow = ModelConfig(num_heads=1, d_k=16, d_v=64)
+    configs = [*(ModelConfig(num_heads=heads) for heads in _ROW_A), narrow]
+    counts = [count_weights(on_meta(partial(make, config))) for config in configs]
     return CheckResult(
-        all(found == wanted for found in counts),
-        f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{found:,}' for found in counts)} weights",
+        counts == [*len(_ROW_A) * [4 * _D_MODEL**2], _printed_weights(narrow)],
+        f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{found:,}' for found in counts[:-1])} weights; one narrow "
+        f"head: {counts[-1]:,}",
         counts,
     )
 
 
-def _heads_that_share(heads: int) -> MultiHeadAttention:
-    return MultiHeadAttention(d_model=_D_MODEL, num_heads=heads)
+def _sublayer(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        d_model=config.d_model, num_heads=config.num_heads, d_k=config.key_dim, d_v=config.value_dim
+    )
 
 
-def _with_shared_keys(heads: int) -> nn.Module:
-    return _linear((_D_MODEL, _D_MODEL), *2 * [(_D_MODEL, _D_MODEL // heads)], (_D_MODEL, _D_MODEL))
+def _with_shared_keys(config: ModelConfig) -> nn.Module:
+    return _linear((512, 512), *2 * [(512, 512 // config.num_heads)], (512, 512))
 
 
 def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> CheckResult:
@@ -348,20 +358,21 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         right="Self-attention and cross-attention differ in where their inputs come from; multi-head attention is "
         "about how many heads share the width. A single head has as many weights as 32 heads.",
         source=_MULTI_HEAD + "; Table 3, row A",
-        wrong_version=lambda heads: _WithoutWeights() if heads == 1 else _heads_that_share(heads),
-        right_version=_heads_that_share,
+        wrong_version=lambda config: _WithoutWeights() if config.num_heads == 1 else _sublayer(config),
+        right_version=_sublayer,
         test=_heads_do_not_change_the_count,
         mutants=(
             (
                 "one head has no W^O",
-                lambda heads: _heads_that_share(heads) if heads > 1 else _linear(*3 * [(512, 512)]),
+                lambda config: _sublayer(config) if config.num_heads > 1 else _linear(*3 * [(512, 512)]),
             ),
-            ("heads of 64 whatever h", lambda heads: _heads_of_width(heads, 64)),
+            ("heads of 64 whatever h", lambda config: _heads_of_width(config.num_heads, 64)),
             ("one set of keys and values for all heads", _with_shared_keys),
+            ("one matrix of 512 x 2048", lambda config: _linear((512, 2048))),
         ),
         also_right=(
-            ("torch's module", lambda heads: nn.MultiheadAttention(_D_MODEL, heads, bias=False)),
-            ("the printed matrices one by one", lambda heads: _matrix_by_matrix(ModelConfig(num_heads=heads))),
+            ("the printed matrices one by one", _matrix_by_matrix),
+            ("queries, keys and values by one matrix", _fused),
         ),
     ),
     Erratum(
@@ -372,11 +383,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         "full width.",
         source=_MULTI_HEAD + ", last paragraph",
         wrong_version=lambda heads: _heads_of_width(heads, _D_MODEL),
-        right_version=_heads_that_share,
+        right_version=lambda heads: _sublayer(ModelConfig(num_heads=heads)),
         test=_eight_heads_cost_one,
         mutants=(
             ("eight heads of 32", lambda heads: _heads_of_width(heads, 512 if heads == 1 else 32)),
-            ("one head", lambda heads: _heads_that_share(1)),
+            ("one head", lambda heads: _sublayer(ModelConfig(num_heads=1))),
             ("heads of 64, also one", lambda heads: _heads_of_width(heads, 64)),
         ),
     ),
