@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paper.md"
 
 LINK = re.compile(r"\[`([^`]+)`\]\(\.\./(src/[\w/]+\.py)(?:#L(\d+))?\)")
+PRINTED_LINE = re.compile(r"(clearhead/[\w/]+\.py):(\d+)  (.+)")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 SETTING = re.compile(r"`((?:data|tokenizer|model|train|decode)\.\w+(?: = [^`]+)?)`")
 COMMAND = re.compile(r"(?:`|^)clearhead ([^`#\n]+)", re.MULTILINE)
@@ -109,7 +111,8 @@ def line_of(text: str, path: str) -> int:
 
 
 def renumbered(page: str) -> str:
-    """Return the page with the right line in every link."""
+    """Return the page with the right line in every link, and in what a command prints."""
+    page = PRINTED_LINE.sub(lambda line: f"{line[1]}:{line_of(line[3], f'src/{line[1]}')}  {line[3]}", page)
     return LINK.sub(lambda link: f"[`{link[1]}`](../{link[2]}#L{line_of(link[1], link[2])})", page)
 
 
@@ -237,9 +240,11 @@ def test_the_figures_in_its_session_are_what_python_prints(page):
     assert doctest.DocTestRunner().run(session).failed == 0
 
 
-def test_its_example_is_what_the_command_prints(page):
-    part = PARTS["schedule"]()
-    example = page.partition("$ clearhead paper schedule\n")[2].partition("```")[0].splitlines()
+@pytest.mark.parametrize("command", ["schedule", 'walk "the cat sleeps"'])
+def test_its_example_is_what_the_command_prints(page, command):
+    name, *sentence = shlex.split(command)
+    part = PARTS[name](*sentence)
+    example = page.partition(f"$ clearhead paper {command}\n")[2].partition("```")[0].splitlines()
     printed = [part.title, "=" * len(part.title), *part.text.splitlines()]
     assert len(example) > 10
     assert all(line in printed for line in example if line != "...")

@@ -30,6 +30,7 @@ class PartName(StrEnum):
     SCHEDULE = "schedule"
     POSITIONS = "positions"
     ERRATA = "errata"
+    WALK = "walk"
     CONCEPTS = "concepts"
 
 
@@ -37,11 +38,14 @@ def paper(
     part: Annotated[PartName | None, typer.Argument(help="Part to compute; all parts if not given.")] = None,
     name: Annotated[
         str | None,
-        typer.Argument(help="With `concepts`: the concept whose program to show and run; all are listed if not given."),
+        typer.Argument(
+            help="With `concepts`: the concept whose program to show and run; all are listed if not given. With "
+            "`walk`: a sentence of the words that its model knows."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, metavar="DIR", help="Write the text, and the figures as PNG, to this directory."),
+        typer.Option(*OUTPUT, metavar="DIR", help="Write the text, the figures as PNG, and pages to this directory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     threads: Threads = None,
@@ -52,9 +56,11 @@ def paper(
       clearhead paper formulas
       clearhead paper concepts self-attention
       clearhead paper table3 -o tables
+      clearhead paper walk "the cat sleeps" -o walk
 
     `concepts` lists what notes on the paper explain; with a name it shows a short program for it, runs it, and with -o
-    draws its picture.
+    draws its picture. `walk` prints every number of a small Transformer from a sentence to the next token; with -o it
+    also writes a page that shows one stage at a time.
     """
     parts = _parts(part, name)
     if part is PartName.CONCEPTS and name is None and output is None and not as_json:
@@ -63,7 +69,7 @@ def paper(
         typer.echo(concept_list(), nl=False)
         return
     if output is not None:
-        _prepare(output)
+        _prepare(output, draws=part is not PartName.WALK)
     computed: dict[str, Any] = {}
     failures: list[str] = []
     for key, compute in parts.items():
@@ -93,19 +99,23 @@ def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[],
     """Return the functions that compute a part or concept, or all of them, by name."""
     from clearhead.paper.concepts import CONCEPTS, concept_part, find
     from clearhead.paper.contents import PARTS
+    from clearhead.paper.walk.part import walk
 
     if part is PartName.CONCEPTS:
         return {one.name: partial(concept_part, one) for one in (CONCEPTS if name is None else (find(name),))}
+    if part is PartName.WALK and name is not None:
+        return {part: partial(walk, name)}
     if name is not None:
         raise ConfigError(f"{name!r}: only the part `concepts` has names; run clearhead paper concepts {name}")
     return PARTS if part is None else {part: PARTS[part]}
 
 
-def _prepare(directory: Path) -> None:
-    """Create the directory before the computation."""
+def _prepare(directory: Path, *, draws: bool) -> None:
+    """Create the directory, and check that figures can be drawn, before the computation."""
     from clearhead.inspection.canvas import require_plots
 
-    require_plots()
+    if draws:
+        require_plots()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -120,6 +130,7 @@ def _write(directory: Path, name: str, part: ModelPart) -> None:
 
     contents = {f"{name}.txt": f"{part.title}\n\n{part.text}".encode()}
     contents |= {f"{figure}.png": draw(description) for figure, description in part.figures.items()}
+    contents |= {f"{page}.html": text.encode() for page, text in part.pages.items()}
     for file, content in contents.items():
         path = directory / file
         with open_output(str(path)) as out:

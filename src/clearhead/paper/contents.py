@@ -12,6 +12,7 @@ from clearhead.paper.schedule import schedule
 from clearhead.paper.table1 import table1
 from clearhead.paper.table2 import table2
 from clearhead.paper.table3 import table3
+from clearhead.paper.walk.part import walk
 
 PARTS: Mapping[str, Callable[[], ModelPart]] = {
     "formulas": formulas,
@@ -21,5 +22,6 @@ PARTS: Mapping[str, Callable[[], ModelPart]] = {
     "schedule": schedule,
     "positions": positions,
     "errata": errata_part,
+    "walk": walk,
 }
 """Name on the command line -> function that computes the part."""

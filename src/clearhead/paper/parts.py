@@ -35,6 +35,8 @@ class ModelPart:
     data: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the text as plain JSON values."""
     checks: tuple[Check, ...] = ()
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """File name without extension -> HTML page."""
 
     @property
     def failures(self) -> list[str]:

@@ -54,7 +54,7 @@ def test_json_is_one_object_with_data_and_checks(run_command):
 def test_without_a_name_all_parts_follow_one_another(run_command, fake_parts):
     with pytest.raises(ClearheadError):  # table2 does not hold; the others are shown all the same
         run_command(paper)
-    assert fake_parts == ["formulas", "table1", "table2", "table3", "schedule", "positions", "errata"]
+    assert fake_parts == ["formulas", "table1", "table2", "table3", "schedule", "positions", "errata", "walk"]
 
 
 def test_a_named_part_alone_is_computed(run_command, fake_parts):
@@ -160,15 +160,24 @@ def test_a_concept_is_one_object_of_json_and_a_picture(run_command, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["masks.png", "masks.txt"]
 
 
+def test_a_walk_takes_a_sentence_and_writes_a_page_without_matplotlib(run_command, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    printed = run_command(paper, "walk", "the mouse runs", "-o", tmp_path).stdout
+    assert "writes: la souris court </s>" in printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["walk.html", "walk.txt"]
+    assert (tmp_path / "walk.html").read_text(encoding="utf-8").count('<section class="stage"') == 13
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["concepts", "soft dictonary"], "there is no concept 'soft dictonary'; did you mean soft-dictionary"),
         (["masks"], "is not one of"),
+        (["walk", "the dog sleeps"], "TEXT has unknown words: 'dog'; the model knows the, cat, sleeps"),
         (["table1", "masks"], "only the part `concepts` has names; run clearhead paper concepts masks"),
     ],
 )
-def test_an_unknown_concept_is_told_with_what_there_is(arguments, message, capsys):
+def test_an_unknown_name_is_told_with_what_there_is(arguments, message, capsys):
     with pytest.raises(SystemExit):
         run(["paper", *arguments])
     assert message in " ".join(capsys.readouterr().err.split())

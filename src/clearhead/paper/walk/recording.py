@@ -1,0 +1,76 @@
+"""A recording of what each line of the package computes: the numbers of the walk, and the lines they come from."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+PACKAGE = Path(__file__).parents[2]
+_OPERATIONS = str(PACKAGE / "kernels")
+"""What this folder computes is recorded at the line of a layer that uses it."""
+
+
+class Code(NamedTuple):
+    """A function of PyTorch that a line of the package calls."""
+
+    file: str
+    """Path below the package, such as `model/attention.py`."""
+    text: str
+    """The line, without its comment."""
+    function: str
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of the package with its number."""
+
+    file: str
+    number: int
+    text: str
+
+
+class Recording(TorchFunctionMode):
+    """Records, inside its `with` block, every tensor and the line of the package that computed it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tensors: defaultdict[Code, list[Tensor]] = defaultdict(list)
+        self._numbers: dict[Code, int] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call a function of PyTorch, and keep the tensor that it returns."""
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            file, number = _calling_line()
+            text = linecache.getline(file, number).split("  #")[0].strip()
+            code = Code(Path(file).relative_to(PACKAGE).as_posix(), text, func.__name__)
+            self._tensors[code].append(result.clone())
+            self._numbers[code] = number
+        return result
+
+    def tensor(self, code: Code, call: int) -> Tensor:
+        """Return what a call at a line returned; calls are counted from 0."""
+        return self._tensors[code][call]
+
+    def line(self, code: Code) -> CodeLine:
+        """Return the line with its number."""
+        return CodeLine(code.file, self._numbers[code], code.text)
+
+
+def _calling_line() -> tuple[str, int]:
+    """Return file and line number of the innermost call in the package."""
+    frame = sys._getframe(2)
+    while not frame.f_code.co_filename.startswith(str(PACKAGE)) or frame.f_code.co_filename.startswith(_OPERATIONS):
+        assert frame.f_back is not None, "a recording is for calls in the package"
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
