@@ -53,7 +53,6 @@ def paper(
     """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails.
 
     Examples:
-      clearhead paper formulas
       clearhead paper concepts self-attention
       clearhead paper table3 -o tables
       clearhead paper walk "the cat sleeps" -o walk
