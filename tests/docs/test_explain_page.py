@@ -58,6 +58,16 @@ def test_the_commands_run(command, tmp_path, capsys):
         assert GERMAN in capsys.readouterr().out
 
 
+def test_the_walk_is_what_the_command_prints(capsys):
+    example = PAGE.partition("## Every line of code")[2].split("```")[1].strip().splitlines()
+    model = DOCS.parent / "tests" / "compat" / "format-2" / "run"
+    with pytest.raises(SystemExit):
+        run(["explain", str(model), example[0].removeprefix("source").strip(), "--walk"])
+    printed = capsys.readouterr().out.splitlines()
+    assert len(example) > 10
+    assert [line for line in example if line not in [*printed, "..."]] == []
+
+
 @pytest.mark.usefixtures("models")
 def test_the_python_runs():
     [code] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -93,6 +93,12 @@ def explain(
     ablate: Annotated[
         bool, typer.Option("--ablate", help="Switch off each head in turn, and rank the heads by the loss.")
     ] = False,
+    walk: Annotated[
+        bool,
+        typer.Option(
+            "--walk", help="Print what each line of the model computed, with the first numbers of every vector (text)."
+        ),
+    ] = False,
     source: Annotated[
         str | None,
         typer.Option(
@@ -141,9 +147,9 @@ def explain(
     wanted = picture or ("ablation" if ablate else "heads")
     settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
     refuse_impossible_decoding(settings)
-    if attribution or ablate:
-        with needing_pytorch("--attribution" if attribution else "--ablate"):
-            import clearhead.inspection.attribution  # noqa: F401 - as `ablation`, it computes in PyTorch
+    if attribution or ablate or walk:
+        with needing_pytorch("--attribution" if attribution else "--ablate" if ablate else "--walk"):
+            import clearhead.inspection.attribution  # noqa: F401 - as `ablation` and `walk`, it computes in PyTorch
 
     from clearhead.bundle import model_directory
     from clearhead.inspection.canvas import require_plots
@@ -162,6 +168,11 @@ def explain(
     is_other_told = other.bundle.tokenizer.tells_languages
     refuse_untold_language(other if is_other_told else translator, source_lang)  # one of two has to be
     first = _explained(translator, text, target, settings, attribution=attribution)
+    if walk:
+        from clearhead.inspection.walk import walk_lines
+
+        _write("\n".join(walk_lines(first)) + "\n", output)
+        return
     shown: Explanation | ExplanationComparison = first
     if comparing:
         from clearhead.inspection.compare import compare as compare_explanations

@@ -77,6 +77,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--target", needs="--source FILE"),
     ),
     "explain": (
+        Rule("--walk", excludes="--ablate, --picture, --attribution, --compare, --compare-text"),
+        Rule("--walk", needs="--format text"),
         Rule("--ablate, --picture", excludes="--compare, --compare-text"),
         Rule("--attribution, --no-attribution", needs="--format html, --format json"),
         Rule("--attribution, --no-attribution", excludes="a comparison as html", why="only as json"),

@@ -71,6 +71,14 @@ def test_ablation_ranks_every_head_also_on_a_test_set(run_command, model, write_
     assert "without each head" in run_command(explain, model, TEXT, "--ablate").stdout
 
 
+def test_a_walk_prints_what_each_line_computed(run_command, model, tmp_path):
+    printed = run_command(explain, model, TEXT, "--walk").stdout
+    assert "encoder, layer 1 of 1\n" in printed
+    assert "    weights: softmax of the scores (equation 1)\n" in printed
+    run_command(explain, model, TEXT, "--walk", "-o", tmp_path / "walk.txt")
+    assert (tmp_path / "walk.txt").read_text(encoding="utf-8") == printed
+
+
 def test_two_sentences_and_two_models_are_compared(run_command, model, make_model_dir):
     other = make_model_dir("other", num_heads=2, num_encoder_layers=1, seed=8)
     out = run_command(explain, model, TEXT, "--compare", other).stdout
@@ -142,6 +150,8 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
             ConfigError,
             "--attribution cannot be used with a comparison as html, only as json",
         ),
+        (["a", "--walk", "-o", "{}/walk.html"], ConfigError, "--walk needs --format text"),
+        (["a", "--walk", "--ablate"], ConfigError, "--walk cannot be used with --ablate"),
         (["a", "--compare", "{}/none"], ModelError, "no model at .*/none"),
         (["a", "--target-lang", "fr"], ConfigError, "unknown target language 'fr'"),
         (["a", "--source-lang", "fr"], ConfigError, "--source-lang has no meaning here"),

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import torch
 
 import clearhead
 from clearhead.errors import ConfigError
-from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.paper import plain
 from clearhead.paper.walk.model import LEARNED, VOCABULARY, WEIGHTS
 from clearhead.paper.walk.part import walk
-from clearhead.paper.walk.recording import Code, Recording
 from clearhead.paper.walk.steps import Step, Table
 from clearhead.paper.walk.text import matrices
 
@@ -260,16 +257,6 @@ def test_operands_have_as_few_decimals_as_give_the_result():
     assert step(10, result=12.3456).decimals == 3  # 12.35 from 1.235, but 12.30 from 1.23
     assert step(100, result=123.456).decimals == 4  # 123.46 from 1.2346, but 123.50 from 1.235
     assert step(10, result=12.31).decimals == 12  # no number of decimals gives what is not the product
-
-
-def test_a_recording_has_what_a_line_computed():
-    q, four, two = torch.zeros(1, 2), torch.ones(4, 2), torch.ones(2, 2)
-    code = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
-    with Recording() as run:
-        scaled_dot_product_attention(q, four, four)
-        scaled_dot_product_attention(q, two, two)
-    assert [run.tensor(code, call).tolist() for call in (0, 1)] == [[[0.25] * 4], [[0.5] * 2]]
-    assert run.line(code).text == code.text
 
 
 def test_matrices_with_the_same_rows_are_side_by_side():

@@ -9,31 +9,33 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding.sampling import greedy_search
+from clearhead.inspection.line_recording import Code, Recording
+from clearhead.inspection.model_lines import (
+    ADDED,
+    EMBEDDED,
+    HEADS,
+    HIDDEN,
+    JOINED,
+    KEYS,
+    LOGITS,
+    MASKED,
+    NARROWED,
+    NORMED,
+    PLACED,
+    POSITIONS,
+    QUERIES,
+    SCORES,
+    SOFTMAX,
+    VALUES,
+    WIDENED,
+)
 from clearhead.model.recorder import AttentionWeights, Recorder
 from clearhead.paper import plain
 from clearhead.paper.plain import Matrix
 from clearhead.paper.walk.model import CONFIG, EMBEDDING, VOCABULARY, WEIGHTS, small_model
-from clearhead.paper.walk.recording import Code, Recording
 from clearhead.paper.walk.steps import Stage, Step, Table, Walk
 
 _IDS = Code("paper/walk/stages.py", "source = torch.tensor([[VOCABULARY.index(token) for token in tokens]])", "tensor")
-_EMBEDDED = Code("model/embeddings.py", "return functional.embedding(ids, self.weight) * self.scale", "mul")
-_POSITIONS = Code("model/positions.py", "return table[start:end]", "__getitem__")
-_PLACED = Code("model/embeddings.py", "x = x + self.positions(start, x.size(1))", "add")
-_QUERIES = Code("model/attention.py", "q = self._split_heads(self.q_proj(x))", "linear")
-_KEYS = Code("model/attention.py", "keys = self._split_heads(self.k_proj(memory))", "linear")
-_VALUES = Code("model/attention.py", "return keys, self._split_heads(self.v_proj(memory))", "linear")
-_SCORES = Code("model/attention.py", "scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)", "matmul")
-_MASKED = Code("model/attention.py", 'scores = scores.masked_fill(~mask, float("-inf"))', "masked_fill")
-_SOFTMAX = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
-_HEADS = Code("model/attention.py", "return drop(weights, dropout) @ v, weights", "matmul")
-_JOINED = Code("model/attention.py", "return self.out_proj(joined)", "linear")
-_ADDED = Code("model/residual.py", "return self.norm(x + self.dropout(sublayer(x)))", "add")
-_NORMED = _ADDED._replace(function="layer_norm")
-_HIDDEN = Code("model/feed_forward.py", "hidden = self.dropout.after(self.activation, hidden)", "relu")
-_WIDENED = Code("model/feed_forward.py", "hidden = self.up_proj(x)", "linear")
-_NARROWED = Code("model/feed_forward.py", "return self.down_proj(hidden)", "linear")
-_LOGITS = Code("model/embeddings.py", "return functional.linear(x, self.weight, self.bias)", "linear")
 _LOG_PROBS = Code("decoding/step.py", "log_probs = logits[:, 0].float().log_softmax(dim=-1)", "log_softmax")
 _CHOICE = Code(
     "decoding/sampling.py",
@@ -156,19 +158,19 @@ def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str
 def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[Step]:
     """Return the steps from ids to the input of a stack; `call` is 0 for the encoder and 1 for the decoder."""
     width = CONFIG.d_model
-    embedded = Table(f"{name}0", _rows(run.tensor(_EMBEDDED, call)[0]), tokens)
-    positions = Table("PE", _rows(run.tensor(_POSITIONS, call)), tokens)
+    embedded = Table(f"{name}0", _rows(run.tensor(EMBEDDED, call)[0]), tokens)
+    positions = Table("PE", _rows(run.tensor(POSITIONS, call)), tokens)
     return [
         Step(
             f"{name}0 = sqrt(d_model) E[id]",
-            (run.line(_EMBEDDED),),
+            (run.line(EMBEDDED),),
             (Table("E[id]", [EMBEDDING[token] for token in tokens], tokens),),
             (embedded,),
             lambda rows: [[[math.sqrt(width) * value for value in row] for row in rows]],
         ),
         Step(
             "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))",
-            (run.line(_POSITIONS),),
+            (run.line(POSITIONS),),
             (Table("pos", [[float(place)] for place in range(len(tokens))], tokens),),
             (positions,),
             lambda rows: [
@@ -177,9 +179,9 @@ def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[S
         ),
         Step(
             f"{name} = {name}0 + PE",
-            (run.line(_PLACED),),
+            (run.line(PLACED),),
             (embedded, positions),
-            (Table(name, _rows(run.tensor(_PLACED, call)[0]), tokens),),
+            (Table(name, _rows(run.tensor(PLACED, call)[0]), tokens),),
             lambda x, other: [_sum(x, other)],
         ),
     ]
@@ -204,16 +206,16 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
             Table(f"W_{head}^{letter}", weights[f"W_{head}^{letter}"]) for letter in letters for head in (1, 2)
         )
 
-    q, k, v = heads("Q", _QUERIES, queries), heads("K", _KEYS, keys), heads("V", _VALUES, keys)
-    scores, masked = heads("S", _SCORES, queries, keys), heads("S'", _MASKED, queries, keys)
-    attended, outputs = heads("A", _SOFTMAX, queries, keys), heads("head", _HEADS, queries)
-    joined = Table("M", _rows(run.tensor(_JOINED, call)[0]), queries)
+    q, k, v = heads("Q", QUERIES, queries), heads("K", KEYS, keys), heads("V", VALUES, keys)
+    scores, masked = heads("S", SCORES, queries, keys), heads("S'", MASKED, queries, keys)
+    attended, outputs = heads("A", SOFTMAX, queries, keys), heads("head", HEADS, queries)
+    joined = Table("M", _rows(run.tensor(JOINED, call)[0]), queries)
     w_q, w_k, w_v = ([weights[f"W_{head}^{letter}"] for head in (1, 2)] for letter in "QKV")
     allowed = [[key <= row for key in range(len(keys))] for row in range(len(queries))]
     scored = masked if is_masked else scores
     mask_step = Step(
         "S'_i = S_i, but -inf where the key is after the query",
-        (run.line(_MASKED),),
+        (run.line(MASKED),),
         scores,
         masked,
         lambda *both: [plain.masked(one, allowed) for one in both],
@@ -221,7 +223,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
     return [
         Step(
             f"Q_i = {query.name} W_i^Q, K_i = {memory.name} W_i^K, V_i = {memory.name} W_i^V",
-            (run.line(_QUERIES), run.line(_KEYS), run.line(_VALUES)),
+            (run.line(QUERIES), run.line(KEYS), run.line(VALUES)),
             (query,) if is_self else (query, memory),
             (*q, *k, *v),
             lambda x, y=None: [
@@ -234,7 +236,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
         ),
         Step(
             "S_i = Q_i K_i^T / sqrt(d_k)",
-            (run.line(_SCORES),),
+            (run.line(SCORES),),
             (*q, *k),
             scores,
             lambda q_1, q_2, k_1, k_2: [_scores(q_1, k_1), _scores(q_2, k_2)],
@@ -242,21 +244,21 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
         *([mask_step] if is_masked else []),
         Step(
             f"A_i = softmax({scored[0].name.replace('1', 'i')})",
-            (run.line(_SOFTMAX),),
+            (run.line(SOFTMAX),),
             scored,
             attended,
             lambda *both: [[plain.softmax(row) for row in one] for one in both],
         ),
         Step(
             "head_i = A_i V_i",
-            (run.line(_HEADS),),
+            (run.line(HEADS),),
             (*attended, *v),
             outputs,
             lambda a_1, a_2, v_1, v_2: [plain.matmul(a_1, v_1), plain.matmul(a_2, v_2)],
         ),
         Step(
             "M = Concat(head_1, head_2) W^O",
-            (run.line(_JOINED),),
+            (run.line(JOINED),),
             outputs,
             (joined,),
             lambda left, right: [plain.matmul([a + b for a, b in zip(left, right, strict=True)], weights["W^O"])],
@@ -269,21 +271,21 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
 
 def _residual(run: Recording, call: int, x: Table, sublayer: Table, name: str) -> list[Step]:
     """Return the steps of a residual connection; `call` counts those of the model."""
-    added = Table("R", _rows(run.tensor(_ADDED, call)[0]), x.rows)
+    added = Table("R", _rows(run.tensor(ADDED, call)[0]), x.rows)
     ones, zeros = [1.0] * CONFIG.d_model, [0.0] * CONFIG.d_model
     return [
         Step(
             f"R = {x.name} + {sublayer.name}",
-            (run.line(_ADDED),),
+            (run.line(ADDED),),
             (x, sublayer),
             (added,),
             lambda a, b: [_sum(a, b)],
         ),
         Step(
             f"{name} = LayerNorm(R) = (R - mean) / sqrt(variance + {CONFIG.norm_eps:.5f})",
-            (run.line(_NORMED),),
+            (run.line(NORMED),),
             (added,),
-            (Table(name, _rows(run.tensor(_NORMED, call)[0]), x.rows),),
+            (Table(name, _rows(run.tensor(NORMED, call)[0]), x.rows),),
             lambda rows: [plain.layer_norm(rows, ones, zeros, CONFIG.norm_eps)],
         ),
     ]
@@ -294,12 +296,12 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
     call = 0 if residual == 1 else 1
     block = f"the {('encoder', 'decoder')[call]}'s feed-forward network"
     w = WEIGHTS[block]
-    hidden = Table("H", _rows(run.tensor(_HIDDEN, call)[0]), x.rows)
-    output = Table("F", _rows(run.tensor(_NARROWED, call)[0]), x.rows)
+    hidden = Table("H", _rows(run.tensor(HIDDEN, call)[0]), x.rows)
+    output = Table("F", _rows(run.tensor(NARROWED, call)[0]), x.rows)
     return [
         Step(
             f"H = max(0, {x.name} W_1 + b_1)",
-            (run.line(_WIDENED), run.line(_HIDDEN)),
+            (run.line(WIDENED), run.line(HIDDEN)),
             (x,),
             (hidden,),
             lambda rows: [[[max(0.0, value) for value in row] for row in _affine(rows, w["W_1"], w["b_1"])]],
@@ -308,7 +310,7 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
         ),
         Step(
             "F = H W_2 + b_2",
-            (run.line(_NARROWED),),
+            (run.line(NARROWED),),
             (hidden,),
             (output,),
             lambda rows: [_affine(rows, w["W_2"], w["b_2"])],
@@ -321,13 +323,13 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
 
 def _output(run: Recording, search: Recording, states: Table) -> list[Step]:
     last = Table("z", [states.values[-1]], [states.rows[-1]])
-    logits = Table("logit", _rows(run.tensor(_LOGITS, 0)[0, -1:].T), VOCABULARY)
+    logits = Table("logit", _rows(run.tensor(LOGITS, 0)[0, -1:].T), VOCABULARY)
     log_probs = search.tensor(_LOG_PROBS, len(states.rows) - 1)[0]
     embedding = list(EMBEDDING.values())
     return [
         Step(
             "logit = E z, z the last row of Z",
-            (run.line(_LOGITS),),
+            (run.line(LOGITS),),
             (last,),
             (logits,),
             lambda z: [plain.matmul(embedding, plain.transpose(z))],

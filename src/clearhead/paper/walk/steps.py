@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from clearhead.inspection.line_recording import CodeLine
 from clearhead.paper.plain import Matrix
-from clearhead.paper.walk.recording import CodeLine
 from clearhead.runtime.lazy import cached_property
 
 DECIMALS = 2

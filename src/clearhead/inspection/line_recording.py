@@ -1,10 +1,9 @@
-"""A recording of what each line of the package computes: the numbers of the walk, and the lines they come from."""
+"""A recording of what each line of the package computes: tensors, and the lines that they come from."""
 
 from __future__ import annotations
 
 import linecache
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 _OPERATIONS = str(PACKAGE / "kernels")
 """What this folder computes is recorded at the line of a layer that uses it."""
 
@@ -37,13 +36,22 @@ class CodeLine:
     text: str
 
 
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of a function of PyTorch, and what it returned."""
+
+    code: Code
+    number: int
+    """Number of the line."""
+    tensor: Tensor
+
+
 class Recording(TorchFunctionMode):
     """Records, inside its `with` block, every tensor and the line of the package that computed it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._tensors: defaultdict[Code, list[Tensor]] = defaultdict(list)
-        self._numbers: dict[Code, int] = {}
+        self.calls: list[Call] = []
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -54,17 +62,17 @@ class Recording(TorchFunctionMode):
             file, number = _calling_line()
             text = linecache.getline(file, number).split("  #")[0].strip()
             code = Code(Path(file).relative_to(PACKAGE).as_posix(), text, func.__name__)
-            self._tensors[code].append(result.clone())
-            self._numbers[code] = number
+            self.calls.append(Call(code, number, result.clone()))  # a later line may change it in place
         return result
 
-    def tensor(self, code: Code, call: int) -> Tensor:
-        """Return what a call at a line returned; calls are counted from 0."""
-        return self._tensors[code][call]
+    def tensor(self, code: Code, place: int) -> Tensor:
+        """Return what a call at a line returned; the calls there are counted from 0."""
+        return [call.tensor for call in self.calls if call.code == code][place]
 
     def line(self, code: Code) -> CodeLine:
         """Return the line with its number."""
-        return CodeLine(code.file, self._numbers[code], code.text)
+        number = next(call.number for call in self.calls if call.code == code)
+        return CodeLine(code.file, number, code.text)
 
 
 def _calling_line() -> tuple[str, int]:

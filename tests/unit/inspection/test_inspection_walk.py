@@ -1,0 +1,124 @@
+"""The walk of any model: every line of code exists, and the numbers under it are the model's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import clearhead
+from clearhead.inspection import line_recording, model_lines
+from clearhead.inspection.explain import explain
+from clearhead.inspection.tokens import visible
+from clearhead.inspection.walk import walk_lines
+
+TEXT, TARGET = "Ein Hund rennt.", "A dog runs."
+VARIANTS = [
+    {"norm": "post"},
+    {"norm": "post", "final_norm": True, "tying": "none", "output_bias": True},
+    {"norm": "pre", "norm_kind": "rms", "activation": "silu", "gated": True, "positions": "rotary"},
+    {"positions": "relative", "attention_scale": False, "embedding_scale": False, "output_scale": True},
+    {"positions": "learned", "max_positions": 90, "embedding_norm": True, "output_transform": True},
+    {"num_encoder_layers": 0, "tying": "decoder"},
+]
+
+
+@pytest.fixture
+def explained(make_translator):
+    """Return a function that explains a sentence with a small model; takes settings of the model."""
+
+    def make(**settings):
+        sizes = {"d_model": 24, "num_heads": 2, "num_decoder_layers": 2}
+        return explain(make_translator(**{**sizes, **settings}), TEXT, TARGET, search=False)
+
+    return make
+
+
+def parts_of(lines: list[str]) -> dict[str, list[str]]:
+    """Return the lines of each part by its title."""
+    parts: dict[str, list[str]] = {}
+    for line in lines:
+        if line and not line.startswith(" "):
+            parts[line] = []
+        elif line:
+            parts[list(parts)[-1]].append(line)
+    return parts
+
+
+def numbers(lines: list[str]) -> torch.Tensor:
+    """Return the four numbers at the end of each line."""
+    return torch.tensor([[float(cell) for cell in line.split()[-4:]] for line in lines])
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_the_states_are_those_of_the_model_and_the_lines_those_of_the_code(explained, settings):
+    explanation = explained(**settings)
+    lines = list(walk_lines(explanation))
+    code = [re.match(r"  clearhead/(\S+):(\d+)  (.+)", line) for line in lines]
+    found = [match.groups() for match in code if match]
+    assert len(found) > 15
+    for file, number, text in found:
+        source = (Path(clearhead.__file__).parent / file).read_text(encoding="utf-8").splitlines()
+        assert source[int(number) - 1].split("  #")[0].strip() == text
+    parts, model_pass = parts_of(lines), explanation.model_pass
+    states = model_pass.model.hidden_states(model_pass.source, model_pass.target)
+    last = "decoder, after the layers" if "decoder, after the layers" in parts else "decoder, layer 2 of 2: its output"
+    torch.testing.assert_close(numbers(parts[last][-6:]), states.decoder[-1][0, :6, :4], atol=6e-4, rtol=0)
+    if settings.get("positions") != "relative":  # whose last lines are the distances
+        title, [embedded, *_] = ("the source", states.encoder) if states.encoder else ("the target", states.decoder)
+        torch.testing.assert_close(numbers(parts[title][-6:]), embedded[0, :6, :4], atol=6e-4, rtol=0)
+
+
+def test_of_other_layers_than_the_first_the_output_alone_is_shown(explained):
+    parts = parts_of(list(walk_lines(explained(norm="post"))))
+    assert list(parts)[3:9] == [
+        "the source",
+        "encoder, layer 1 of 2",
+        "encoder, layer 2 of 2: its output",
+        "the target",
+        "decoder, layer 1 of 2",
+        "decoder, layer 2 of 2: its output",
+    ]
+    assert len(parts["encoder, layer 2 of 2: its output"]) == 2 + 6  # the line, the formula, six tokens
+
+
+def test_attention_has_the_tokens_that_it_is_about(explained):
+    explanation = explained(norm="post")
+    parts = parts_of(list(walk_lines(explanation)))
+    assert parts["the source"][2].split()[0] == visible(explanation.source_tokens[0])
+    decoder = parts["decoder, layer 1 of 2"]
+    first_rows = [
+        decoder[place + 1].split()[0]
+        for place, line in enumerate(decoder)
+        if line.startswith(("    keys: ", "    queries: "))
+    ]
+    start, source = explanation.decoder_tokens[0], visible(explanation.source_tokens[0])
+    assert first_rows == [start, start, source, start]
+    weights = decoder.index("    weights: softmax of the scores (equation 1)")
+    assert decoder[weights + 1].split()[1:] == ["1.000", "0.000", "0.000", "0.000"]  # <s> sees itself alone
+
+
+def test_the_words_end_it(explained):
+    explanation = explained(norm="post")
+    last = list(walk_lines(explanation))[-min(6, len(explanation.steps)) :]
+    assert [line.rsplit(" ", 1)[1] for line in last] == [f"{step.probability:.3f}" for step in explanation.steps[:6]]
+
+
+def test_an_encoder_alone_has_no_target(make_translator):
+    parts = parts_of(list(walk_lines(explain(make_translator(num_decoder_layers=0), TEXT))))
+    assert list(parts)[2:] == [
+        "the source",
+        "encoder, layer 1 of 2",
+        "encoder, layer 2 of 2: its output",
+        "encoder, after the layers",
+    ]
+
+
+def test_every_listed_line_is_in_the_code():
+    codes = [value for value in vars(model_lines).values() if isinstance(value, line_recording.Code)]
+    assert len(codes) == len(model_lines.FORMULAS) > 15
+    for code in codes:
+        source = (Path(clearhead.__file__).parent / code.file).read_text(encoding="utf-8").splitlines()
+        assert [line.split("  #")[0].strip() for line in source].count(code.text) == 1

@@ -1,0 +1,42 @@
+"""A recording has the tensors of each line in order, and the line's number."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+
+from clearhead.inspection.line_recording import Code, Recording
+from clearhead.kernels.dropout import Dropout
+from clearhead.model.attention import scaled_dot_product_attention
+from clearhead.model.feed_forward import FeedForward
+
+
+def test_a_recording_has_what_a_line_computed():
+    q, four, two = torch.zeros(1, 2), torch.ones(4, 2), torch.ones(2, 2)
+    code = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
+    with Recording() as run:
+        scaled_dot_product_attention(q, four, four)
+        scaled_dot_product_attention(q, two, two)
+    assert [run.tensor(code, call).tolist() for call in (0, 1)] == [[[0.25] * 4], [[0.5] * 2]]
+    assert run.line(code).text == code.text
+    first = inspect.getsourcelines(scaled_dot_product_attention)[1]
+    assert first < run.line(code).number < first + len(inspect.getsource(scaled_dot_product_attention).splitlines())
+
+
+def test_an_operation_of_the_kernels_is_recorded_at_the_line_that_uses_it():
+    layer, x = FeedForward(d_model=2, d_ff=3).eval(), torch.ones(1, 1, 2)
+    assert isinstance(layer.dropout, Dropout)
+    with Recording() as run:
+        layer(x)
+    assert {call.code.file for call in run.calls} == {"model/feed_forward.py"}
+    assert [call.code.function for call in run.calls] == ["linear", "relu", "linear"]
+
+
+def test_a_tensor_that_is_changed_in_place_later_is_kept_as_it_was():
+    code = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
+    ones = torch.ones(1, 2)
+    with Recording() as run:
+        _, weights = scaled_dot_product_attention(ones, ones, ones)
+    weights.zero_()
+    assert run.tensor(code, 0).tolist() == [[1.0]]
