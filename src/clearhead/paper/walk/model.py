@@ -1,6 +1,6 @@
 """The Transformer of the walk: d_model 4, two heads, one layer a side, and weights that are small integers.
 
-The weights were found by training on `LEARNED`, with every weight rounded to an integer from -2 to 2.
+The weights were found by training on `LEARNED` with every weight rounded to an integer from -2 to 2, and by search.
 """
 
 from __future__ import annotations
