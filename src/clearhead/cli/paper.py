@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, Threads
-from clearhead.errors import ClearheadError, ConfigError
+from clearhead.errors import ClearheadError, ConfigError, nearest_name
 
 if TYPE_CHECKING:
+    from clearhead.config import ModelConfig
     from clearhead.paper.parts import ModelPart
 
 
 class PartName(StrEnum):
     """Names of the parts; defined here because the parts themselves are slow to import."""
 
+    FIGURE1 = "figure1"
+    FIGURE2 = "figure2"
     FORMULAS = "formulas"
     TABLE1 = "table1"
     TABLE2 = "table2"
@@ -34,18 +39,25 @@ class PartName(StrEnum):
     CONCEPTS = "concepts"
 
 
+_DRAWN_WITHOUT_PLOTS = (PartName.FIGURE1, PartName.FIGURE2, PartName.WALK)
+"""Parts that are written without matplotlib, as SVG or as a page."""
+
+
 def paper(
     part: Annotated[PartName | None, typer.Argument(help="Part to compute; all parts if not given.")] = None,
     name: Annotated[
         str | None,
         typer.Argument(
             help="With `concepts`: the concept whose program to show and run; all are listed if not given. With "
-            "`walk`: a sentence of the words that its model knows."
+            "`walk`: a sentence of the words that its model knows. With `figure1` and `figure2`: a preset, or the "
+            "directory of a model or run, to draw instead of paper-base."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, metavar="DIR", help="Write the text, the figures as PNG, and pages to this directory."),
+        typer.Option(
+            *OUTPUT, metavar="DIR", help="Write the text, the figures as PNG or SVG, and pages to this directory."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     threads: Threads = None,
@@ -53,8 +65,8 @@ def paper(
     """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails.
 
     Examples:
+      clearhead paper figure1 runs/demo -o figures
       clearhead paper concepts self-attention
-      clearhead paper table3 -o tables
       clearhead paper walk "the cat sleeps" -o walk
 
     `concepts` lists what notes on the paper explain; with a name it shows a short program for it, runs it, and with -o
@@ -68,7 +80,7 @@ def paper(
         typer.echo(concept_list(), nl=False)
         return
     if output is not None:
-        _prepare(output, draws=part is not PartName.WALK)
+        _prepare(output, needs_plots=part not in _DRAWN_WITHOUT_PLOTS)
     computed: dict[str, Any] = {}
     failures: list[str] = []
     for key, compute in parts.items():
@@ -97,23 +109,40 @@ def paper(
 def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[], ModelPart]]:
     """Return the functions that compute a part or concept, or all of them, by name."""
     from clearhead.paper.concepts import CONCEPTS, concept_part, find
-    from clearhead.paper.contents import PARTS
+    from clearhead.paper.contents import FIGURES, PARTS
     from clearhead.paper.walk.part import walk
 
     if part is PartName.CONCEPTS:
         return {one.name: partial(concept_part, one) for one in (CONCEPTS if name is None else (find(name),))}
     if part is PartName.WALK and name is not None:
         return {part: partial(walk, name)}
+    if name is not None and part is not None and part in FIGURES:
+        return {part: partial(FIGURES[part], _config(name))}
     if name is not None:
-        raise ConfigError(f"{name!r}: only the part `concepts` has names; run clearhead paper concepts {name}")
+        raise ConfigError(
+            f"{name!r}: only `concepts`, `figure1`, `figure2` and `walk` have names; "
+            f"run clearhead paper concepts {name}"
+        )
     return PARTS if part is None else {part: PARTS[part]}
 
 
-def _prepare(directory: Path, *, draws: bool) -> None:
+def _config(name: str) -> ModelConfig:
+    """Return the configuration of a preset or a model."""
+    from clearhead.bundle import load_bundle
+    from clearhead.config.presets import PRESETS
+
+    if name in PRESETS:
+        return PRESETS[name]()
+    if not Path(name).exists():
+        raise ConfigError(f"{name!r} is neither a preset nor a model directory{nearest_name(name, PRESETS)}")
+    return load_bundle(name).config
+
+
+def _prepare(directory: Path, *, needs_plots: bool) -> None:
     """Create the directory, and check that figures can be drawn, before the computation."""
     from clearhead.inspection.canvas import require_plots
 
-    if draws:
+    if needs_plots:
         require_plots()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -126,10 +155,13 @@ def _prepare(directory: Path, *, draws: bool) -> None:
 def _write(directory: Path, name: str, part: ModelPart) -> None:
     from clearhead.files import open_output
     from clearhead.inspection.plots import draw
+    from clearhead.paper.figures.forward_pass import PACKAGE
 
     contents = {f"{name}.txt": f"{part.title}\n\n{part.text}".encode()}
     contents |= {f"{figure}.png": draw(description) for figure, description in part.figures.items()}
     contents |= {f"{page}.html": text.encode() for page, text in part.pages.items()}
+    package = quote(Path(os.path.relpath(PACKAGE, directory.resolve())).as_posix())
+    contents |= {f"{diagram}.svg": drawn.svg(package).encode() for diagram, drawn in part.diagrams.items()}
     for file, content in contents.items():
         path = directory / file
         with open_output(str(path)) as out:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from clearhead.config import ModelConfig
 from clearhead.paper.errata.page import errata_part
+from clearhead.paper.figures.figure1 import figure1
+from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.formulas import formulas
 from clearhead.paper.parts import ModelPart
 from clearhead.paper.positions import positions
@@ -14,7 +17,11 @@ from clearhead.paper.table2 import table2
 from clearhead.paper.table3 import table3
 from clearhead.paper.walk.part import walk
 
+FIGURES: Mapping[str, Callable[[ModelConfig], ModelPart]] = {"figure1": figure1, "figure2": figure2}
+"""Parts that can be computed of any configuration."""
 PARTS: Mapping[str, Callable[[], ModelPart]] = {
+    "figure1": figure1,
+    "figure2": figure2,
     "formulas": formulas,
     "table1": table1,
     "table2": table2,

@@ -31,7 +31,7 @@ def formulas() -> ModelPart:
     return ModelPart(
         title="The equations, and figure 2 with numbers",
         text="\n".join(lines) + "\n",
-        figures={"figure2": example.figure},
+        figures={"figure2-with-numbers": example.figure},
         data={
             "equations": [
                 {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clearhead.inspection.plots import Figure
+from clearhead.paper.diagram import Diagram
 
 _WIDTH = 116
 
@@ -37,6 +38,8 @@ class ModelPart:
     checks: tuple[Check, ...] = ()
     pages: Mapping[str, str] = field(default_factory=dict)
     """File name without extension -> HTML page."""
+    diagrams: Mapping[str, Diagram] = field(default_factory=dict)
+    """File name without extension -> diagram to draw as SVG."""
 
     @property
     def failures(self) -> list[str]:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from clearhead.cli.main import run
 from clearhead.cli.paper import paper
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError
 from clearhead.inspection.plots import HeatMap
 from clearhead.paper import contents
 from clearhead.paper.parts import Check, ModelPart
@@ -54,7 +56,9 @@ def test_json_is_one_object_with_data_and_checks(run_command):
 def test_without_a_name_all_parts_follow_one_another(run_command, fake_parts):
     with pytest.raises(ClearheadError):  # table2 does not hold; the others are shown all the same
         run_command(paper)
-    assert fake_parts == ["formulas", "table1", "table2", "table3", "schedule", "positions", "errata", "walk"]
+    figures = ["figure1", "figure2"]
+    others = ["formulas", "table1", "table2", "table3", "schedule", "positions", "errata", "walk"]
+    assert fake_parts == [*figures, *others]
 
 
 def test_a_named_part_alone_is_computed(run_command, fake_parts):
@@ -137,6 +141,29 @@ def test_figures_without_matplotlib_are_refused_before_anything_is_computed(
     assert run_command(paper, "errata").exit_code == 0  # text needs none
 
 
+@pytest.mark.parametrize("part", ["figure1", "figure2"])
+def test_a_figure_of_a_preset_or_a_model_is_drawn_without_matplotlib(
+    run_command, make_model_dir, tmp_path, monkeypatch, part
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    directory = tmp_path / "of mine" / "#1"
+    for name, heads in (("tiny", 4), (make_model_dir(d_model=22, num_heads=11), 11)):
+        printed = run_command(paper, part, name, "-o", directory).stdout
+        assert f"{heads} heads" in printed
+    assert sorted(path.name for path in directory.iterdir()) == [f"{part}.svg", f"{part}.txt"]
+    drawn = (directory / f"{part}.svg").read_text(encoding="utf-8")
+    links = re.findall(r'href="([^"#]+)#L\d+"', drawn)
+    assert len(links) > 10
+    assert all((directory / unquote(link)).is_file() for link in links)
+
+
+def test_an_unknown_model_of_a_figure_is_told_with_the_nearest_preset(run_command):
+    with pytest.raises(
+        ConfigError, match="'paper-bas' is neither a preset nor a model directory; did you mean 'paper-base'"
+    ):
+        run_command(paper, "figure1", "paper-bas")
+
+
 def test_concepts_are_listed_with_the_words_for_them(run_command):
     printed = run_command(paper, "concepts").stdout
     assert "soft-dictionary         soft dictionary; " in printed
@@ -174,7 +201,10 @@ def test_a_walk_takes_a_sentence_and_writes_a_page_without_matplotlib(run_comman
         (["concepts", "soft dictonary"], "there is no concept 'soft dictonary'; did you mean soft-dictionary"),
         (["masks"], "is not one of"),
         (["walk", "the dog sleeps"], "TEXT has unknown words: 'dog'; the model knows the, cat, sleeps"),
-        (["table1", "masks"], "only the part `concepts` has names; run clearhead paper concepts masks"),
+        (
+            ["table1", "masks"],
+            "only `concepts`, `figure1`, `figure2` and `walk` have names; run clearhead paper concepts",
+        ),
     ],
 )
 def test_an_unknown_name_is_told_with_what_there_is(arguments, message, capsys):

@@ -1,0 +1,206 @@
+"""Boxes of figures 1 and 2: operations of a forward pass in groups, with the tensors that flow between them."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from clearhead.paper.diagram import Kind
+from clearhead.paper.equations import EQUATIONS
+from clearhead.paper.figures.forward_pass import PACKAGE, ForwardPass, Operation, shape_text
+from clearhead.paper.parts import aligned
+
+HINT = "With -o DIR it is drawn as SVG, with a link from every box to its line."
+
+
+@dataclass(frozen=True)
+class Code:
+    """Where the code of a box is."""
+
+    name: str
+    """Class or function."""
+    file: str
+    """File within the package."""
+    line: int
+    """Line of the class, or the line that ran."""
+
+    @classmethod
+    def of(cls, definition: Any) -> Code:
+        """Return where a class or function is defined."""
+        file = Path(inspect.getfile(inspect.unwrap(definition))).relative_to(PACKAGE).as_posix()
+        return cls(definition.__qualname__, file, inspect.getsourcelines(definition)[1])
+
+    @classmethod
+    def of_line(cls, function: Any, text: str) -> Code:
+        """Return the line of a function that contains a text."""
+        lines, first = inspect.getsourcelines(function)
+        [place] = [place for place, line in enumerate(lines) if text in line]
+        return replace(cls.of(function), line=first + place)
+
+    @property
+    def text(self) -> str:
+        """The text of the line."""
+        return linecache.getline(str(PACKAGE / self.file), self.line).partition("  #")[0].strip()
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of a figure."""
+
+    name: str
+    """Its name in one line, such as `Add & Norm`."""
+    kind: Kind
+    code: Code
+    place: str = ""
+    """Equation or section of the paper; empty for what the paper does not have."""
+    formula: str = ""
+    """What the paper writes there."""
+    detail: str = ""
+    """Sizes and options, in a few words."""
+    operations: Sequence[Operation] = ()
+
+    @property
+    def title(self) -> str:
+        """Name, equation and line, as they are shown on pointing at the box."""
+        paper = f"paper, {self.place}" if self.place else "not in the paper"
+        lines = [
+            f"{self.name}: {self.detail}" if self.detail else self.name,
+            f"{paper}: {self.formula}" if self.formula else paper,
+            f"{self.code.file}:{self.code.line}: {self.code.text}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A tensor on its way from one group to another."""
+
+    source: int
+    """Index of the group that put it out."""
+    target: int
+    """Index of the group that reads it."""
+    tensor: int
+    """Its number in the pass."""
+    port: str
+    """Name of the module that reads it, such as `q_proj`."""
+
+
+@dataclass
+class Groups:
+    """Operations in groups, and the arrows between these; the first groups are inputs and have no operations."""
+
+    keys: list[Hashable] = field(default_factory=list)
+    operations: list[list[Operation]] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)
+
+    def into(self, group: int) -> list[Arrow]:
+        """Return the arrows that end at a group."""
+        return [arrow for arrow in self.arrows if arrow.target == group]
+
+    def out_of(self, group: int) -> list[Arrow]:
+        """Return the arrows that begin at a group."""
+        return [arrow for arrow in self.arrows if arrow.source == group]
+
+
+def grouped(
+    found: ForwardPass,
+    operations: Iterable[Operation],
+    inputs: Iterable[int],
+    key: Callable[[Operation], Hashable | None],
+) -> Groups:
+    """Group neighbouring operations with the same key, and return the tensors that flow between the groups.
+
+    Operations whose key is None, such as a change of axes, belong to no group: their result counts as the tensor that
+    they were given. Masks are not followed.
+
+    Args:
+        found: The pass.
+        operations: Operations of the pass, in their order.
+        inputs: Numbers of the tensors that come from outside; each is a group without operations.
+        key: Returns the key of an operation.
+    """
+    groups = Groups()
+    origin: dict[int, tuple[int, int]] = {}  # tensor -> group that put it out, and the tensor as it was put out
+    for tensor in inputs:
+        origin[tensor] = len(groups.keys), tensor
+        groups.keys.append(f"input {tensor}")
+        groups.operations.append([])
+    for operation in operations:
+        read = [one for one in operation.inputs if one in origin and one not in found.masks]
+        if (own := key(operation)) is None:
+            origin.update({one: origin[read[0]] for one in operation.outputs if read})
+            continue
+        if groups.keys[-1:] != [own]:
+            groups.keys.append(own)
+            groups.operations.append([])
+        here = len(groups.keys) - 1
+        groups.operations[here].append(operation)
+        port = operation.module.rpartition(".")[2]
+        for source, tensor in (origin[one] for one in read):
+            arrow = Arrow(source, here, tensor, port)
+            if source != here and arrow not in groups.arrows:
+                groups.arrows.append(arrow)
+        origin.update({one: (here, one) for one in operation.outputs if one not in found.masks})
+    return groups
+
+
+def formula_of(code: str, place: str = "") -> tuple[str, str]:
+    """Return place and text of the first equation of the paper that a class or function computes.
+
+    Args:
+        code: `module:name` of the class or function.
+        place: The beginning of the place, if there are several.
+    """
+    return next((one.place, one.formula) for one in EQUATIONS if one.code == code and one.place.startswith(place))
+
+
+Row = tuple[Box, list[int], int]
+"""A box, the numbers of the tensors that it reads, and of the one that it puts out."""
+
+
+def rows(groups: Groups, boxes: Mapping[int, Box]) -> list[Row]:
+    """Return the boxes of groups with what they read and put out."""
+    return [
+        (box, [arrow.tensor for arrow in groups.into(group)], box.operations[-1].outputs[0])
+        for group, box in boxes.items()
+    ]
+
+
+def box_table(found: ForwardPass, listed: Iterable[Row]) -> list[str]:
+    """Return boxes as lines of a table, with their shapes, their place in the paper and their line."""
+    cells = [
+        [
+            f"{box.name}: {box.detail}" if box.detail else box.name,
+            " ".join(dict.fromkeys(shape_text(found.shapes[one]) for one in reads)),
+            shape_text(found.shapes[out]),
+            box.place or "not in the paper",
+            f"{box.code.file}:{box.code.line}",
+        ]
+        for box, reads, out in listed
+    ]
+    return aligned(["box", "reads", "puts out", "paper", "code"], cells, left=5)
+
+
+def box_data(found: ForwardPass, listed: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return boxes as plain JSON values."""
+    return [
+        {
+            **{name: getattr(box, name) for name in ("name", "detail", "place", "formula")},
+            "code": box.code.name,
+            "file": box.code.file,
+            "line": box.code.line,
+            "reads": [list(found.shapes[one]) for one in reads],
+            "puts_out": list(found.shapes[out]),
+        }
+        for box, reads, out in listed
+    ]
+
+
+def described(found: ForwardPass, listed: Iterable[Row]) -> str:
+    """Return boxes in words, for readers who cannot see the diagram."""
+    outputs = (f"{box.name} puts out {shape_text(found.shapes[out])}" for box, _, out in listed)
+    return f"{'; '.join(outputs)}. B sentences, S source tokens, T target tokens."

@@ -1,0 +1,228 @@
+"""Places of the boxes and arrows of figure 1: a column for each stack, from the inputs below to the outputs above.
+
+Heights are measured upwards from the lower edge of the picture, until all of them are known.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from clearhead.paper.counts import parameter_count
+from clearhead.paper.diagram import WIDTH, Frame, Label, Line, Node, Part
+from clearhead.paper.figures.forward_pass import shape_text
+from clearhead.paper.figures.stack_boxes import SUM, StackBoxes, is_of_source
+
+_CENTRE = 117.0
+"""Centre of the left column; the right one is its mirror image. Distances below are from the centre of a column."""
+_BOX, _INNER, _LOOP, _OUTER, _TIMES = 55.0, 71.0, 72.0, 85.0, 101.0
+"""The edge of a box, the inner edge of the frame of a layer, residual connections, its outer edge, the number of
+layers."""
+_SIDE, _SIDE_BOX, _BIAS = 84.0, 61.0, 63.0
+"""The centre of the box of positions, its width, and the arrow of relative positions."""
+_PORTS = {"v_proj": -34.0, "k_proj": 0.0, "q_proj": 34.0}
+"""Inputs of attention, from left to right."""
+_GAP, _EDGE, _FORK = 28.0, 10.0, 20.0
+"""Height of an arrow, and what is added to it by the edge of a frame, and by a fork before attention."""
+_FIRST = 40.0
+"""Height of the words for the inputs."""
+
+
+def layout(stacks: StackBoxes) -> tuple[float, list[Part]]:
+    """Return the height and the parts of the diagram."""
+    columns = [
+        _Column(stacks, group, is_source=number == stacks.found.source)
+        for group, number in enumerate(one for one in (stacks.found.source, stacks.found.target) if one is not None)
+    ]
+    height = max(column.end for column in columns)
+    drawn = [part for column in columns for part in column.parts()]
+    if len(columns) == 2:
+        drawn += _memory(*columns)
+    return height, [*(_turned(part, height) for part in drawn), *_legend(stacks)]
+
+
+class _Column:
+    """One stack, with its inputs and outputs.
+
+    Args:
+        stacks: All boxes and arrows.
+        group: Index of the group of its input.
+        is_source: Whether it is the stack of the source, which is on the left.
+    """
+
+    def __init__(self, stacks: StackBoxes, group: int, *, is_source: bool) -> None:
+        self.stacks = stacks
+        self.is_source = is_source
+        self.centre, self.outwards = (_CENTRE, -1) if is_source else (WIDTH - _CENTRE, 1)
+        own = [index for index, box in stacks.boxes.items() if is_of_source(box.operations[0].module) == is_source]
+        self.sides = [index for index in own if not stacks.groups.into(index)]
+        """Boxes without inputs: positions."""
+        self.trunk = [group, *(index for index in own if index not in self.sides)]
+        self.bottom, self.top = {group: 0.0}, {group: _FIRST}
+        for before, index in pairwise(self.trunk):
+            self.bottom[index] = self.top[before] + self._gap(before, index)
+            self.top[index] = self.bottom[index] + self._height(index)
+        self.end = self.out_of(self.trunk[-1]) + _GAP + 26.0
+
+    def parts(self) -> Iterator[Part]:
+        """Yield everything but the way of the memory."""
+        yield from self._inputs_and_outputs()
+        yield from self._frame()
+        for index in self.trunk[1:]:
+            yield self._node(index, self.centre, (self.bottom[index] + self.top[index]) / 2)
+        for before, index in pairwise(self.trunk):
+            yield from self._arrows(before, index)
+        for index in self.sides:
+            yield from self._side(index)
+
+    def out_of(self, index: int) -> float:
+        """Return the height at which an arrow has left a box, and the frame if the box is the last of a layer."""
+        following = self.trunk[self.trunk.index(index) + 1 :]
+        leaves = self._is_in_layer(index) != (bool(following) and self._is_in_layer(following[0]))
+        return self.top[index] + (_EDGE if leaves else 0.0)
+
+    def shape_of(self, index: int) -> Label:
+        """Return the shape of what a box puts out, beside its arrow."""
+        tensor = self.stacks.groups.out_of(index)
+        number = tensor[0].tensor if tensor else self.stacks.boxes[index].operations[-1].outputs[0]
+        text = shape_text(self.stacks.found.shapes[number])
+        x, y = self.centre - self.outwards * 6.0, self.out_of(index) + 9.0
+        return Label(x, y, text, "shape", "start" if self.outwards < 0 else "end")
+
+    def _is_in_layer(self, index: int) -> bool:
+        box = self.stacks.boxes.get(index)
+        return box is not None and ".layers." in box.operations[0].module
+
+    def _reads_memory(self, index: int) -> bool:
+        return any(arrow.source not in (*self.trunk, *self.sides) for arrow in self.stacks.groups.into(index))
+
+    def _gap(self, before: int, index: int) -> float:
+        """Return the distance between two boxes."""
+        edge = _EDGE if self._is_in_layer(before) != self._is_in_layer(index) else 0.0
+        forks = (self.stacks.boxes[index].kind == "attention") + self._reads_memory(index)
+        return _GAP + edge + _FORK * forks
+
+    def _height(self, index: int) -> float:
+        box = self.stacks.boxes[index]
+        return 22.0 if box.name == SUM else 12.0 + 14.0 * (len(self._lines(index)) + bool(box.detail))
+
+    def _node(self, index: int, x: float, y: float) -> Node:
+        """Return a box of the column, or one beside it."""
+        box, height = self.stacks.boxes[index], self._height(index)
+        width = height if box.name == SUM else _SIDE_BOX if index in self.sides else 2 * _BOX
+        names = ["+"] if box.name == SUM else self._lines(index)
+        return Node(x, y, width, height, names, box.detail, box.kind, box.code.file, box.code.line, box.title)
+
+    def _lines(self, index: int) -> list[str]:
+        """Return the name of a box in lines that fit into it."""
+        characters = 10 if index in self.sides else 16
+        return textwrap.wrap(self.stacks.boxes[index].name, characters, break_on_hyphens=False)
+
+    def _inputs_and_outputs(self) -> Iterator[Part]:
+        words = ["Inputs"] if self.is_source else ["Outputs", "(shifted right)"]
+        for place, word in enumerate(words):
+            yield Label(self.centre, _FIRST - 12.0 - 14.0 * place, word, "name", "middle")
+        last = self.trunk[-1]
+        if not self.stacks.groups.out_of(last):
+            word = "Output probabilities" if self.stacks.boxes[last].kind == "softmax" else "Memory"
+            yield Label(self.centre, self.end - 20.0, word, "name", "middle")
+            yield self.shape_of(last)
+            yield Line([(self.centre, self.top[last]), (self.centre, self.end - 26.0)])
+
+    def _frame(self) -> Iterator[Part]:
+        layer = [index for index in self.trunk if self._is_in_layer(index)]
+        first, last = self.trunk[self.trunk.index(layer[0]) - 1], layer[-1]
+        low, high = self.top[first] + _EDGE, self.top[last] + _EDGE
+        edges = self.centre + self.outwards * _OUTER, self.centre - self.outwards * _INNER
+        yield Frame(min(edges), low, abs(edges[0] - edges[1]), high - low)
+        times = f"{self.stacks.layers_of(self.stacks.boxes[layer[0]].operations[0].module)}×"
+        yield Label(self.centre + self.outwards * _TIMES, (low + high) / 2 - 4.0, times, "head", "middle")
+
+    def _arrows(self, before: int, index: int) -> Iterator[Part]:
+        """Yield the arrow from the box below, its forks, and the residual connection that ends at a box."""
+        x, start, end = self.centre, self.top[before], self.bottom[index]
+        yield self.shape_of(before)
+        arrows = self.stacks.groups.into(index)
+        ports = {arrow.port for arrow in arrows if arrow.source == before} & _PORTS.keys()
+        if self._reads_memory(index):
+            for to in (x + _PORTS[port] for port in ports):
+                turn = end - 2 * _FORK + 4.0
+                yield Line([(x, start), (x, turn), (to, turn), (to, end)])
+        else:
+            yield Line([(x, start), (x, end)])
+            for to in (x + _PORTS[port] for port in ports if _PORTS[port]):
+                yield Line([(x, end - _FORK + 4.0), (to, end - _FORK + 4.0), (to, end)])
+        for port in _PORTS if self.stacks.boxes[index].kind == "attention" else ():
+            yield Label(x + _PORTS[port] + 5.0, end - 13.0, port[0].upper(), "small")
+        for arrow in arrows:
+            if arrow.source in self.trunk and arrow.source != before:
+                yield self._residual(arrow.source, index)
+
+    def _residual(self, source: int, index: int) -> Line:
+        away = self.centre + self.outwards * _LOOP
+        start, end = self.out_of(source) + 8.0, (self.bottom[index] + self.top[index]) / 2
+        return Line([(self.centre, start), (away, start), (away, end), (self.centre + self.outwards * _BOX, end)])
+
+    def _side(self, index: int) -> Iterator[Part]:
+        """Yield the box of positions and its arrow: to the sum with the embedding, or up to self-attention."""
+        out = self.stacks.groups.out_of(index)
+        to = out[0].target
+        middle = (self.bottom[to] + self.top[to]) / 2
+        is_bias = self.stacks.boxes[to].kind == "attention"
+        x, y = self.centre + self.outwards * _SIDE, 40.0 if is_bias else middle
+        yield self._node(index, x, y)
+        yield Label(
+            x,
+            y - self._height(index) / 2 - 13.0,
+            shape_text(self.stacks.found.shapes[out[0].tensor]),
+            "shape",
+            "middle",
+        )
+        if is_bias:
+            away = self.centre + self.outwards * _BIAS
+            yield Line(
+                [(away, y + self._height(index) / 2), (away, middle), (self.centre + self.outwards * _BOX, middle)],
+                is_dashed=True,
+            )
+        else:
+            start = x - self.outwards * _SIDE_BOX / 2
+            yield Line([(start, middle), (self.centre + self.outwards * (self._height(to) / 2), middle)])
+
+
+def _memory(source: _Column, target: _Column) -> Iterator[Part]:
+    """Yield the way of the encoder's output to the inputs of cross-attention."""
+    last = source.trunk[-1]
+    arrows = source.stacks.groups.out_of(last)
+    to = arrows[0].target
+    x, high, low, end = source.centre, source.out_of(last) + 24.0, target.bottom[to] - _FORK + 4.0, target.bottom[to]
+    yield source.shape_of(last)
+    far, *others = sorted((target.centre + _PORTS[arrow.port] for arrow in arrows), reverse=True)
+    middle = WIDTH / 2
+    yield Line([(x, source.top[last]), (x, high), (middle, high), (middle, low), (far, low), (far, end)])
+    for other in others:
+        yield Line([(other, low), (other, end)])
+
+
+def _legend(stacks: StackBoxes) -> Iterator[Label]:
+    """Yield what the letters mean, in the free upper corner."""
+    config, found = stacks.config, stacks.found
+    words = [f"{parameter_count(config):,} weights", "B sentences"]
+    words += ["S source tokens"] if found.source is not None else []
+    words += ["T target tokens"] if found.target is not None else []
+    words += ["E: one matrix, shared"] if stacks.shared else []
+    left = 14.0 if found.target is not None else WIDTH / 2 + 14.0
+    yield Label(left, 24.0, f"Figure 1, {config.norm}-norm", "head")
+    for place, word in enumerate(words):
+        yield Label(left, 46.0 + 16.0 * place, word, "small")
+
+
+def _turned(part: Part, height: float) -> Part:
+    """Return a part with its heights measured downwards from the upper edge."""
+    match part:
+        case Line(points):
+            return replace(part, points=[(x, height - y) for x, y in points])
+        case Frame():
+            return replace(part, top=height - part.top - part.height)
+    return replace(part, y=height - part.y)
