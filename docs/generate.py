@@ -27,6 +27,8 @@ from clearhead.interop.import_model import LIBRARIES
 from clearhead.paper.concepts import CONCEPTS, Concept, concept_part
 from clearhead.paper.errata import ERRATA, errata_page
 from clearhead.paper.errata.page import heading
+from clearhead.paper.figures.figure1 import figure1
+from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.parts import ModelPart
 from clearhead.text import language_names
 from clearhead.text.language_names import LOCALES
@@ -515,6 +517,12 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
+def pictures() -> dict[str, str]:
+    """Return figures 1 and 2 of the base model as SVG, by the name of their file in `pictures/`."""
+    parts = (figure1(), figure2())
+    return {f"{name}.svg": drawn.svg("../../src/clearhead") for part in parts for name, drawn in part.diagrams.items()}
+
+
 PAGES = {
     "commands.md": commands_page,
     "errata.md": errata_page,
@@ -543,9 +551,11 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
+    for name, picture in pictures().items():
+        (Path(__file__).parent / "pictures" / name).write_text(picture, encoding="utf-8")
     LANGUAGE_TABLE.write_text(language_table(), encoding="utf-8")
     parts = {concept: concept_part(concept) for concept in CONCEPTS}
     (Path(__file__).parent / "concepts.md").write_text(concepts_page(parts), encoding="utf-8")
     for concept, part in parts.items():
-        picture = Path(__file__).parent / "concepts" / f"{concept.name}.svg"
-        picture.write_bytes(draw(part.figures[concept.name], "svg"))
+        file = Path(__file__).parent / "concepts" / f"{concept.name}.svg"
+        file.write_bytes(draw(part.figures[concept.name], "svg"))

@@ -16,6 +16,16 @@ def test_generated_page_is_fresh(name, generate):
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"
 
 
+def test_figures_1_and_2_are_what_the_code_draws(generate):
+    for name, picture in generate.pictures().items():
+        assert (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8") == picture, (
+            "run: python docs/generate.py"
+        )
+        links = re.findall(r'href="([^"#]+)#L\d+"', picture)
+        assert links
+        assert all((ROOT / "docs" / "pictures" / link).is_file() for link in links)
+
+
 def test_the_table_of_languages_is_fresh(generate):
     assert generate.LANGUAGE_TABLE.read_text(encoding="utf-8") == generate.language_table(), (
         "run: python docs/generate.py"

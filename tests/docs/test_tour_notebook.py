@@ -100,6 +100,8 @@ def test_the_cells_run_on_a_demo_model(tour, small_demo, monkeypatch, capsys):
         torch.set_grad_enabled(True)
     assert sum(len(of_cell) > 1 for of_cell in shown.values()) >= 9
     assert "<iframe" in shown["s6-1-page"][-1]._repr_html_()
+    for cell in ("s3-figure1-drawn", "s3-2-2-figure2"):
+        assert "<svg" in shown[cell][-1]._repr_svg_()
     printed = capsys.readouterr()
     assert "63,045,632" in printed.out
     assert printed.err == ""

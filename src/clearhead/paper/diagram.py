@@ -27,24 +27,41 @@ _COLOURS: dict[Kind, tuple[str, str]] = {
     "other": ("#eceff2", "#353b44"),
 }
 """Colour of each kind of box on a light and on a dark page; those of the paper's figures."""
+_PAGES = (
+    {"page": "#ffffff", "frame": "#f6f8fa", "ink": "#1f2328", "soft": "#59636e"},
+    {"page": "#0d1117", "frame": "#171c23", "ink": "#f0f6fc", "soft": "#a9b4c0"},
+)
+"""Colours of a light and of a dark page."""
 
-_STYLE = """
-:root { --page: #ffffff; --ink: #1f2328; --soft: #59636e; --frame: #f6f8fa; %(light)s }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #0d1117; --ink: #f0f6fc; --soft: #a9b4c0; --frame: #171c23; %(dark)s }
-}
-text { font: 11.5px "Helvetica Neue", Arial, "Liberation Sans", sans-serif; fill: var(--ink); }
-.name { font-size: 12px; }
-.head { font-size: 13px; font-weight: bold; }
-.shape, .small { fill: var(--soft); }
-.page { fill: var(--page); }
-.frame { fill: var(--frame); stroke: var(--soft); }
-.line { fill: none; stroke: var(--ink); stroke-width: 1.2; }
-.dashed { stroke-dasharray: 4 3; }
-.tip { fill: var(--ink); }
-.box rect, .box circle { stroke: var(--ink); stroke-width: 1.1; }
-a.box:hover rect, a.box:focus rect, a.box:hover circle, a.box:focus circle { stroke-width: 2.4; }
+# All rules are for this picture alone, though it may be part of a page. There are no custom properties: many programs
+# that draw SVG, such as librsvg, do not know them.
+_SHAPES = """
+.paper text { font: 11.5px "Helvetica Neue", Arial, "Liberation Sans", sans-serif; }
+.paper .name { font-size: 12px; }
+.paper .head { font-size: 13px; font-weight: bold; }
+.paper .box .small { font-size: 11px; }
+.paper .line { fill: none; stroke-width: 1.2; }
+.paper .dashed { stroke-dasharray: 4 3; }
+.paper .box :is(rect, circle) { stroke-width: 1.1; }
+.paper .box:is(:hover, :focus) :is(rect, circle) { stroke-width: 2.4; }
 """
+_INKS = """
+.paper .page { fill: %(page)s; }
+.paper .frame { fill: %(frame)s; stroke: %(soft)s; }
+.paper text, .paper .box .small, .paper .tip { fill: %(ink)s; }
+.paper .shape, .paper .small { fill: %(soft)s; }
+.paper .line, .paper .box { stroke: %(ink)s; }
+.paper .box text { stroke: none; }
+"""
+
+
+def _style() -> str:
+    """Return the rules for a light page, and those for a dark one where its reader prefers that."""
+    light, dark = (
+        _INKS % page + "".join(f".paper .{kind} {{ fill: {colours[place]}; }}\n" for kind, colours in _COLOURS.items())
+        for place, page in enumerate(_PAGES)
+    )
+    return f"{_SHAPES}{light}@media (prefers-color-scheme: dark) {{{dark}}}\n"
 
 
 @dataclass(frozen=True)
@@ -120,21 +137,16 @@ class Diagram:
         Args:
             package: Address of the folder of the package, relative to the picture; boxes link to its files.
         """
-        light, dark = (
-            " ".join(f"--{kind}: {colours[place]};" for kind, colours in _COLOURS.items()) for place in (0, 1)
-        )
-        style = _STYLE % {"light": light, "dark": dark}
-        style += "".join(f".{kind} rect, .{kind} circle {{ fill: var(--{kind}); }}\n" for kind in _COLOURS)
         order = (Frame, Line, Label, Node)  # what is behind comes first
         parts = sorted(self.parts, key=lambda part: order.index(type(part)))
         height = _number(self.height)
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-                f'viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="title description">',
+                f'viewBox="0 0 {WIDTH} {height}" class="paper" role="img" aria-labelledby="title description">',
                 f'<title id="title">{escape(self.title)}</title>',
                 f'<desc id="description">{escape(self.description)}</desc>',
-                f"<style>{style}</style>",
+                f"<style>{_style()}</style>",
                 '<defs><marker id="tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" '
                 'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.6 L8 4 L0 7.4 Z"/></marker>'
                 "</defs>",

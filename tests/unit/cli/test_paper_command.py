@@ -147,9 +147,9 @@ def test_a_figure_of_a_preset_or_a_model_is_drawn_without_matplotlib(
 ):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     directory = tmp_path / "of mine" / "#1"
-    for name, heads in (("tiny", 4), (make_model_dir(d_model=22, num_heads=11), 11)):
+    for name, width in (("tiny", 128), (make_model_dir(d_model=22), 22)):
         printed = run_command(paper, part, name, "-o", directory).stdout
-        assert f"{heads} heads" in printed
+        assert f"T, {width})" in printed
     assert sorted(path.name for path in directory.iterdir()) == [f"{part}.svg", f"{part}.txt"]
     drawn = (directory / f"{part}.svg").read_text(encoding="utf-8")
     links = re.findall(r'href="([^"#]+)#L\d+"', drawn)

@@ -105,7 +105,7 @@ def test_figure_2_has_the_boxes_of_the_paper():
     part = figure2()
     assert names(part, "scaled_dot_product_attention") == ["Scale", "MatMul", "Mask", "SoftMax", "MatMul"]
     assert sorted(names(part, "multi_head_attention")) == [
-        *["Concat", *["Linear"] * 4, "Scaled Dot-Product Attention", *["Split"] * 3],
+        *["Concat", *["Linear"] * 4, "Scaled Dot-Product Attention", *["Split Heads"] * 3],
     ]
     relative, rotary = figure2(MODELS["relative"]), figure2(MODELS["rotary"])
     assert names(relative, "scaled_dot_product_attention")[2] == "Add Bias"
@@ -187,7 +187,7 @@ TEXTS = {
     "Mask": ".masked_fill(",
     "SoftMax": ".softmax(",
     "Scaled Dot-Product Attention": "def scaled_dot_product_attention(",
-    "Split": ".view(",
+    "Split Heads": ".view(",
     "Concat": ".flatten(2)",
     "Add Bias": "scores + bias",
     "Multiply": "q * math.sqrt(",

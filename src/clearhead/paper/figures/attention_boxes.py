@@ -14,7 +14,7 @@ _STEPS = {"div": "Scale", "matmul": "MatMul", "add": "Add Bias", "masked_fill": 
 """PyTorch function within `scaled_dot_product_attention` -> name of its box."""
 _PARTS = {
     "Linear.forward": "Linear",
-    "MultiHeadAttention._split_heads": "Split",
+    "MultiHeadAttention._split_heads": "Split Heads",
     "rotary_positions": "Rotate",
     "MultiHeadAttention.queries": "Multiply",
     "scaled_dot_product_attention": "Scaled Dot-Product Attention",

@@ -174,7 +174,7 @@ def box_table(found: ForwardPass, listed: Iterable[Row]) -> list[str]:
     """Return boxes as lines of a table, with their shapes, their place in the paper and their line."""
     cells = [
         [
-            f"{box.name}: {box.detail}" if box.detail else box.name,
+            box.name,
             " ".join(dict.fromkeys(shape_text(found.shapes[one]) for one in reads)),
             shape_text(found.shapes[out]),
             box.place or "not in the paper",

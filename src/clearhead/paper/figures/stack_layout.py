@@ -24,7 +24,7 @@ _SIDE, _SIDE_BOX, _BIAS = 84.0, 61.0, 63.0
 """The centre of the box of positions, its width, and the arrow of relative positions."""
 _PORTS = {"v_proj": -34.0, "k_proj": 0.0, "q_proj": 34.0}
 """Inputs of attention, from left to right."""
-_GAP, _EDGE, _FORK = 28.0, 10.0, 20.0
+_GAP, _EDGE, _FORK = 28.0, 14.0, 20.0
 """Height of an arrow, and what is added to it by the edge of a frame, and by a fork before attention."""
 _FIRST = 40.0
 """Height of the words for the inputs."""
@@ -145,7 +145,7 @@ class _Column:
         x, start, end = self.centre, self.top[before], self.bottom[index]
         yield self.shape_of(before)
         arrows = self.stacks.groups.into(index)
-        ports = {arrow.port for arrow in arrows if arrow.source == before} & _PORTS.keys()
+        ports = [port for port in _PORTS if any((arrow.source, arrow.port) == (before, port) for arrow in arrows)]
         if self._reads_memory(index):
             for to in (x + _PORTS[port] for port in ports):
                 turn = end - 2 * _FORK + 4.0
