@@ -17,7 +17,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.diagram import WIDTH, Label, Line, Node
 from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
-from clearhead.paper.figures.forward_pass import forward_pass, shape_text
+from clearhead.paper.figures.operations import forward_pass, shape_text
 
 PACKAGE = Path(clearhead.__file__).parent
 ODD = ModelConfig(
@@ -41,7 +41,9 @@ MODELS = {
     "rotary": ModelConfig(positions="rotary", num_encoder_layers=0, num_target_segments=2),
     "one head": ModelConfig(positions="none", num_heads=1, tying="none", embedding_scale=False, output_bias=True),
     "bert": PRESETS["bert-base"](),
-    "bart": ModelConfig(positions="learned", embedding_norm=True, output_transform=True, final_norm=True),
+    "bart": ModelConfig(
+        activation="gelu_tanh", positions="learned", embedding_norm=True, output_transform=True, final_norm=True
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.other_positions import rotary_positions
 from clearhead.paper.figures.boxes import Arrow, Box, Code, Groups, Row, formula_of, grouped, rows
-from clearhead.paper.figures.forward_pass import ForwardPass, Operation, shape_text
+from clearhead.paper.figures.operations import ForwardPass, Operation, shape_text
 
 _STEPS = {"div": "Scale", "matmul": "MatMul", "add": "Add Bias", "masked_fill": "Mask", "softmax": "SoftMax"}
 """PyTorch function within `scaled_dot_product_attention` -> name of its box."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from clearhead.paper.diagram import COPY, WIDTH, Label, Line, Node, Part
 from clearhead.paper.figures.attention_boxes import Panel
 from clearhead.paper.figures.boxes import Arrow
-from clearhead.paper.figures.forward_pass import ForwardPass, shape_text
+from clearhead.paper.figures.operations import ForwardPass, shape_text
 
 _GAP = 32.0
 """Height of an arrow."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from clearhead.paper.diagram import Kind
 from clearhead.paper.equations import EQUATIONS
-from clearhead.paper.figures.forward_pass import PACKAGE, ForwardPass, Operation, shape_text
+from clearhead.paper.figures.operations import PACKAGE, ForwardPass, Operation, shape_text
 from clearhead.paper.parts import aligned
 
 HINT = "With -o DIR it is drawn as SVG, with a link from every box to its line."

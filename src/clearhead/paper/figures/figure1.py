@@ -6,7 +6,7 @@ from clearhead.config import ModelConfig
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.diagram import Diagram
 from clearhead.paper.figures.boxes import HINT, box_data, box_table, described
-from clearhead.paper.figures.forward_pass import forward_pass
+from clearhead.paper.figures.operations import forward_pass
 from clearhead.paper.figures.stack_boxes import StackBoxes
 from clearhead.paper.figures.stack_layout import layout
 from clearhead.paper.parts import Check, ModelPart, check_lines, paragraph

@@ -7,7 +7,7 @@ from clearhead.paper.diagram import Diagram
 from clearhead.paper.figures.attention_boxes import Panel, panels
 from clearhead.paper.figures.attention_layout import AttentionLayout
 from clearhead.paper.figures.boxes import HINT, box_data, box_table, described
-from clearhead.paper.figures.forward_pass import ForwardPass, forward_pass, shape_text
+from clearhead.paper.figures.operations import ForwardPass, forward_pass, shape_text
 from clearhead.paper.parts import Check, ModelPart, check_lines, paragraph
 
 

@@ -11,7 +11,7 @@ from clearhead.model.other_positions import LearnedPositions, RelativePositions
 from clearhead.model.positions import SinusoidalPositions
 from clearhead.model.residual import Residual
 from clearhead.paper.figures.boxes import Box, Code, Row, formula_of, grouped, rows
-from clearhead.paper.figures.forward_pass import ForwardPass, Operation
+from clearhead.paper.figures.operations import ForwardPass, Operation
 
 _WHOLE = (
     *(SinusoidalPositions, LearnedPositions, RelativePositions, MultiHeadAttention, FeedForward),
@@ -134,8 +134,9 @@ class StackBoxes:
         return Box(name, "attention", code, *formula, detail, operations)
 
     def _feed_forward_box(self, operations: list[Operation], code: Code) -> Box:
-        [activation] = {one.name for one in operations} - {"linear", "mul"}
-        gated = "gated " if any(one.name == "mul" for one in operations) else ""
+        names = [one.name for one in operations]
+        activation = " ".join(name for name in names if name not in ("linear", "mul"))
+        gated = "gated " if "mul" in names else ""
         detail = f"{gated}{activation}, {self.found.shapes[operations[0].outputs[0]][-1]}"
         formula = formula_of("clearhead.model.feed_forward:FeedForward")
         return Box("Feed Forward", "feed_forward", code, *formula, detail, operations)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.diagram import WIDTH, Frame, Label, Line, Node, Part
-from clearhead.paper.figures.forward_pass import shape_text
+from clearhead.paper.figures.operations import shape_text
 from clearhead.paper.figures.stack_boxes import SUM, StackBoxes, is_of_source
 
 _CENTRE = 117.0
@@ -67,7 +67,7 @@ class _Column:
         self.end = self.out_of(self.trunk[-1]) + _GAP + 26.0
 
     def parts(self) -> Iterator[Part]:
-        """Yield everything but the way of the memory."""
+        """Yield everything but the arrows from the encoder to the decoder."""
         yield from self._inputs_and_outputs()
         yield from self._frame()
         for index in self.trunk[1:]:
@@ -192,7 +192,7 @@ class _Column:
 
 
 def _memory(source: _Column, target: _Column) -> Iterator[Part]:
-    """Yield the way of the encoder's output to the inputs of cross-attention."""
+    """Yield the arrows from the encoder's output to the keys and values of cross-attention."""
     last = source.trunk[-1]
     arrows = source.stacks.groups.out_of(last)
     to = arrows[0].target
