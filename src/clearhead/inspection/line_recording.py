@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_stack
+from types import FrameType
 from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 PACKAGE = Path(__file__).parents[1]
-_OPERATIONS = str(PACKAGE / "kernels")
+_OPERATIONS = "kernels/"
 """What this folder computes is recorded at the line of a layer that uses it."""
 
 
@@ -59,9 +61,9 @@ class Recording(TorchFunctionMode):
         """Call a function of PyTorch, and keep the tensor that it returns."""
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor):
-            file, number = _calling_line()
-            text = linecache.getline(file, number).split("  #")[0].strip()
-            code = Code(Path(file).relative_to(PACKAGE).as_posix(), text, func.__name__)
+            calls = package_calls(sys._getframe(1))
+            file, number = next((file, call.f_lineno) for file, call in calls if not file.startswith(_OPERATIONS))
+            code = Code(file, line_text(file, number), func.__name__)
             self.calls.append(Call(code, number, result.clone()))  # a later line may change it in place
         return result
 
@@ -75,10 +77,14 @@ class Recording(TorchFunctionMode):
         return CodeLine(code.file, number, code.text)
 
 
-def _calling_line() -> tuple[str, int]:
-    """Return file and line number of the innermost call in the package."""
-    frame = sys._getframe(2)
-    while not frame.f_code.co_filename.startswith(str(PACKAGE)) or frame.f_code.co_filename.startswith(_OPERATIONS):
-        assert frame.f_back is not None, "a recording is for calls in the package"
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+def package_calls(frame: FrameType) -> Iterator[tuple[str, FrameType]]:
+    """Yield the calls in the package from a frame outwards, with their file, such as `model/attention.py`."""
+    for call, _ in walk_stack(frame):
+        path = Path(call.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            yield path.relative_to(PACKAGE).as_posix(), call
+
+
+def line_text(file: str, number: int) -> str:
+    """Return a line of a file of the package, without its comment."""
+    return linecache.getline(str(PACKAGE / file), number).partition("  #")[0].strip()

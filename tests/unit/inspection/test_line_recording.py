@@ -6,6 +6,7 @@ import inspect
 
 import torch
 
+from clearhead.inspection import line_recording
 from clearhead.inspection.line_recording import Code, Recording
 from clearhead.kernels.dropout import Dropout
 from clearhead.model.attention import scaled_dot_product_attention
@@ -31,6 +32,17 @@ def test_an_operation_of_the_kernels_is_recorded_at_the_line_that_uses_it():
         layer(x)
     assert {call.code.file for call in run.calls} == {"model/feed_forward.py"}
     assert [call.code.function for call in run.calls] == ["linear", "relu", "linear"]
+
+
+def test_a_package_whose_name_begins_alike_is_another_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(line_recording, "PACKAGE", tmp_path / "clear")
+    places = {"clear": "def run(f):\n    return f()\n", "clear_more": "def add(x):\n    return x + 1\n"}
+    found, x = {}, torch.zeros(2)
+    for name, text in places.items():
+        exec(compile(text, str(tmp_path / name / "model.py"), "exec"), found)
+    with Recording() as run:
+        found["run"](lambda: found["add"](x))
+    assert [(call.code.file, call.number) for call in run.calls] == [("model.py", 2)]
 
 
 def test_a_tensor_that_is_changed_in_place_later_is_kept_as_it_was():

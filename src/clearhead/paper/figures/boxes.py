@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import linecache
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from clearhead.inspection.line_recording import PACKAGE, line_text
 from clearhead.paper.diagram import Kind
 from clearhead.paper.equations import EQUATIONS
-from clearhead.paper.figures.operations import PACKAGE, ForwardPass, Operation, shape_text
+from clearhead.paper.figures.operations import ForwardPass, Operation, shape_text
 from clearhead.paper.parts import aligned
 
 HINT = "With -o DIR it is drawn as SVG, with a link from every box to its line."
@@ -44,7 +44,7 @@ class Code:
     @property
     def text(self) -> str:
         """The text of the line."""
-        return linecache.getline(str(PACKAGE / self.file), self.line).partition("  #")[0].strip()
+        return line_text(self.file, self.line)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.config import ModelConfig
+from clearhead.inspection.line_recording import package_calls
 from clearhead.model.recorder import AttentionWeights, Recorder
 from clearhead.model.transformer import Transformer
 
-PACKAGE = Path(__file__).parents[2]
 Shape = tuple[int | str, ...]
 """Sizes of the axes: a number that the configuration determines, or the letter of a size of the batch."""
 
@@ -131,11 +131,13 @@ class _Operations(TorchFunctionMode):
         given = [*_tensors(args), *_tensors((kwargs or {}).values())]
         returned = [tensor for tensor in _tensors((result,)) if not any(tensor is one for one in given)]
         if returned:
-            module, (function, file, line) = self._caller(sys._getframe(1))
+            here = sys._getframe(1)
+            file, call = next(package_calls(here))
+            place = self._module(here), call.f_code.co_qualname, file, call.f_lineno
             inputs = tuple(self._number(one) for one in given if id(one) not in self._weights)
             weights = tuple(self._weights[id(one)] for one in given if id(one) in self._weights)
             outputs = tuple(map(self._number, returned))
-            self.operations.append(Operation(func.__name__, module, function, file, line, inputs, outputs, weights))
+            self.operations.append(Operation(func.__name__, *place, inputs, outputs, weights))
         return result
 
     def _number(self, tensor: Tensor) -> int:
@@ -147,18 +149,10 @@ class _Operations(TorchFunctionMode):
                 self.masks.add(self._numbers[id(tensor)])
         return self._numbers[id(tensor)]
 
-    def _caller(self, frame: FrameType | None) -> tuple[str, tuple[str, str, int]]:
-        """Return the path of the innermost module, and function, file and line of the innermost call in the package."""
-        module, place = None, None
-        while frame is not None and (module is None or place is None):
-            if module is None:
-                module = self._modules.get(id(frame.f_locals.get("self")))
-            path = Path(frame.f_code.co_filename)
-            if place is None and path.is_relative_to(PACKAGE):
-                place = frame.f_code.co_qualname, path.relative_to(PACKAGE).as_posix(), frame.f_lineno
-            frame = frame.f_back
-        assert place is not None, "the pass is started from this file"
-        return module or "", place
+    def _module(self, frame: FrameType) -> str:
+        """Return the path of the innermost module, from a frame outwards."""
+        owners = (id(one.f_locals.get("self")) for one, _ in walk_stack(frame))
+        return next((self._modules[owner] for owner in owners if owner in self._modules), "")
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
