@@ -49,22 +49,27 @@ class Call:
 
 
 class Recording(TorchFunctionMode):
-    """Records, inside its `with` block, every tensor and the line of the package that computed it."""
+    """Records, inside its `with` block, every tensor and the line of the package that computed it.
 
-    def __init__(self) -> None:
+    Args:
+        kept: Returns what is kept of a tensor, which a later line may change in place; None to leave out the call.
+    """
+
+    def __init__(self, kept: Callable[[Tensor], Tensor | None] = Tensor.clone) -> None:
         super().__init__()
+        self._kept = kept
         self.calls: list[Call] = []
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a function of PyTorch, and keep the tensor that it returns."""
+        """Call a function of PyTorch, and keep of the tensor that it returns what is to be kept."""
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
+        if isinstance(result, Tensor) and (kept := self._kept(result)) is not None:
             calls = package_calls(sys._getframe(1))
             file, number = next((file, call.f_lineno) for file, call in calls if not file.startswith(_OPERATIONS))
             code = Code(file, line_text(file, number), func.__name__)
-            self.calls.append(Call(code, number, result.clone()))  # a later line may change it in place
+            self.calls.append(Call(code, number, kept))
         return result
 
     def tensor(self, code: Code, place: int) -> Tensor:

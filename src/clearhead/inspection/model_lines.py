@@ -16,6 +16,7 @@ SCORES = Code("model/attention.py", "scores = (q / math.sqrt(q.size(-1))) @ k.tr
 MASKED = Code("model/attention.py", 'scores = scores.masked_fill(~mask, float("-inf"))', "masked_fill")
 SOFTMAX = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
 HEADS = Code("model/attention.py", "return drop(weights, dropout) @ v, weights", "matmul")
+SIDE_BY_SIDE = Code("model/attention.py", "joined = heads.transpose(1, 2).flatten(2)", "flatten")
 JOINED = Code("model/attention.py", "return self.out_proj(joined)", "linear")
 ADDED = Code("model/residual.py", "return self.norm(x + self.dropout(sublayer(x)))", "add")
 NORMED = ADDED._replace(function="layer_norm")
@@ -35,6 +36,7 @@ FORMULAS: Mapping[Code, str] = {
     MASKED: "-inf where a query must not see a key (section 3.2.3)",
     SOFTMAX: "weights: softmax of the scores (equation 1)",
     HEADS: "weighted values: head_i (equation 1)",
+    SIDE_BY_SIDE: "Concat(head_1, ..., head_h): the heads side by side",
     JOINED: "Concat(head_1, ..., head_h) W^O (section 3.2.2)",
     ADDED: "x + Sublayer(x) (section 3.1)",
     NORMED: "LayerNorm(x + Sublayer(x)) (section 3.1)",

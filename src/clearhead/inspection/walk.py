@@ -22,7 +22,8 @@ from clearhead.inspection.tokens import printable, visible
 from clearhead.model.recorder import AttentionWeights, HiddenStates, Recorder
 
 _TOKENS, _COMPONENTS = 6, 4
-_REARRANGING = {"__get__", "contiguous", "detach", "float", "flatten", "reshape", "split", "to", "transpose", "view"}
+_VIEWS = {"permute", "reshape", "split", "transpose", "view", "view_as"}
+_REARRANGING = _VIEWS | {"__get__", "contiguous", "detach", "float", "to"}
 """Functions of PyTorch that compute nothing."""
 
 
@@ -68,12 +69,11 @@ def _parts(model_pass: ModelPass) -> list[_Part]:
     model, hidden = model_pass.model, HiddenStates()
     parts: list[_Part] = []
     hooks = []
-    run = Recording()
+    run = Recording(_corner)
 
     def begin(title: str, *, is_source: bool) -> None:
         if parts:
-            # A copy, since the recording also has what happens here.
-            parts[-1].calls += [replace(one, tensor=_corner(one.tensor)) for one in [*run.calls] if _is_computed(one)]
+            parts[-1].calls += [one for one in run.calls if one.code.function not in _REARRANGING]
         run.calls.clear()
         parts.append(_Part(title, is_source, []))
 
@@ -110,10 +110,6 @@ def _shortened(part: _Part) -> _Part:
     return replace(part, title=f"{part.title}: its output", calls=part.calls[-1:])
 
 
-def _is_computed(call: Call) -> bool:
-    return call.tensor.is_floating_point() and call.tensor.dim() > 1 and call.code.function not in _REARRANGING
-
-
 def _call_lines(calls: Sequence[Call], tokens: list[str], memory: list[str]) -> Iterator[str]:
     seen: set[tuple[str, str]] = set()
     for (file, number, text), group in groupby(calls, key=lambda one: (one.code.file, one.number, one.code.text)):
@@ -126,8 +122,13 @@ def _call_lines(calls: Sequence[Call], tokens: list[str], memory: list[str]) -> 
         seen.add((file, text))
 
 
-def _corner(tensor: Float[Tensor, "*batch T D"]) -> Float[Tensor, "t d"]:
-    """Return the numbers that are shown: the first of the first head. All of them would fill the memory."""
+def _corner(tensor: Tensor) -> Tensor | None:
+    """Return the numbers that are shown: the first of the first head. All of them would fill the memory.
+
+    Indices and masks are not shown, nor what has no row for each token: vectors, and pairs of components.
+    """
+    if not tensor.is_floating_point() or not 2 <= tensor.dim() <= len("BHTD"):
+        return None
     while tensor.dim() > 2:
         tensor = tensor[0]
     return tensor[:_TOKENS, :_COMPONENTS].clone()

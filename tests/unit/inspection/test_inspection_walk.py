@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.inspection import line_recording, model_lines
+from clearhead.inspection import line_recording, model_lines, walk
 from clearhead.inspection.explain import explain
 from clearhead.inspection.tokens import visible
 from clearhead.inspection.walk import walk_lines
@@ -98,6 +99,36 @@ def test_attention_has_the_tokens_that_it_is_about(explained):
     assert first_rows == [start, start, source, start]
     weights = decoder.index("    weights: softmax of the scores (equation 1)")
     assert decoder[weights + 1].split()[1:] == ["1.000", "0.000", "0.000", "0.000"]  # <s> sees itself alone
+
+
+def test_what_has_no_row_for_each_token_is_not_shown(explained):
+    lines = list(walk_lines(explained(norm="post", positions="rotary")))
+    assert not {"    view_as", "    unflatten", "    stack"}.intersection(lines)
+    queries = lines.index("    queries: Q_i = x W_i^Q, head by head (section 3.2.2)")
+    rotated = lines.index("    flatten", queries)
+    (a, b, *_), (c, d, *_) = numbers(lines[queries + 1 : queries + 3]).tolist()  # turned by 0 and by 1 radian
+    turned = [c * math.cos(1) - d * math.sin(1), c * math.sin(1) + d * math.cos(1)]
+    torch.testing.assert_close(
+        numbers(lines[rotated + 1 : rotated + 3])[:, :2], torch.tensor([[a, b], turned]), atol=2e-3, rtol=0
+    )
+
+
+def test_a_long_sentence_does_not_fill_the_memory(make_translator, monkeypatch):
+    kept = []
+
+    class Counted(line_recording.Recording):
+        def __torch_function__(self, *args, **kwargs):
+            result = super().__torch_function__(*args, **kwargs)
+            kept.append(sum(call.tensor.numel() for call in self.calls))
+            return result
+
+    monkeypatch.setattr(walk, "Recording", Counted)
+    translator, most = make_translator(num_encoder_layers=1), []
+    for words in (8, 16, 32):
+        kept.clear()
+        list(walk_lines(explain(translator, "a " * words, TARGET, search=False)))
+        most.append(max(kept))
+    assert most[0] == most[1] == most[2]
 
 
 def test_the_words_end_it(explained):
