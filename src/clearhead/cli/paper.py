@@ -119,10 +119,7 @@ def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[],
     if name is not None and part is not None and part in FIGURES:
         return {part: partial(FIGURES[part], _config(name))}
     if name is not None:
-        raise ConfigError(
-            f"{name!r}: only `concepts`, `figure1`, `figure2` and `walk` have names; "
-            f"run clearhead paper concepts {name}"
-        )
+        raise ConfigError(f"{part} takes no name ({name!r}); concepts, figure1, figure2 and walk do")
     return PARTS if part is None else {part: PARTS[part]}
 
 

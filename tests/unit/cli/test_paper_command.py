@@ -200,10 +200,10 @@ def test_a_walk_takes_a_sentence_and_writes_a_page_without_matplotlib(run_comman
     [
         (["concepts", "soft dictonary"], "there is no concept 'soft dictonary'; did you mean soft-dictionary"),
         (["masks"], "is not one of"),
-        (["walk", "the dog sleeps"], "TEXT has unknown words: 'dog'; the model knows the, cat, sleeps"),
+        (["walk", "the dog sleeps"], "the sentence has unknown words: 'dog'; the model knows the, cat, sleeps"),
         (
             ["table1", "masks"],
-            "only `concepts`, `figure1`, `figure2` and `walk` have names; run clearhead paper concepts",
+            "table1 takes no name ('masks'); concepts, figure1, figure2 and walk do",
         ),
     ],
 )

@@ -158,9 +158,9 @@ def words_of(text: str) -> list[str]:
     words = text.casefold().split()
     known = f"the model knows {', '.join(WORDS)}; for example {SENTENCE!r}"
     if unknown := [word for word in dict.fromkeys(words) if word not in WORDS]:
-        raise ConfigError(f"TEXT has unknown words: {', '.join(map(repr, unknown[:9]))}; {known}")
+        raise ConfigError(f"the sentence has unknown words: {', '.join(map(repr, unknown[:9]))}; {known}")
     if not 0 < len(words) <= MOST_WORDS:
-        raise ConfigError(f"TEXT must have 1 to {MOST_WORDS} words, this one has {len(words)}; {known}")
+        raise ConfigError(f"a sentence must have 1 to {MOST_WORDS} words, this one has {len(words)}; {known}")
     return words
 
 
