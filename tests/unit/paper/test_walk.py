@@ -275,6 +275,11 @@ def test_matrices_with_the_same_rows_are_side_by_side():
     ]
 
 
+def test_the_text_says_which_variance_a_norm_has():
+    text = " ".join(walk().text.split())
+    assert "variance = ((r_1 - mean)^2 + ... + (r_4 - mean)^2) / 4;" in text  # torch.var divides by 3
+
+
 @pytest.mark.parametrize(
     ("sentence", "message"),
     [

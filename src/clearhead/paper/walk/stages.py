@@ -122,8 +122,8 @@ def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str
         Stage(
             "Add & Norm",
             "section 3.1",
-            "The norm is after the sum, as in the paper (post-norm). mean and variance are those of the row's four "
-            "numbers; every norm has gain 1 and bias 0.",
+            "The norm is after the sum, as in the paper (post-norm). Of a row r, mean = (r_1 + ... + r_4) / 4 and "
+            "variance = ((r_1 - mean)^2 + ... + (r_4 - mean)^2) / 4; every norm has gain 1 and bias 0.",
             [added, normed],
         ),
         Stage(

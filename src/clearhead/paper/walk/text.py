@@ -45,7 +45,7 @@ def introduction(walk: Walk) -> str:
 def ending(walk: Walk) -> str:
     """Return the next token, and the whole translation."""
     return (
-        f"The next token is {walk.next_token}. So the model goes on, token by token, and writes: "
+        f"The next token is {walk.next_token}. The model continues token by token, and writes: "
         f"{' '.join(walk.translation)}"
     )
 
