@@ -97,8 +97,8 @@ def prepare(
         config: The files, and the settings for cleaning and tokenizing them.
         directory: `data/` of a run directory.
         tokenizer: The vocabulary to use; if not given, one is learned from the corpus.
-        former_languages: Source and target language of the model that training starts from, for those that neither the
-            settings nor the files name.
+        former_languages: Source and target language of the model that training starts from; used if neither the
+            settings nor the files name them.
         on_progress: Called about every thousand items.
         notice: Called with the detected format, columns and direction of each file of pairs, and with findings of
             `data.fix` and `data.drop` that cannot be looked for.

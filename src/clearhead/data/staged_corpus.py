@@ -123,7 +123,10 @@ def _doctored(
     on_progress: Progress,
     notice: Callable[[str], None],
 ) -> Iterator[SentencePair]:
-    """Yield rows mended by the data doctor, and count those that it drops; the rows are stored to be read twice."""
+    """Yield the rows that `Cleaning` mends or keeps, and count those that it drops.
+
+    It reads the rows twice, so they are stored first.
+    """
     raw = StagedPairs(staged.path.with_name(f"raw-{staged.path.name}"))
     raw.write(rows)
     on_progress("looking for what to mend", 0)

@@ -1,4 +1,4 @@
-"""Places of the boxes and arrows of figure 2: each box above those that it reads from, so that arrows are vertical."""
+"""Layout of figure 2: every box is above its inputs, so that arrows are vertical."""
 
 from __future__ import annotations
 

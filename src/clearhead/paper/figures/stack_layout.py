@@ -1,4 +1,4 @@
-"""Places of the boxes and arrows of figure 1: a column for each stack, from the inputs below to the outputs above.
+"""Layout of figure 1: a column for each stack, from the inputs below to the outputs above.
 
 Heights are measured upwards from the lower edge of the picture, until all of them are known.
 """
