@@ -111,7 +111,8 @@ def verdict(
         if learns_nothing:
             why = "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
         elif is_early and trend not in ("over-fitted", "memorizing", "worse"):  # more time does not help these
-            why = f"too little time: the text was passed {epochs:.1f} times"
+            read = f"passed {epochs:.1f} times" if epochs >= 1 else f"read to {100 * epochs:.2g} %"
+            why = f"too little time: the text was {read}"
             if not any(go_on in sentence for sentence in sentences):
                 why += f"; {go_on}"
         elif num_pairs < _FEW_PAIRS:

@@ -149,7 +149,9 @@ def test_a_small_gap_between_the_losses_is_no_memorizing():
 @pytest.mark.parametrize(
     ("pairs", "epochs", "words"),
     [
-        (300_000, 0.4, "too little time: the text was passed 0.4 times; go on with: clearhead train"),
+        (300_000, 0.4, "too little time: the text was read to 40 %; go on with: clearhead train"),
+        (300_000, 5 / 30_000, "too little time: the text was read to 0.017 %; go on with: clearhead train"),
+        (300_000, 1.5, "too little time: the text was passed 1.5 times; go on with: clearhead train"),
         (9_000, 30.0, "too little data: 9,000 pairs, .* or the two sides may be misaligned"),
         (300_000, 30.0, "the two sides may be misaligned: see that each line"),
     ],
