@@ -14,6 +14,7 @@ from clearhead.paper.concepts import CONCEPTS, Concept, concept_part
 DOCS = Path(__file__).parents[2] / "docs"
 LEARN = {"masked-word", "patches-and-frames", "reverse-digits"}
 """Their numbers are of this processor; what they assert holds on all."""
+SLOW = {*LEARN, "why-not-recurrent"}
 DRAWN_BY_OTHERS = {"bert-generation"}
 """Its weights are drawn by the version of transformers that is installed."""
 
@@ -26,7 +27,7 @@ def texts_of(picture: bytes) -> list[str]:
 @pytest.mark.usefixtures("fonts")
 @pytest.mark.parametrize(
     "concept",
-    [pytest.param(one, marks=pytest.mark.slow if one.name in LEARN else ()) for one in CONCEPTS],
+    [pytest.param(one, marks=pytest.mark.slow if one.name in SLOW else ()) for one in CONCEPTS],
     ids=lambda one: one.name,
 )
 def test_a_section_says_what_its_program_prints_and_has_its_picture(concept: Concept, generate, monkeypatch):

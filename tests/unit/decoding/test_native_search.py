@@ -30,6 +30,7 @@ from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
 from clearhead.kernels.library import library
 from clearhead.model import Transformer
+from every_run import one_in
 
 pytestmark = [
     pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512"),
@@ -116,7 +117,7 @@ def drawn_shortlist(draw, vocab_size):
     return Shortlist(np.array(common, dtype=np.int32), np.array(rows, dtype=np.int32))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", one_in(2, range(8)))
 def test_it_finds_the_same_hypotheses_scores_and_order_as_python(in_python, calls, seed):
     draw, seen = random.Random(seed), Counter()
     torch.manual_seed(seed)

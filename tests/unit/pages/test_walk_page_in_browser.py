@@ -7,6 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from browsers import serious
 
 from clearhead.paper.walk.part import walk
+from every_run import slow
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_all_stages_are_there_without_scripts(browser, address):
     context.close()
 
 
-@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), slow(1280, "dark")])
 def test_no_stage_is_wider_than_the_screen_and_no_rule_of_axe_is_broken(browser, address, width, theme):
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=theme)
     page.goto(address)
