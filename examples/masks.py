@@ -21,8 +21,8 @@ def draw(title: str, weights: Tensor, columns: list[str], rows: list[str], row: 
     print(f"{title}\n" + " " * 7 + "".join(f"{name:>7}" for name in columns))
     for name, values in zip(rows, weights.tolist(), strict=True):
         print(f"{name:>7}" + "".join(f"{value:7.2f}" for value in values))
-    names = {"x_names": columns, "y_names": rows}
-    return HeatMap(title, weights.tolist(), "key", row, "weight", are_shares=True, **names)
+    shown = weights.where(weights > 0, torch.nan).tolist()
+    return HeatMap(title, shown, "key", row, "weight", are_shares=True, x_names=columns, y_names=rows)
 
 
 def main() -> HeatMaps:

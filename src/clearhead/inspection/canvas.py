@@ -63,6 +63,11 @@ def legend_of(height: float) -> dict[str, Any]:
     return {"pad": 0.02, "aspect": 20, "shrink": min(1.0, 3.0 / height), "anchor": (0.0, 1.0)}
 
 
+def hatch(axes: Any) -> None:
+    """Hatch what an image leaves transparent: the masked cells, whose value is NaN."""
+    axes.patch.set(facecolor="white", edgecolor="#aaaaaa", hatch="////", linewidth=0)
+
+
 def ink_on(image: Any, value: float) -> str:
     """Return the colour of text that is readable on a value's colour, by its perceived brightness (ITU-R BT.601)."""
     red, green, blue, _ = image.to_rgba(value)

@@ -52,7 +52,7 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
     require_picture(picture)
     match picture:
         case "heads":
-            parts = [(_TITLES[name], weights) for name, weights in explanation.attentions.items()]
+            parts = [(_TITLES[name], _masked(name, weights)) for name, weights in explanation.attentions.items()]
             return HeadGrid(_title(explanation), parts, "rows ask, columns are looked at; each row sums to 1")
         case "alignment" | "links":
             if not len(explanation.alignment):
@@ -103,7 +103,12 @@ def _head(explanation: Explanation, name: AttentionName, layer: int, head: int) 
     begun = source if explanation.kind == "decoder" else [token_label(explanation.start_token)]
     read = source if name == "encoder" else [*begun, *_target_labels(explanation)[:-1]]
     keys = read if name == "decoder" else source
-    return _map(title, weights[layer - 1, head - 1], read, keys, "read")
+    return _map(title, _masked(name, weights[layer - 1, head - 1]), read, keys, "read")
+
+
+def _masked(name: AttentionName, weights: Float[np.ndarray, "*LH T S"]) -> Float[np.ndarray, "*LH T S"]:
+    """Return weights with NaN where the causal mask of a decoder hides a key."""
+    return np.where(np.tri(*weights.shape[-2:]) > 0, weights, np.nan) if name == "decoder" else weights
 
 
 def _map(

@@ -16,6 +16,7 @@ from clearhead.inspection.canvas import (
     SHARE_TICKS,
     PictureFormat,
     canvas,
+    hatch,
     ink_on,
     legend_of,
     share_colours,
@@ -44,7 +45,7 @@ class HeadGrid:
 
     title: str
     parts: Sequence[tuple[str, Float[np.ndarray, "L H T S"]]]
-    """Title and weights of each attention."""
+    """Title and weights of each attention; NaN for a masked cell, which is hatched."""
     caption: str = ""
 
 
@@ -106,15 +107,20 @@ def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
         heights.append(num_layers * min(max(num_rows / num_keys, 0.5), 2.0))
     size = (1.6 + side * num_columns, 1.3 + sum(side * height + 0.55 for height in heights))
     with canvas((max(5.0, size[0]), size[1]), grid.title, grid.caption, form) as (figure, written):
+        from matplotlib import colormaps
+
+        colours = colormaps["viridis"].with_extremes(under="white")
         places = figure.add_gridspec(len(grid.parts), 1, height_ratios=heights)
         for place, (name, weights) in zip(places, grid.parts, strict=True):
             axes = figure.add_subplot(place)
             axes.grid(visible=False)
+            if is_masked := bool(np.isnan(weights).any()):
+                hatch(axes)
             image = axes.imshow(
-                _tiled(weights), aspect="auto", interpolation="nearest", cmap="viridis", norm=share_colours()
+                _tiled(weights), aspect="auto", interpolation="nearest", cmap=colours, norm=share_colours()
             )
             _mark_tiles(axes, weights)
-            axes.set_title(name)
+            axes.set_title(f"{name} (hatched: masked)" if is_masked else name)
         legend = legend_of(size[1])
         bar = figure.colorbar(image, ax=figure.axes, label="weight", ticks=SHARE_TICKS, **legend)
         bar.outline.set_visible(False)
@@ -245,10 +251,10 @@ def _draw_node(axes: Any, node: TreeNode, place: tuple[int, int]) -> None:
 
 
 def _tiled(weights: Float[np.ndarray, "L H T S"]) -> Float[np.ndarray, "rows columns"]:
-    """Return all maps in one array, layers below each other and heads side by side, with uncoloured gaps (NaN)."""
+    """Return all maps in one array, layers below each other and heads side by side, with gaps below 0 between them."""
     num_layers, num_heads, height, width = weights.shape
     gaps = _gap(height), _gap(width)
-    tiled = np.full((num_layers * (height + gaps[0]), num_heads * (width + gaps[1])), np.nan)
+    tiled = np.full((num_layers * (height + gaps[0]), num_heads * (width + gaps[1])), -1.0)
     for layer, head in np.ndindex(num_layers, num_heads):
         top, left = layer * (height + gaps[0]), head * (width + gaps[1])
         tiled[top : top + height, left : left + width] = weights[layer, head]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, ink_on, legend_of, share_colours
+from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, hatch, ink_on, legend_of, share_colours
 from clearhead.inspection.pictures import (
     HeadGrid,
     HeadValues,
@@ -33,6 +33,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1, 1.5))}
 _MOST_VALUES_SHOWN = 100
+Style = Literal["solid", "dashed", "dotted", "points"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Series:
     """Name in the legend; empty for a line without one."""
     x: Sequence[float]
     y: Sequence[float]
-    style: Literal["solid", "dashed", "dotted", "points"] = "solid"
+    style: Style = "solid"
     """`points` draws markers without a line."""
     colour: int | None = None
     """Index in the palette; None uses the index of the series in its panel. Two series may share a colour."""
@@ -61,6 +62,8 @@ class Panel:
     y_scale: Literal["linear", "log"] = "linear"
     x_ticks: Sequence[float] | None = None
     """Tick positions of the horizontal axis; None leaves them to matplotlib."""
+    x_names: Sequence[str] | None = None
+    """Names at the ticks; None shows their numbers."""
     room_for_legend: bool = False
     """Whether a logarithmic axis has room for the legend above lines that fill the panel."""
 
@@ -80,6 +83,7 @@ class HeatMap:
 
     title: str
     values: Sequence[Sequence[float]]
+    """NaN for a masked cell, which is hatched."""
     x_label: str
     y_label: str
     value_label: str
@@ -181,7 +185,11 @@ def _fill_map(axes: Axes, heat: HeatMap, height: float) -> None:
     """Draw a matrix and its colour bar into axes of a height in inches."""
     rows, columns = len(heat.values), len(heat.values[0])
     axes.grid(visible=False)
-    limit = max(abs(value) for row in heat.values for value in row)
+    shown = [value for row in heat.values for value in row if not math.isnan(value)]
+    is_masked = len(shown) < rows * columns
+    if is_masked:
+        hatch(axes)
+    limit = max(map(abs, shown))
     image = axes.imshow(
         [list(row) for row in heat.values],
         aspect="auto",
@@ -190,16 +198,18 @@ def _fill_map(axes: Axes, heat: HeatMap, height: float) -> None:
         **_scale_of(heat, limit),
     )
     if _is_small(heat):
-        places = 0 if all(value == int(value) for row in heat.values for value in row) else 2
+        places = 0 if all(value == int(value) for value in shown) else 2
         for row, column in product(range(rows), range(columns)):
             value = heat.values[row][column]
+            if math.isnan(value):
+                continue
             ink = ink_on(image, value)
             axes.text(column, row, f"{value:.{places}f}", ha="center", va="center", color=ink, fontsize=9)
     ticks = SHARE_TICKS if heat.are_shares else None
     legend = legend_of(height) if _has_names(heat) else {"pad": 0.02}
     bar = axes.figure.colorbar(image, ax=axes, label=heat.value_label, ticks=ticks, **legend)
     bar.outline.set_visible(False)
-    axes.set_xlabel(heat.x_label)
+    axes.set_xlabel(f"{heat.x_label}\nhatched: masked" if is_masked else heat.x_label)
     axes.set_ylabel(heat.y_label)
     if heat.x_names is not None:
         axes.set_xticks(range(columns), heat.x_names, rotation=_rotation(heat.x_names))
@@ -237,7 +247,8 @@ def _fill(axes: Axes, panel: Panel) -> None:
     axes.set_xscale(panel.x_scale)
     axes.set_yscale(panel.y_scale)
     if panel.x_ticks is not None:
-        axes.set_xticks(panel.x_ticks, [f"{tick:g}" for tick in panel.x_ticks])
+        names = panel.x_names or [f"{tick:g}" for tick in panel.x_ticks]
+        axes.set_xticks(panel.x_ticks, names, rotation=_rotation(names))
         axes.minorticks_off()
     axes.set_title(panel.title)
     axes.set_xlabel(panel.x_label)

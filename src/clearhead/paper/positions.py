@@ -210,23 +210,25 @@ def _picture() -> HeatMap:
 
 
 def _distances() -> LinePlot:
+    """Return the dot products of the paper's layout, and how much those of tensor2tensor differ."""
     distances = list(range(101))
+    paper, t2t = (_products(_LAYOUTS[place], len(distances)) for place in (0, 2))
+    difference = [other - ours for other, ours in zip(t2t, paper, strict=True)]
     return LinePlot(
-        title="Dot product of two positional encodings",
+        title=f"Dot product of two positional encodings, d_model = {_D_MODEL}; the same from every position on",
         panels=[
             Panel(
-                title=f"d_model = {_D_MODEL}; the same from every position on",
+                title="paper (interleaved) and Marian (halves)",
                 x_label="distance, positions",
                 y_label="PE(pos) · PE(pos + distance)",
-                series=[
-                    Series(
-                        "paper (interleaved) and Marian (halves)",
-                        distances,
-                        _products(_LAYOUTS[0], len(distances)),
-                    ),
-                    Series("tensor2tensor, fairseq", distances, _products(_LAYOUTS[2], len(distances)), "dashed"),
-                ],
-            )
+                series=[Series("", distances, paper)],
+            ),
+            Panel(
+                title="tensor2tensor and fairseq, minus the paper",
+                x_label="distance, positions",
+                y_label="difference of the dot products",
+                series=[Series("", distances, difference, colour=1)],
+            ),
         ],
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from clearhead.config import TrainConfig
-from clearhead.inspection.plots import LinePlot, Panel, Series
+from clearhead.inspection.plots import LinePlot, Panel, Series, Style
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
 from clearhead.training.schedule import learning_rate, noam_rate
 
@@ -117,21 +117,19 @@ def _follows_equation_3(curve: Curve, steps: list[int], rates: list[float]) -> C
 
 
 def _figure(steps: list[int], rates: dict[Curve, list[float]]) -> LinePlot:
+    """Return the curves on linear axes, and on logarithmic ones, where each half of a curve is a straight line."""
+    styles: tuple[Style, ...] = ("solid", "dashed", "solid", "solid")  # the second follows the first after its warm-up
+    series = [
+        Series(f"{curve.name} ({curve.d_model}; {curve.warmup_steps:,})", steps, rates[curve], style)
+        for curve, style in zip(CURVES, styles, strict=True)
+    ]
+    labels = ("optimiser step", "learning rate")
+    unnamed = [replace(one, name="") for one in series]
     return LinePlot(
-        title="Learning rate over training (equation 3)",
+        title="Learning rate: d_model$^{-0.5}$ · min(step$^{-0.5}$, step · warmup$^{-1.5}$) (equation 3)",
         panels=[
-            Panel(
-                title="d_model$^{-0.5}$ · min(step$^{-0.5}$, step · warmup$^{-1.5}$)",
-                x_label="optimiser step",
-                y_label="learning rate",
-                series=[
-                    Series(
-                        f"{curve.name}: d_model {curve.d_model}, warm-up {curve.warmup_steps:,}",
-                        steps,
-                        rates[curve],
-                    )
-                    for curve in CURVES
-                ],
-            )
+            Panel("linear axes", *labels, unnamed),
+            Panel("logarithmic axes: slope 1, then slope −1/2", *labels, series, x_scale="log", y_scale="log"),
         ],
+        caption="In brackets: d_model; warm-up steps. A curve rises in its warm-up, then falls.",
     )

@@ -284,13 +284,13 @@ def _path_checks(paths: Sequence[PathLength]) -> list[Check]:
 
 
 def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep], memory: Mapping[str, _Sweep]) -> LinePlot:
-    """Return plots of the measured points, with lines of the paper's slope through each series' last point."""
+    """Return plots of the points, with lines of the paper's slope through each series' last point."""
     stated = {name: LAYERS[name].stated for name in (EQUATION_1, RNN, CONVOLUTION, RESTRICTED)}
 
     quantities = (
-        ("time", 1e3, "forward pass, milliseconds", times, stated),
-        ("operations", 1.0, "operations", flops, stated),
-        ("memory", 1 / 1024, "kept for the backward pass, KiB", memory, _MEMORY_SLOPES),
+        ("time, measured", 1e3, "forward pass, milliseconds", times, stated),
+        ("operations, by formula", 1.0, "multiplications and additions", flops, stated),
+        ("memory, counted", 1 / 1024, "kept for the backward pass, KiB", memory, _MEMORY_SLOPES),
     )
     panels = []
     for axis, (what, unit, y_label, values, slopes) in product((0, 1), quantities):
@@ -304,9 +304,9 @@ def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep], memory: Ma
             series.append(Series("", sizes, guide, "dashed", colour))
         fixed = f"n = {_LENGTH}" if axis else f"d = {_WIDTH}"
         x_label = "d, width" if axis else "n, positions"
-        panels.append(Panel(f"{what}, {fixed}", x_label, y_label, series, "log", "log", sizes, room_for_legend=True))
+        panels.append(Panel(f"{what}: {fixed}", x_label, y_label, series, "log", "log", sizes, room_for_legend=True))
     return LinePlot(
-        title="Table 1: measured growth (points) beside the stated slopes (dashed)",
+        title="Table 1: growth, measured, counted or by formula (points), beside the stated slopes (dashed)",
         panels=panels,
         caption="Each dashed line passes through the last point. Of time and operations it has the paper's exponent; "
         "whole attention layers, which add four projections to equation 1, are in the text.\n"

@@ -178,19 +178,20 @@ def _checks() -> list[Check]:
 
 
 def _figure() -> LinePlot:
-    names = [name for name in PAPER_TABLE_3 if PAPER_TABLE_3[name].millions is not None]
-    printed = [float(PAPER_TABLE_3[name].millions or 0) for name in names]
+    millions = {name: row.millions for name, row in PAPER_TABLE_3.items() if row.millions is not None}
+    names = sorted(millions, key=millions.__getitem__)
+    places = range(len(names))
     return LinePlot(
         title="Table 3: parameters, counted beside printed",
         panels=[
             Panel(
-                title="rows with a printed figure",
-                x_label="printed, millions",
+                title="rows with a printed figure, the smallest first",
+                x_label="row: printed, millions",
                 y_label="counted minus printed, millions",
                 series=[
                     Series(
                         f"{size:,} embedding rows",
-                        printed,
+                        places,
                         [(_off_by(name, size) or 0.0) / 1e6 for name in names],
                         "points",
                         colour,
@@ -198,11 +199,11 @@ def _figure() -> LinePlot:
                     for colour, size in enumerate((STATED_ROWS, FITTING_ROWS))
                 ]
                 + [
-                    Series(name, [25.0, 230.0], [edge, edge], "dotted", 6)
+                    Series(name, [-0.5, len(names) - 0.5], [edge, edge], "dotted", 6)
                     for name, edge in (("rounding of the paper", 0.5), ("", -0.5))
                 ],
-                x_scale="log",
-                x_ticks=(28, 36, 50, 65, 90, 168, 213),
+                x_ticks=places,
+                x_names=[f"{PAPER_TABLE_3[name].label.split(',')[0]}: {millions[name]}" for name in names],
             )
         ],
     )

@@ -43,12 +43,13 @@ def worked_example() -> WorkedExample:
     names = [str(place) for place in range(1, len(weights) + 1)]
     figure = HeatMap(
         title="Figure 2, left: attention weights under a causal mask",
-        values=weights,
+        values=[[weight or math.nan for weight in row] for row in weights],  # 0: masked
         x_label="key at position",
         y_label="query at position",
         value_label="weight",
         x_names=names,
         y_names=names,
+        are_shares=True,
         caption="The worked example of clearhead paper formulas; each row sums to 1.",
     )
     return WorkedExample([*left_lines, *right_lines], figure, (left_check, right_check))

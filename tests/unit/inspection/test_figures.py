@@ -67,11 +67,13 @@ def test_tokens_are_written_as_text_short_and_visible(explained):
 
 def test_pictures_show_the_numbers_of_the_explanation(explained):
     heat = figure_of(explained, "decoder.2.1")
-    assert heat.values == explained.decoder[1, 0].tolist()
+    later = ~np.tri(len(heat.values), dtype=bool)  # what the causal mask hides
+    np.testing.assert_array_equal(heat.values, np.where(later, np.nan, explained.decoder[1, 0]))
     grid = figure_of(explained)
     assert isinstance(grid, HeadGrid)
-    for (_, weights), expected in zip(grid.parts, explained.attentions.values(), strict=True):
-        assert weights is expected
+    for (_, weights), (name, expected) in zip(grid.parts, explained.attentions.items(), strict=True):
+        np.testing.assert_array_equal(weights, np.where(later, np.nan, expected) if name == "decoder" else expected)
+    assert "decoder self-attention (hatched: masked)" in texts(draw(grid, "svg"))
     tree = figure_of(explained, "tree")
     assert isinstance(tree, Tree)
     assert len(tree.nodes) == len(explained.search.nodes)

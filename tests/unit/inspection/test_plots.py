@@ -122,6 +122,27 @@ def test_small_maps_show_their_values():
     assert white_within_dark_cells(20) == 0
 
 
+@pytest.mark.parametrize("size", [3, 20])
+def test_masked_cells_are_hatched_and_have_no_number(size):
+    values = [[float("nan") if column > row else 1.0 for column in range(size)] for row in range(size)]
+    heat = HeatMap("a map", values, "key", "query", "weight", are_shares=True)
+    svg = draw_heatmap(heat, "svg").decode()
+    assert "hatched: masked" in svg
+    assert "nan" not in svg
+    image = pixels(draw_heatmap(heat))
+    cells = (abs(image - [253, 231, 37]) <= 2).all(axis=-1)  # the colour of 1
+    rows, columns = cells[:, : image.shape[1] * 3 // 4].nonzero()
+    corner = image[rows.min() + 5 : rows.min() + 25, columns.max() - 45 : columns.max() - 5]
+    assert corner.max() == 255
+    assert corner.min() < 200
+    assert "hatched" not in draw_heatmap(HeatMap("a map", [[0.5]], "key", "query", "weight"), "svg").decode()
+
+
+def test_ticks_may_have_names():
+    svg = draw_lines(lines(x_ticks=[1, 2, 4], x_names=["one", "two", "four"]), "svg").decode()
+    assert [name for name in ("one", "two", "four") if f">{name}<" in svg] == ["one", "two", "four"]
+
+
 def test_rows_and_columns_may_have_names():
     values = [[0.25, 0.75], [1.0, 0.0]]
     forms = [{}, *({side: names} for side in ("x_names", "y_names") for names in (["a", "b"], ["c", "d"]))]

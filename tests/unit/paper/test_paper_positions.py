@@ -71,3 +71,13 @@ def test_the_dot_product_of_positions_depends_on_their_distance_alone():
     for start in (0, 11, 40):
         assert float(table[start] @ table[start + 13]) == pytest.approx(series.y[13], abs=1e-4)
     assert series.y[0] == 256
+
+
+def test_the_difference_between_the_layouts_is_drawn():
+    paper, difference = (panel.series[0] for panel in positions().figures["positions-distance"].panels)
+    for distance in (0, 1, 50):  # PE(pos) . PE(pos + k) is the sum of cos(w k) over the 256 wavelengths
+        ours, other = (
+            sum(math.cos(distance / 10_000 ** (pair / pairs)) for pair in range(256)) for pairs in (256, 255)
+        )
+        assert paper.y[distance] == pytest.approx(ours, abs=1e-4)
+        assert difference.y[distance] == pytest.approx(other - ours, abs=1e-4)

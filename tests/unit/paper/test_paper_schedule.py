@@ -38,8 +38,10 @@ def test_another_curve_is_caught(monkeypatch):
 
 
 def test_every_curve_is_drawn_from_the_first_step_on():
-    (panel,) = schedule().figures["schedule"].panels
-    assert len(panel.series) == len(CURVES)
-    for series, curve in zip(panel.series, CURVES, strict=True):
-        assert series.x[0] == 1
-        assert series.x[series.y.index(max(series.y))] == curve.warmup_steps
+    panels = schedule().figures["schedule"].panels
+    assert [(panel.x_scale, panel.y_scale) for panel in panels] == [("linear", "linear"), ("log", "log")]
+    for panel in panels:
+        assert len(panel.series) == len(CURVES)
+        for series, curve in zip(panel.series, CURVES, strict=True):
+            assert series.x[0] == 1
+            assert series.x[series.y.index(max(series.y))] == curve.warmup_steps

@@ -78,8 +78,8 @@ def test_exponents_of_operations_are_those_of_the_paper_where_there_is_one_term(
 def test_points_and_stated_slopes_are_drawn_in_pairs(part):
     figure = part.figures["table1"]
     assert [panel.title for panel in figure.panels] == [
-        *("time, d = 8", "operations, d = 8", "memory, d = 8"),
-        *("time, n = 16", "operations, n = 16", "memory, n = 16"),
+        *("time, measured: d = 8", "operations, by formula: d = 8", "memory, counted: d = 8"),
+        *("time, measured: n = 16", "operations, by formula: n = 16", "memory, counted: n = 16"),
     ]
     for panel in figure.panels:
         points, guides = panel.series[::2], panel.series[1::2]

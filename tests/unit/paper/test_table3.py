@@ -113,3 +113,14 @@ def test_the_figure_shows_every_printed_row(part):
     stated, fitting = panel.series[:2]
     assert len(stated.x) == len(fitting.x) == len(BY_HAND)
     assert max(abs(value) for value in fitting.y[:-1]) <= 0.6 < abs(fitting.y[-1])
+
+
+def test_every_point_of_the_figure_has_the_name_of_its_row(part):
+    (panel,) = part.figures["table3"].panels
+    names = dict(zip(panel.x_ticks, panel.x_names, strict=True))
+    for series in panel.series[:2]:
+        assert [names[x] for x in series.x] == [
+            *("(C) d_model 256: 28", "(C) N 2: 36", "(C) N 4: 50", "(C) d_ff 1024: 53", "(B) d_k 16: 58"),
+            *("(B) d_k 32: 60", "base: 65", "(C) N 8: 80", "(C) d_ff 4096: 90", "(C) d_model 1024: 168", "big: 213"),
+        ]
+    assert panel.series[0].y[-1] == pytest.approx(1.17, abs=0.005)  # big: 214.17 counted, 213 printed
