@@ -305,6 +305,230 @@ def test_links_are_those_of_the_head_that_aligns_and_arrows_follow_a_text_from_r
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+def chosen_link(page: Page) -> str:
+    return page.locator("#alignment-by option:checked").inner_text()
+
+
+def test_the_links_are_those_of_the_head_shown_large_and_follow_it(page, explained):
+    title = re.fullmatch(r"Cross-attention, layer (\d), head (\d)", page.locator("#head-title").inner_text())
+    assert chosen_link(page) == f"attention: head {title[2]} of layer {title[1]}"
+    columns = [token for word in explained.source_words for token in word.tokens]
+    for layer, head in ((0, 1), (1, 0)):
+        choose_head(page, "cross", layer, head)
+        assert chosen_link(page) == f"attention: head {head + 1} of layer {layer + 1}"
+        page.locator("#target-words button").nth(1).focus()
+        weights = explained.cross[layer, head][list(explained.target_words[1].tokens)][:, columns]
+        words = [weights[:, [columns.index(token) for token in word.tokens]].sum() for word in explained.source_words]
+        best = int(np.argmax(words))
+        share = 100 * words[best] / sum(words)
+        assert (
+            page.locator("#alignment-reading")
+            .inner_text()
+            .endswith(f"{explained.source_words[best].text}\u2069” ({share:.0f} %).")
+        )
+    choose_head(page, "encoder", 0, 0)  # it links no word with a translation
+    assert chosen_link(page) == "attention: head 1 of layer 2, the last one chosen"
+
+
+def test_the_page_opens_with_the_head_that_aligns_words(open_page, explained):
+    for layer, head in ((0, 1), (1, 0)):
+        page = open_page(replace(explained, alignment_head=AlignmentHead(layer, head, is_reading=False)))
+        assert page.locator("#head-title").inner_text() == f"Cross-attention, layer {layer + 1}, head {head + 1}"
+        assert chosen_link(page) == f"attention: head {head + 1} of layer {layer + 1}, at the step that writes a word"
+
+
+def picked(page: Page, view: str, axis: str) -> list[int]:
+    """Return the places of the labels that are marked."""
+    labels = page.locator(f"{view} .{axis}-labels > .label")
+    return labels.evaluate_all("all => all.flatMap((one, place) => one.classList.contains('picked') ? [place] : [])")
+
+
+def test_a_token_chosen_anywhere_is_marked_in_every_view(page, explained):
+    choose_head(page, "cross", 1, 1)
+    page.locator("nav a", has_text="Attribution").click()
+    maps = ("#head-map", "#attribution-attention", "#attribution-gradients")
+    place = 2
+    token = explained.source_words[place].tokens[0]
+    page.locator("#source-words button").nth(place).click()
+    assert page.locator("#source-words .chosen").inner_text() == explained.source_words[place].text
+    assert [picked(page, view, "column") for view in maps] == [[token]] * 3
+    assert picked(page, "#attribution-occlusion", "column") == [place]
+    for attention, mark in (("cross", "--column"), ("encoder", "--row")):
+        grid = page.locator(f"#heads-{attention} .head-grid")
+        assert grid.evaluate("(grid, mark) => grid.style.getPropertyValue(mark)", mark) == str(token)
+    choose_head(page, "encoder", 0, 0)  # the same token, not the same column
+    assert picked(page, "#head-map", "row") == [token]
+    page.locator("#head-map .cells").focus()
+    page.keyboard.press("ArrowUp")
+    choose_head(page, "cross", 0, 0)
+    assert [picked(page, view, "column") for view in maps] == [[token - 1]] * 3
+    page.locator("nav a", has_text="Steps").click()
+    page.locator("#steps-table button").nth(3).click()
+    assert [picked(page, view, "row") for view in maps] == [[3]] * 3
+    choose_head(page, "decoder", 0, 0)
+    assert picked(page, "#head-map", "row") == [3]  # the row that writes the token, with its name
+    shown = page.locator("#steps-table button").nth(3).inner_text()
+    assert page.locator("#head-map .row-labels .picked small").inner_text() == f" → {shown}"
+    assert page.locator("#target-words .chosen").count() == sum(3 in word.tokens for word in explained.target_words)
+    page.locator("#attribution-gradients .cells").focus()
+    for key in ("PageUp", "Home"):
+        page.keyboard.press(key)
+    choose_head(page, "cross", 1, 0)
+    assert (picked(page, "#head-map", "row"), picked(page, "#head-map", "column")) == ([0], [0])
+
+
+@pytest.mark.parametrize("attention", ["cross", "decoder"])
+def test_a_score_and_an_output_can_be_computed_again_from_what_the_row_shows(page, explained, attention):
+    choose_head(page, attention, 1, 0)
+    page.locator("nav a", has_text="Arithmetic").click()
+    lists = [numbers(text.split()) for text in page.locator("#row-strips .list").all_text_contents()]
+    query, key, products = map(np.array, lists)
+    assert len(query) == explained.head(attention, 1, 0).queries.shape[1]
+    np.testing.assert_allclose(products, query * key, atol=2e-4)
+    rows = page.locator("#row-products tbody tr").evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
+    )
+    shown = np.array([numbers(row) for row in rows])
+    count = min(8, len(query))
+    np.testing.assert_array_equal(shown, np.c_[1 : count + 1, query[:count], key[:count], products[:count]])
+    sums = numbers(page.locator("#row-products tfoot td").all_inner_texts())
+    assert sums[-1] == pytest.approx(query @ key, abs=1e-3)
+    assert products[:count].sum() + sum(sums[:-1]) == pytest.approx(sums[-1], abs=1e-3)
+    text = page.locator("#row-score").inner_text()
+    scale = number(text.splitlines()[0])
+    assert f"The scale is 1/√d_k = 1/√{len(query)} = " in text
+    assert scale == pytest.approx(len(query) ** -0.5, abs=5e-5)
+    score = float(text.split("= ")[-1].split()[0].replace("−", "-"))
+    assert score == pytest.approx(sums[-1] * scale, abs=2e-3)
+    assert (
+        page.locator("#row-mask")
+        .inner_text()
+        .endswith(f"its mask is 0, and its score stays {score:.3f}.".replace("-", "−"))
+    )
+    table = page.locator("#row-table tbody tr").evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
+    )
+    scores, weights = (np.array(numbers([row[at] for row in table])) for at in (3, 5))
+    np.testing.assert_allclose(weights, np.exp(scores) / np.exp(scores).sum(), atol=2e-3)
+    chosen = page.locator("#row-table tbody tr.picked")
+    assert numbers([chosen.locator("td").nth(2).inner_text()]) == [score]
+    weight = numbers([chosen.locator(".weight").inner_text()])[0]
+    values = page.locator("#row-values tbody tr").evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
+    )
+    value, weighted, output = np.array([numbers(row[1:]) for row in values]).T
+    np.testing.assert_allclose(weighted, weight * value, atol=5e-4)
+    row = picked(page, "#head-map", "row")[0]
+    assert_shown(output, explained.head(attention, 1, 0).outputs[row][: len(output)], digits=4)
+
+
+def test_entropy_temperature_and_the_lens_have_a_gloss_that_keys_open(page):
+    for name, section in (("temperature", "Arithmetic"), ("entropy", "Arithmetic"), ("logit lens", "Logit lens")):
+        page.locator("nav a", has_text=section).click()
+        gloss = page.locator(".gloss", has_text=f"What is the {name}?")
+        assert gloss.locator("p").is_hidden()
+        gloss.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert gloss.locator("p").is_visible()
+
+
+def test_every_legend_says_what_its_colours_are(page):
+    for section in ("Arithmetic", "Logit lens", "Attribution"):
+        page.locator("nav a", has_text=section).click()
+    choose_head(page, "decoder", 0, 0)
+    legends = page.locator("#alignment-legend, .legend").evaluate_all(
+        "all => all.map(one => [...one.children].map(part => part.innerText))"
+    )
+    assert len(legends) == 7  # links, head, strips, tree, lens, and two of attribution
+    assert all(label.strip() for labels in legends for label in labels)
+    hatched = page.locator("#head-legend .hidden-cell, .causal canvas").evaluate_all(
+        "all => all.every(one => getComputedStyle(one).backgroundImage.includes('repeating-linear-gradient'))"
+    )
+    assert hatched
+    assert page.locator("#head-legend").inner_text().endswith("masked")
+
+
+CUT = """() => [...document.querySelectorAll('header *, #page *:not(.picture, canvas, svg *), #tour *')].filter(one => {
+    const {right, left} = one.getBoundingClientRect(), {overflowX, overflowY} = getComputedStyle(one);
+    const isHiding = overflowX === 'hidden' && one.scrollWidth > one.clientWidth + 2
+        || overflowY === 'hidden' && one.scrollHeight > one.clientHeight + 6;
+    return one.clientWidth > 0 && (isHiding || !one.closest('.scroll') && (right > innerWidth + 0.5 || left < -0.5));
+}).map(one => one.outerHTML.slice(0, 200))"""
+"""Elements that hide a part of their content, or reach beyond the screen outside of what can be scrolled."""
+
+
+def test_nothing_is_cut_on_a_phone(open_page, explained):
+    words = ["␣Donaudampfschiff"[1:], *explained.target_tokens[1:]]
+    page = open_page(replace(explained, target_tokens=words), viewport={"width": 390, "height": 844})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    choose_head(page, "decoder", 0, 0)
+    cut = page.evaluate(CUT)
+    assert cut == [], "\n".join(cut)
+
+
+def test_the_tour_leads_through_the_page_with_the_numbers_of_the_sentence(page, explained):
+    start, tour = page.locator("#tour-start"), page.locator("#tour")
+    assert tour.is_hidden()
+    start.click()
+    assert tour.locator("[aria-live=polite]").count() == 1
+    assert page.locator("#tour-next").evaluate("button => button === document.activeElement")
+    stops = []
+    while True:
+        stops.append(page.locator("#tour-look").inner_text())
+        assert page.locator("#tour-place").inner_text() == f"{len(stops)} of 12"
+        part = page.locator(".toured")
+        assert part.count() == 1
+        box, view = part.bounding_box(), page.viewport_size
+        assert box["y"] < view["height"] / 2
+        assert box["y"] + box["height"] > 50
+        if len(stops) == 12:
+            break
+        page.keyboard.press("Enter" if len(stops) % 2 else "ArrowRight")
+    layer, head = (int(text) for text in re.findall(r"head (\d) of layer (\d)", stops[1])[0][::-1])
+    chosen = explained.head("cross", layer - 1, head - 1)
+    assert number(stops[4]) == pytest.approx(chosen.weights[0].max(), abs=1e-4)
+    place = int(chosen.weights[0].argmax())
+    score = float(re.findall(r"−?\d+\.\d+", stops[5])[-1].replace("−", "-"))
+    assert score == pytest.approx(chosen.scores[0, place], abs=2e-3)
+    spread = -(chosen.weights[0] * np.log(chosen.weights[0])).sum()
+    assert f"The entropy is {spread:.3f} nats" in stops[6]
+    first = re.findall(r"−?\d+\.\d+", stops[7])[0].replace("−", "-")
+    assert float(first) == pytest.approx(chosen.outputs[0, 0], abs=2e-4)
+    written = explained.steps[explained.num_told :]
+    least = min(step.probability for step in written)
+    assert (f"{100 * least:.1f} %" if least >= 0.0005 else "<0.1 %") in stops[8]
+    search = explained.to_search()
+    assert stops[9].startswith(f"Considered: {len(search['nodes'])} hypotheses; finished: {len(search['finished'])}.")
+    step = explained.num_told + [step.probability for step in written].index(least)
+    assert f"{explained.attribution.gradients[step].max():.2f} nats" in stops[11]
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#tour-place").inner_text() == "11 of 12"
+    page.keyboard.press("Escape")
+    assert tour.is_hidden()
+    assert page.locator(".toured").count() == 0
+    assert start.evaluate("button => button === document.activeElement")
+    start.click()
+    for _ in range(12):
+        page.locator("#tour-next").click()
+    assert tour.is_hidden()
+
+
+def test_the_tour_fits_a_phone_and_breaks_no_rule_of_axe(open_page, explained):
+    page = open_page(explained, viewport={"width": 390, "height": 844})
+    page.locator("#tour-start").click()
+    for _ in range(12):
+        box = page.locator("#tour").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        assert box["y"] > 0.5 * 844  # half of the screen is for the page
+        assert box["y"] + box["height"] <= 844
+        assert page.locator("details.part:has(.toured):not([open]), details.part.toured:not([open])").count() == 0
+        if page.locator("#tour-place").inner_text() == "6 of 12":
+            assert serious(Axe().run(page)) == []
+        page.locator("#tour-next").click()
+
+
 def test_two_compared_show_what_changed_and_their_numbers(open_page, compared):
     page = open_page(compared)
     first, second = compared.first, compared.second
@@ -391,6 +615,12 @@ def test_it_is_six_screens_long_on_a_phone_until_something_is_unfolded(open_page
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_a_model_of_one_side_shows_what_it_has(open_page, make_translator, kind):
     page = open_page(explain(make_translator(**KINDS[kind]), "Ein Hund"))
+    page.locator("#tour-start").click()
+    for _ in range(int(page.locator("#tour-place").inner_text().split()[-1])):
+        assert page.locator(".toured").is_visible()
+        assert "undefined" not in page.locator("#tour").inner_text()
+        page.locator("#tour-next").click()
+    assert page.locator("#tour").is_hidden()
     assert page.locator("h1").inner_text().endswith({"encoder": "read", "decoder": "went on"}[kind])
     assert page.locator("#head-grids .attention").count() == 1
     assert page.locator("#attribution").is_hidden()

@@ -92,7 +92,7 @@ export function drawDistances(comparison, heads) {
       });
     }
     const entries = [0, 0.05, 0.25, 0.5, 1].map((distance) => [String(distance), weightColour(distance)]);
-    byId("distance-legend").replaceChildren(legend("Distance", entries));
+    byId("distance-legend").replaceChildren(legend("Distance, the share of attention that moved", entries));
   };
   const choose = (head, isToBeSeen) => {
     chosen = head;

@@ -10,9 +10,10 @@ import { directionOf, spoken, visibleParts, wholePercent } from "./text.js";
 const LEAST_LINE = 0.08;
 
 /** Draws source and translation with their alignment; returns a function that redraws it. */
-export function drawAlignment(selection, explanation) {
+export function drawAlignment(selection, explanation, attentions) {
   const { source_words: sourceWords, target_words: targetWords, steps } = explanation;
-  const links = explanation.alignment === null ? [] : alignmentsOf(explanation);
+  const cross = attentions.find(({ name }) => name === "cross");
+  const links = cross === undefined ? [] : alignmentsOf(explanation, cross);
   const source = wordElements(sourceWords, links.length > 0);
   const target = wordElements(targetWords, links.length > 0);
   byId("source-words").replaceChildren(...source);
@@ -26,13 +27,27 @@ export function drawAlignment(selection, explanation) {
     target[place].append(make("small", { "aria-hidden": "true", dir: "ltr" }, wholePercent(probability)));
   });
   const choice = byId("alignment-by");
-  choice.hidden = links.length < 2;
-  byId("alignment-by-alone").textContent = links.length === 1 ? links[0].title : "";
-  choice.replaceChildren(...links.map(({ title }, place) => make("option", { value: place }, title)));
   byId("alignment-about").hidden = links.length === 0;
+  byId("alignment-legend").hidden = links.length === 0;
+  const isChosen = { source: () => selection.source, target: () => selection.step };
+  const markChosen = () => {
+    for (const [side, words, elements] of [["source", sourceWords, source], ["target", targetWords, target]]) {
+      const token = isChosen[side]();
+      words.forEach(({ tokens }, place) => elements[place].classList.toggle("chosen", tokens.includes(token)));
+    }
+  };
+  selection.onChange(markChosen);
+  markChosen();
   if (links.length === 0) return () => {};
 
+  choice.replaceChildren(...links.map(({ title }, place) => make("option", { value: place }, title)));
   const lines = byId("alignment-lines");
+  const followHead = () => {
+    const isCross = selection.attention === cross;
+    if (isCross) links[0] = headAlignment(explanation, cross, selection);
+    choice.options[0].textContent = isCross ? links[0].title : `${links[0].title}, the last one chosen`;
+  };
+  followHead();
   const shares = () => links[Number(choice.value)].shares;
   const isLink = (row, column) => links[Number(choice.value)].isLink(row, column);
   let pointed = null;
@@ -127,9 +142,10 @@ export function drawAlignment(selection, explanation) {
       word.addEventListener("click", () => {
         point(side, place);
         if (side === "target") selection.choose({ step: targetWords[place].tokens[0] });
+        else selection.choose({ source: sourceWords[place].tokens[0] });
       });
     });
-    if (words.length > 0) rove(byId(`${side}-words`), [words], (word) => side === "target" && word.click());
+    if (words.length > 0) rove(byId(`${side}-words`), [words], (word) => word.click());
   }
   byId("alignment").addEventListener("pointerleave", unpoint);
   byId("alignment").addEventListener("focusout", (event) => {
@@ -137,6 +153,10 @@ export function drawAlignment(selection, explanation) {
   });
   choice.addEventListener("change", mark);
   selection.onChange((changed) => {
+    if (["attention", "layer", "head"].some((name) => changed.has(name))) {
+      followHead();
+      mark();
+    }
     if (!changed.has("step") || byId("alignment").contains(document.activeElement)) return;
     const place = targetWords.findIndex(({ tokens }) => tokens.includes(selection.step));
     if (place >= 0) point("target", place);
@@ -162,29 +182,40 @@ function wordElements(words, isLinked) {
   );
 }
 
-/**
- * Returns the available alignment methods, the most reliable first, each as weights [target words, source words], with
- * the pairs that count as alignment links.
- */
-function alignmentsOf(explanation) {
-  const { alignment, alignment_head: head, attribution, source_words: sourceWords, target_words: targetWords } = explanation;
-  const links = new Set(explanation.links.map(([column, row]) => `${row} ${column}`));
-  const isLink = (row, column) => links.has(`${row} ${column}`);
-  const found = [[`attention: ${head.name}`, alignment, isLink]];
+/** Returns what the links may show: the chosen head, the mean of all heads if none was found to align, attribution. */
+function alignmentsOf(explanation, cross) {
+  const { alignment, alignment_head: aligning, attribution } = explanation;
+  const found = [headAlignment(explanation, cross, { layer: 0, head: 0 })]; // until a head is chosen
+  if (aligning.layer === null) found.push(alignmentOf(explanation, aligning.name, unpack(alignment), true));
   if (attribution !== null) {
-    const isChosen = head.layer !== null; // chosen on validation text; otherwise it is the mean of all heads
-    found.splice(isChosen ? 1 : 0, 0, ["attribution (integrated gradients)", attribution.integrated_gradients, () => false]);
+    found.push({
+      ...alignmentOf(explanation, "", unpack(attribution.integrated_gradients), false),
+      title: "attribution (integrated gradients)",
+    });
   }
-  return found.map(([title, packed, isOne]) => {
-    const shares = byWords(unpack(packed), targetWords, sourceWords);
-    for (let row = 0; row < targetWords.length; row += 1) {
-      const { values } = shares.part(row);
-      // A negative attribution is no alignment.
-      const sum = values.reduce((total, value) => total + Math.max(0, value), 0);
-      values.forEach((value, column) => {
-        values[column] = sum > 0 ? Math.max(0, value) / sum : 0;
-      });
-    }
-    return { title, shares, isLink: isOne };
-  });
+  return found;
+}
+
+/** Alignment by a head; the one that was found to align words may read them a step later. */
+function headAlignment(explanation, cross, { layer, head }) {
+  const { alignment, alignment_head: aligning } = explanation;
+  if (aligning.layer === layer && aligning.head === head) {
+    return alignmentOf(explanation, aligning.name, unpack(alignment), true);
+  }
+  return alignmentOf(explanation, `head ${head + 1} of layer ${layer + 1}`, cross.weights().part(layer, head), false);
+}
+
+/** Returns weights of tokens as shares [target words, source words], with the pairs that count as alignment links. */
+function alignmentOf({ links, source_words: sourceWords, target_words: targetWords }, name, weights, isAligning) {
+  const pairs = new Set(isAligning ? links.map(([column, row]) => `${row} ${column}`) : []);
+  const shares = byWords(weights, targetWords, sourceWords);
+  for (let row = 0; row < targetWords.length; row += 1) {
+    const { values } = shares.part(row);
+    // A negative attribution is no alignment.
+    const sum = values.reduce((total, value) => total + Math.max(0, value), 0);
+    values.forEach((value, column) => {
+      values[column] = sum > 0 ? Math.max(0, value) / sum : 0;
+    });
+  }
+  return { title: `attention: ${name}`, shares, isLink: (row, column) => pairs.has(`${row} ${column}`) };
 }

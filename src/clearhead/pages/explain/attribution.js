@@ -1,6 +1,6 @@
 /** Attention and attribution side by side: where the model looked, and what influenced its output. */
 
-import { legend, signedColour, weightColour } from "./colours.js";
+import { signedColour, signedLegend, weightColour, weightLegend } from "./colours.js";
 import { unpack } from "./data.js";
 import { byId } from "./dom.js";
 import { HeatMap } from "./heat_map.js";
@@ -8,7 +8,7 @@ import { fixed, spoken } from "./text.js";
 
 /** Draws the maps side by side; returns a function that redraws them. */
 export function drawAttribution(selection, explanation) {
-  const { target_tokens: rows, source_tokens: columns, source_words: words, attribution } = explanation;
+  const { target_tokens: rows, source_tokens: tokens, source_words: words, attribution } = explanation;
   const gradients = unpack(attribution.integrated_gradients);
   const occlusion = unpack(attribution.occlusion);
   const attention = unpack(explanation.alignment);
@@ -19,7 +19,7 @@ export function drawAttribution(selection, explanation) {
     {
       id: "attribution-attention",
       label: `Attention: ${name}`,
-      columns,
+      columns: tokens,
       numbers: attention,
       digits: 2,
       colour: (value) => weightColour(value),
@@ -33,7 +33,7 @@ export function drawAttribution(selection, explanation) {
     {
       id: "attribution-gradients",
       label: "Integrated gradients",
-      columns,
+      columns: tokens,
       numbers: gradients,
       digits: 1,
       colour: signed(largest(gradients)),
@@ -50,10 +50,17 @@ export function drawAttribution(selection, explanation) {
         `Without ${column}, the log-probability of ${row} is lower by ${fixed(value, 3)} nats.`,
     },
   ].filter(({ columns: those }) => those.length > 0);
-  const maps = views.map(({ id }) => new HeatMap(byId(id), (row) => selection.choose({ step: row })));
+  // A column of the last map is a word, of the others a token.
+  const tokenAt = (names, column) => (names === tokens ? column : words[column].tokens[0]);
+  const columnOf = (names) =>
+    names === tokens ? selection.source : words.findIndex((word) => word.tokens.includes(selection.source));
+  const maps = views.map(
+    ({ id, columns }) =>
+      new HeatMap(byId(id), (step, column) => selection.choose({ step, source: tokenAt(columns, column) })),
+  );
   const show = () => {
     views.forEach(({ label, columns: names, numbers, digits, colour, says }, place) => {
-      maps[place].picked[0] = selection.step;
+      maps[place].picked = [selection.step, columnOf(names)];
       maps[place].show({
         rows,
         columns: names,
@@ -65,19 +72,14 @@ export function drawAttribution(selection, explanation) {
         describe: (row, column) => says(numbers.at(row, column), spoken(rows[row]), spoken(names[column])),
       });
     });
-    const most = Math.max(largest(gradients), largest(occlusion));
     byId("attribution-legend").replaceChildren(
-      legend(
-        "Attribution, each map by its largest",
-        [-1, -0.25, 0, 0.25, 1].map((share) => [
-          { "-1": "against", 0: "nothing", 1: "for" }[share] ?? "",
-          signedColour(share * most, most),
-        ]),
-      ),
+      weightLegend(false),
+      signedLegend("Attribution, as a share of the largest number (in nats) of its map: against or for the token"),
     );
   };
   selection.onChange((changed) => {
-    if (changed.has("step")) maps.forEach((map) => map.pick(selection.step, map.picked[1]));
+    if (!changed.has("step") && !changed.has("source")) return;
+    maps.forEach((map, place) => map.pick(selection.step, columnOf(views[place].columns)));
   });
   const gap = fixed(attribution.completeness_gap, 4);
   byId("attribution-gap").textContent =

@@ -5,9 +5,11 @@ import { byId, make, makeSvg } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
 import { counted, fixed, percent, spoken, tokenElement } from "./text.js";
 
-const COLUMN = 104;
+const GAP = 28;
 const ROW = 30;
-const NODE_WIDTH = 76;
+const LETTER = 8;
+const NARROWEST_NODE = 76;
+const WIDEST_NODE = 180;
 const NODE_HEIGHT = 24;
 const FATES = {
   kept: "was extended",
@@ -22,21 +24,24 @@ export function drawBeams(selection, search) {
   const { nodes } = search;
   const columns = [];
   for (const node of nodes) (columns[node.step - 1] ??= []).push(node);
+  const longest = Math.max(...nodes.map(({ token }) => [...token].length));
+  const nodeWidth = Math.max(NARROWEST_NODE, Math.min(WIDEST_NODE, (longest + 2) * LETTER));
+  const columnWidth = nodeWidth + GAP;
   const height = Math.max(...columns.map((column) => column.length)) * ROW;
   const place = new Map();
   columns.forEach((column, step) =>
-    column.forEach((node, rank) => place.set(node.number, [step * COLUMN, rank * ROW])),
+    column.forEach((node, rank) => place.set(node.number, [step * columnWidth, rank * ROW])),
   );
   const edges = makeSvg("svg", {
     "aria-hidden": "true",
-    width: columns.length * COLUMN,
+    width: columns.length * columnWidth,
     height,
   });
   for (const node of nodes) {
     if (node.parent === null) continue;
     const [x, y] = place.get(node.number);
     const [fromX, fromY] = place.get(node.parent);
-    const [startX, startY, endY] = [fromX + NODE_WIDTH, fromY + NODE_HEIGHT / 2, y + NODE_HEIGHT / 2];
+    const [startX, startY, endY] = [fromX + nodeWidth, fromY + NODE_HEIGHT / 2, y + NODE_HEIGHT / 2];
     const middle = (startX + x) / 2;
     edges.append(
       makeSvg("path", {
@@ -49,10 +54,11 @@ export function drawBeams(selection, search) {
   const buttons = new Map();
   const marks = columns.map((_, step) => {
     const mark = make("div", { class: "beam-step", "aria-hidden": "true" });
-    mark.style.transform = `translateX(${step * COLUMN - 8}px)`;
+    mark.style.transform = `translateX(${step * columnWidth - 8}px)`;
     return mark;
   });
-  tree.style.width = `${columns.length * COLUMN}px`;
+  tree.style.setProperty("--node", `${nodeWidth}px`);
+  tree.style.width = `${columns.length * columnWidth}px`;
   tree.style.height = `${height}px`;
   tree.replaceChildren(...marks, edges);
   for (const node of nodes) {
@@ -73,9 +79,9 @@ export function drawBeams(selection, search) {
     buttons.set(node.number, button);
     tree.append(button);
   }
-  const longest = Math.max(...columns.map((column) => column.length));
+  const numRows = Math.max(...columns.map((column) => column.length));
   // Each row of the grid is a rank; in a step with fewer hypotheses, the last one represents missing ranks.
-  const rows = Array.from({ length: longest }, (_, rank) =>
+  const rows = Array.from({ length: numRows }, (_, rank) =>
     columns.map((column) => buttons.get(column[Math.min(rank, column.length - 1)].number)),
   );
   rove(tree, rows, (button) => button.click());

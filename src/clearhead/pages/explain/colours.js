@@ -1,6 +1,7 @@
 /** Colour scales of the style sheet: weights from 0 to 1, and signed values around 0. */
 
 import { make } from "./dom.js";
+import { fixed } from "./text.js";
 
 const SHADES = 256;
 let scales = {};
@@ -70,8 +71,16 @@ export function legend(title, entries) {
   );
 }
 
+/** Returns the legend for signed numbers, coloured by their share of the largest. */
+export function signedLegend(title) {
+  return legend(
+    title,
+    [-1, -0.25, 0, 0.25, 1].map((share) => [`${fixed(100 * share, 0)} %`, signedColour(share, 1)]),
+  );
+}
+
 /** Returns the legend for weights or probabilities. */
-export function weightLegend(isCausal, title = "Weight") {
+export function weightLegend(isCausal, title = "Weight, the share of the row’s attention") {
   const entries = [0, 0.05, 0.25, 0.5, 1].map((weight) => [String(weight), weightColour(weight)]);
-  return legend(title, isCausal ? [...entries, ["hidden", null]] : entries);
+  return legend(title, isCausal ? [...entries, ["masked", null]] : entries);
 }

@@ -73,9 +73,14 @@ function once(compute) {
   };
 }
 
-/** Attentions of the model, up to three, in the order of the page; arrays are decoded when used. */
+/**
+ * Attentions of the model, up to three, in the order of the page; arrays are decoded when used. `rowOf` returns the row of
+ * the chosen tokens, `tokenOf` the token of a row (a step is the token that it writes), and `keysOf` the columns of the
+ * chosen tokens.
+ */
 export function attentionsOf(explanation) {
-  const isDecoderAlone = explanation.kind === "decoder";
+  const isAlone = explanation.kind === "decoder";
+  const { first_step: firstStep } = explanation;
   const decoderQueries = explanation.decoder_tokens;
   const all = [
     {
@@ -85,6 +90,9 @@ export function attentionsOf(explanation) {
       queries: explanation.target_tokens,
       keys: explanation.source_tokens,
       firstStep: 0,
+      rowOf: ({ step }) => step,
+      tokenOf: (row) => ({ step: row }),
+      keysOf: ({ source }) => [source],
     },
     {
       name: "encoder",
@@ -93,14 +101,21 @@ export function attentionsOf(explanation) {
       queries: explanation.source_tokens,
       keys: explanation.source_tokens,
       firstStep: null,
+      rowOf: ({ source }) => source,
+      tokenOf: (row) => ({ source: row }),
+      keysOf: ({ source }) => [source],
     },
     {
       name: "decoder",
-      title: isDecoderAlone ? "Self-attention" : "Decoder self-attention",
+      title: isAlone ? "Self-attention" : "Decoder self-attention",
       about: "From each token that the decoder has read to those it read before; what comes later is hidden from it.",
       queries: decoderQueries,
       keys: decoderQueries,
-      firstStep: explanation.first_step,
+      written: explanation.target_tokens,
+      firstStep,
+      rowOf: ({ step }) => firstStep + step,
+      tokenOf: (row) => ({ ...(row >= firstStep && { step: row - firstStep }), ...(isAlone && row <= firstStep && { source: row }) }),
+      keysOf: ({ source, step }) => [firstStep + step + 1, ...(isAlone ? [source] : [])],
     },
   ];
   return all
@@ -109,6 +124,7 @@ export function attentionsOf(explanation) {
       const vectors = explanation.vectors === null ? null : explanation.vectors[attention.name];
       return {
         ...attention,
+        isAlone: isAlone,
         isCausal: attention.name === "decoder",
         numLayers: explanation[attention.name].shape[0],
         numHeads: explanation[attention.name].shape[1],

@@ -8,6 +8,8 @@ import { stopAt } from "./keys.js";
 import { fixed, spoken, wholePercent } from "./text.js";
 import { chainOf } from "./arithmetic.js";
 
+/** Most heads of a layer with names below them: on a phone, and on any screen. */
+const MANY = 4;
 const MOST_NAMED = 9;
 
 /** Scrolls to an element if it is not visible, as on a phone, where views are below each other. */
@@ -41,7 +43,7 @@ export function drawHeads(container, attentions, selection) {
   });
   for (const attention of attentions) {
     const { name, title, numHeads, roles } = attention;
-    const { grid, rows } = headGrid(attention, numHeads > MOST_NAMED ? "unnamed" : "", (layer, head) => {
+    const { grid, rows } = headGrid(attention, ["", "many", "unnamed"][Number(numHeads > MANY) + Number(numHeads > MOST_NAMED)], (layer, head) => {
       const role = roles[layer][head];
       return {
         properties: {
@@ -54,7 +56,7 @@ export function drawHeads(container, attentions, selection) {
           },
         },
         children: [
-          make("div", { class: "picture" }, make("canvas", { "aria-hidden": "true" }), make("i", { class: "row-mark" })),
+          make("div", { class: "picture" }, make("canvas", { "aria-hidden": "true" }), make("i", { class: "row-mark" }), make("i", { class: "column-mark" })),
           make("span", { class: "role", "aria-hidden": "true" }, role.label),
         ],
       };
@@ -88,10 +90,10 @@ export function drawHeads(container, attentions, selection) {
       if (isChosen) stopAt(rows, cell);
     }
     for (const { attention, grid } of grids) {
-      const row = selection.rowOf(attention);
-      grid.classList.toggle("has-row", row !== null);
-      grid.style.setProperty("--row", row ?? 0);
+      grid.style.setProperty("--row", attention.rowOf(selection));
       grid.style.setProperty("--rows", attention.queries.length);
+      grid.style.setProperty("--column", attention.keysOf(selection)[0]);
+      grid.style.setProperty("--columns", attention.keys.length);
     }
   };
   selection.onChange(mark);
@@ -112,6 +114,7 @@ export function drawHead(selection, scale) {
     map.picked = [selection.row, selection.column];
     map.show({
       rows: attention.queries,
+      rowNote: (row) => writtenAt(attention, row),
       columns: attention.keys,
       rowName: rowName(attention),
       columnName: "looks at",
@@ -125,6 +128,8 @@ export function drawHead(selection, scale) {
   };
   const showChain = () => {
     byId("head-chain").textContent = chainOf(selection, scale);
+    const same = selection.attention.keysOf(selection);
+    [...map.columnLabels.children].forEach((label, column) => label.classList.toggle("same", same.includes(column)));
   };
   selection.onChange((changed) => {
     if (changed.has("attention") || changed.has("layer") || changed.has("head")) show();
@@ -142,16 +147,22 @@ export function rowName({ name }) {
   return { cross: "writing", encoder: "token", decoder: "read" }[name];
 }
 
+/** Token that a row of decoder self-attention writes; null if it has read a part of the prompt, and writes nothing. */
+function writtenAt({ written, firstStep }, row) {
+  return written && row >= firstStep ? written[row - firstStep] : null;
+}
+
 function describe({ attention }, weights, row, column) {
   const { name, queries, keys, isCausal, firstStep } = attention;
   const from = spoken(queries[row]);
   const to = spoken(keys[column]);
   if (isCausal && column > row) return `${from} cannot see ${to}: it comes later.`;
   const weight = weights.at(row, column);
+  const written = writtenAt(attention, row);
   const who = {
     cross: `Writing ${from} (step ${row - firstStep + 1}), the head`,
     encoder: from,
-    decoder: `Having read ${from}, the head`,
+    decoder: `Having read ${from}${written === null ? "" : `, to write ${spoken(written)}`}, the head`,
   }[name];
   return `${who} looks at ${to} with weight ${fixed(weight)} (${wholePercent(weight)}).`;
 }

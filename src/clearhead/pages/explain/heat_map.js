@@ -32,7 +32,7 @@ export function paintSmall(canvas, numRows, numColumns, colour) {
  *
  * `shown` has the tokens of `rows` and `columns`, the names of both axes, `colour(row, column)` and `text(row, column)`
  * of a cell, `describe(row, column)` for the line below the map, `label` for screen readers, and optionally
- * `canPick(row, column)`. `onPick(row, column)` is called when the reader clicks a cell or moves to it.
+ * `canPick(row, column)` and `rowNote(row)`, a second token of a row's label or null. `onPick(row, column)` is called when the reader clicks a cell or moves to it.
  */
 export class HeatMap {
   constructor(container, onPick) {
@@ -72,7 +72,14 @@ export class HeatMap {
     this.shown = shown;
     const { rows, columns } = shown;
     this.columnLabels.replaceChildren(...columns.map((token) => tokenElement(token, "label")));
-    this.rowLabels.replaceChildren(...rows.map((token) => tokenElement(token, "label")));
+    this.rowLabels.replaceChildren(
+      ...rows.map((token, row) => {
+        const label = tokenElement(token, "label");
+        const note = shown.rowNote?.(row) ?? null;
+        if (note !== null) label.append(make("small", {}, " → ", tokenElement(note)));
+        return label;
+      }),
+    );
     this.corner.replaceChildren(
       make("span", {}, `${shown.rowName} ↓`),
       make("span", {}, `${shown.columnName} →`),
@@ -98,7 +105,8 @@ export class HeatMap {
       labels.querySelector(".picked")?.classList.remove("picked");
       labels.children[place]?.classList.add("picked");
     }
-    const text = this.shown.describe(row, column);
+    this.cursor.hidden = column < 0; // what is chosen elsewhere has no column here
+    const text = column < 0 ? "" : this.shown.describe(row, column);
     if (this.line.textContent !== text) this.line.textContent = text;
   }
 

@@ -50,7 +50,7 @@ export function drawLens(selection, { logit_lens: lens, target_tokens: targets }
   const rows = order.map((layer) => cells[layer]);
   rove(table, rows, (cell) => cell.click());
   const colour = () => {
-    byId("lens-legend").replaceChildren(weightLegend(false, "Probability"));
+    byId("lens-legend").replaceChildren(weightLegend(false, "Probability of the layer’s first token"));
     cells.flat().forEach((cell) => {
       const shade = weightColour(Number(cell.dataset.share));
       cell.style.background = css(shade);

@@ -2,14 +2,20 @@
 
 import { byId } from "./dom.js";
 
+/** Unfolds the section of an element and scrolls to it, after calling `prepare()`. */
+export function showPart(element, prepare) {
+  const section = element.closest("details.part");
+  if (section !== null) section.open = true;
+  prepare();
+  element.scrollIntoView();
+}
+
 /** Makes links scroll to their sections, after calling `prepare()`. Links to hidden sections are hidden. */
 export function followLinks(prepare = () => {}) {
   const goTo = (section) => {
-    section.open = true; // if it can be folded
-    prepare();
     section.tabIndex = -1;
     section.focus({ preventScroll: true });
-    section.scrollIntoView();
+    showPart(section, prepare);
   };
   document.querySelectorAll('a[href^="#"]').forEach((link) => {
     const section = byId(link.hash.slice(1));

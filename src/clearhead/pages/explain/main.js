@@ -14,17 +14,18 @@ import { Selection } from "./selection.js";
 import { drawStatistics } from "./statistics.js";
 import { drawSteps } from "./steps.js";
 import { onTheme } from "./theme.js";
+import { offerTour } from "./tour.js";
 
 const explanation = JSON.parse(byId("explanation").textContent);
 const attentions = attentionsOf(explanation);
 const selection = new Selection(attentions, explanation.steps.length);
-selection.choose({ ...mostTelling(attentions[0]), step: selection.step });
+selection.choose({ ...openingHead(attentions[0], explanation.alignment_head), step: selection.step });
 const redraws = [];
 
 byId("without-script").remove();
 byId("page").hidden = false;
 drawFacts(explanation, attentions);
-redraws.push(drawAlignment(selection, explanation));
+redraws.push(drawAlignment(selection, explanation, attentions));
 drawRoles(selection, attentions, explanation.alignment_head);
 if (explanation.steps.length > 0) {
   byId("considered-card").hidden = false;
@@ -54,9 +55,11 @@ addEventListener("beforeprint", () => {
   paintHeads(true);
 });
 followLinks(drawAll);
+offerTour(selection, attentions, explanation, drawAll);
 
-/** The initially chosen head: the one with the clearest role. */
-function mostTelling({ roles }) {
+/** The initially chosen head: the one that was found to align words, otherwise the one with the clearest role. */
+function openingHead({ name, roles }, aligning) {
+  if (name === "cross" && aligning.layer !== null) return { layer: aligning.layer, head: aligning.head };
   const heads = roles.flatMap((ofLayer, layer) => ofLayer.map((role, head) => ({ role, layer, head })));
   const clear = heads.filter(({ role }) => !["mixed", "picks", "spread"].includes(role.kind));
   const [{ layer, head }] = (clear.length > 0 ? clear : heads).sort((one, other) => other.role.share - one.role.share);

@@ -1,10 +1,13 @@
 /** One row of a head step by step, each step with its part of equation 1 and its numbers. */
 
 import { entropy, rowOf, softmax, weightedSum } from "./arithmetic.js";
-import { css, signedColour } from "./colours.js";
+import { css, signedColour, signedLegend } from "./colours.js";
 import { byId, make } from "./dom.js";
 import { headName } from "./heads.js";
 import { counted, fixed, spoken, tokenElement } from "./text.js";
+
+/** Components of a vector that its table shows; all of them can be unfolded. */
+const COMPONENTS = 8;
 
 /** Draws the chosen row; redraws it when the selection or the temperature changes. */
 export function drawRow(selection, model) {
@@ -22,7 +25,7 @@ export function drawRow(selection, model) {
     byId("row-vectors").hidden = found.query === null;
     byId("row-output").hidden = found.query === null;
     byId("row-d_k").textContent = found.query === null ? "" : String(found.query.length);
-    byId("row-mask").textContent = maskText(attention, found.numHidden);
+    byId("row-mask").textContent = `${maskText(attention, found.numHidden)} ${spoken(key)} may be seen: its mask is 0, and its score stays ${fixed(chosen.score, 3)}.`;
     if (found.query !== null) {
       const products = Float32Array.from(found.query, (value, place) => value * chosen.key[place]);
       byId("row-strips").replaceChildren(
@@ -30,7 +33,10 @@ export function drawRow(selection, model) {
         strip("k, the key", chosen.key, spoken(key)),
         strip("q × k, number by number", products, "query times key"),
       );
-      byId("row-score").replaceChildren(...scoreLines(chosen, model.scale));
+      const table = byId("row-products");
+      table.tBodies[0].replaceChildren(...componentRows(found.query, chosen.key, products));
+      table.tFoot.replaceChildren(...restRow(products, chosen.product));
+      byId("row-score").replaceChildren(...scoreLines(chosen, model.scale, found.query.length));
     }
     showSoftmax(found);
   };
@@ -79,8 +85,11 @@ export function drawRow(selection, model) {
     byId("row-table").classList.toggle("no-position", vectors === null || vectors.position_scores === null);
     if (found.values !== null) {
       const output = weightedSum(weights, found.values);
+      const value = found.values[column];
+      const weighted = value.map((one) => one * weights[column]);
+      byId("row-values").tBodies[0].replaceChildren(...componentRows(value, weighted, output));
       byId("row-output-strips").replaceChildren(
-        strip(`v of ${spoken(attention.keys[column])}`, found.values[column], "value"),
+        strip(`v of ${spoken(attention.keys[column])}`, value, "value"),
         strip("Σ weight × v, the head's output at this row", output, "output"),
       );
     }
@@ -91,11 +100,15 @@ export function drawRow(selection, model) {
     slider.value = "0";
     showSoftmax();
   });
+  const colour = () => {
+    byId("row-legend").replaceChildren(signedLegend("All numbers, the colours up to the largest of each strip"));
+    show();
+  };
   selection.onChange((changed) => {
     if (["attention", "layer", "head", "row", "column"].some((name) => changed.has(name))) show();
   });
-  show();
-  return show;
+  colour();
+  return colour;
 }
 
 function maskText(attention, numHidden) {
@@ -106,16 +119,39 @@ function maskText(attention, numHidden) {
   } 0: the decoder must not see what it has yet to write.`;
 }
 
-function scoreLines(chosen, scale) {
+/** Rows of the first components of vectors side by side. */
+function componentRows(...vectors) {
+  return Array.from(vectors[0].slice(0, COMPONENTS), (_, place) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, String(place + 1)),
+      vectors.map((vector) => make("td", { class: "number" }, fixed(vector[place], 4))),
+    ),
+  );
+}
+
+/** Rows below the products: the sum of those not shown, and of all. */
+function restRow(products, sum) {
+  const row = (name, value) =>
+    make("tr", {}, make("th", { scope: "row", colspan: "3" }, name), make("td", { class: "number" }, value));
+  const numOthers = products.length - COMPONENTS;
+  const shown = products.slice(0, COMPONENTS).reduce((total, value) => total + value, 0);
+  const others = `${counted(numOthers, "more component")}, together`;
+  return [...(numOthers > 0 ? [row(others, fixed(sum - shown, 4))] : []), row("q·k, the sum", fixed(sum, 4))];
+}
+
+function scoreLines(chosen, scale, width) {
   const position = chosen.position === 0 ? "" : ` + ${fixed(chosen.position, 3)} (relative position)`;
+  const isRoot = Math.abs(scale * Math.sqrt(width) - 1) < 1e-6;
+  const why = isRoot ? `The scale is 1/√d_k = 1/√${width} = ${fixed(scale, 4)}.` : `The scale of this model is ${fixed(scale, 4)}.`;
   return [
-    make("p", {}, "q·k = the sum of the last strip = ", make("strong", {}, fixed(chosen.product, 3))),
+    make("p", {}, scale === 1 ? "This model leaves the scale out: it is 1." : why),
     make(
       "p",
       {},
       `score = ${fixed(chosen.product, 3)} × ${fixed(scale, 4)}${position} = `,
       make("strong", {}, fixed(chosen.score, 3)),
-      scale === 1 ? " (this model leaves the scale out)" : null,
     ),
   ];
 }

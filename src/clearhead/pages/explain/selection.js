@@ -1,4 +1,4 @@
-/** The selection on the page, which all views follow: head, row and column of it, and decoder step. */
+/** The selection on the page, which all views follow: a head with a row and a key of it, a source token and a step. */
 
 export class Selection {
   #listeners = [];
@@ -11,6 +11,7 @@ export class Selection {
     this.head = 0;
     this.row = 0;
     this.column = 0;
+    this.source = 0;
     this.step = numSteps > 0 ? 0 : null;
   }
 
@@ -19,20 +20,30 @@ export class Selection {
     this.#listeners.push(listener);
   }
 
-  /** Changes the selection. Decoder rows and steps are kept in agreement; a new row selects its largest weight. */
+  /**
+   * Changes the selection. The source token and the step, which is a token of the translation, stay the same tokens in
+   * every head: its row, and in cross-attention its column, follow them. A new row without a key chooses its largest
+   * weight.
+   */
   choose(wanted) {
     const before = { ...this };
     Object.assign(this, wanted);
-    const { firstStep, queries, keys } = this.attention;
-    if (firstStep !== null && (wanted.step !== undefined || (wanted.attention && wanted.row === undefined))) {
-      this.row = firstStep + this.step;
+    const { attention } = this;
+    if (wanted.row !== undefined) Object.assign(this, attention.tokenOf(this.row));
+    else if (wanted.source !== undefined && attention.isAlone) this.row = this.source;
+    else if (wanted.step !== undefined || wanted.source !== undefined || attention !== before.attention) {
+      this.row = attention.rowOf(this);
     }
-    this.row = Math.min(this.row, queries.length - 1);
-    if (wanted.step !== undefined && wanted.column === undefined) this.column = this.#highest();
-    this.column = Math.min(this.column, this.attention.isCausal ? this.row : keys.length - 1);
-    if (firstStep !== null && this.row >= firstStep) this.step = this.row - firstStep;
+    const isMoved = this.row !== before.row || attention !== before.attention;
+    const followsToken = attention.name === "cross" && (wanted.step === undefined || wanted.source !== undefined);
+    if (wanted.column === undefined) {
+      if (followsToken) this.column = this.source;
+      else if (isMoved || wanted.step !== undefined) this.column = this.#highest();
+    }
+    if (attention.isCausal) this.column = Math.min(this.column, this.row);
+    if (attention.name === "cross") this.source = this.column;
     const changed = new Set(
-      ["attention", "layer", "head", "row", "column", "step"].filter((name) => this[name] !== before[name]),
+      ["attention", "layer", "head", "row", "column", "source", "step"].filter((name) => this[name] !== before[name]),
     );
     if (changed.size > 0) this.#listeners.forEach((listener) => listener(changed));
   }
@@ -41,10 +52,5 @@ export class Selection {
   #highest() {
     const { values } = this.attention.weights().part(this.layer, this.head, this.row);
     return values.indexOf(Math.max(...values));
-  }
-
-  /** Row of an attention for the chosen step; null if it has none. */
-  rowOf(attention) {
-    return attention.firstStep === null || this.step === null ? null : attention.firstStep + this.step;
   }
 }
