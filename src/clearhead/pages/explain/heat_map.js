@@ -5,7 +5,7 @@ import { make, onWidth } from "./dom.js";
 import { moved } from "./keys.js";
 import { tokenElement } from "./text.js";
 
-const SMALLEST_CELL = 14;
+const SMALLEST_CELL = 12;
 const LARGEST_CELL = 46;
 const CELL_WITH_TEXT = 34;
 
