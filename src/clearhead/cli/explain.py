@@ -31,6 +31,7 @@ from clearhead.runtime.pytorch import needing_pytorch
 if TYPE_CHECKING:
     from clearhead.inspection.compare import ExplanationComparison
     from clearhead.inspection.explanation import Explanation
+    from clearhead.inspection.walk import ModelWalk
     from clearhead.translation.translator import Translator
 
 
@@ -96,7 +97,9 @@ def explain(
     walk: Annotated[
         bool,
         typer.Option(
-            "--walk", help="Print what each line of the model computed, with the first numbers of every vector (text)."
+            "--walk",
+            help="Show what each line of the model computed, with the first numbers of every vector (text, html or "
+            "json).",
         ),
     ] = False,
     source: Annotated[
@@ -136,7 +139,7 @@ def explain(
     comparing = compare is not None or compare_text is not None
     compared_as_html = comparing and chosen is Form.html
     refuse_clashes(context, {"--format": chosen, "a comparison as html": compared_as_html})
-    if compared_as_html or chosen not in (Form.html, Form.json):
+    if compared_as_html or walk or chosen not in (Form.html, Form.json):
         attribution = False
     test_set = [path for path in (source, reference) if path is not None]
     refuse_missing(test_set)
@@ -169,9 +172,9 @@ def explain(
     refuse_untold_language(other if is_other_told else translator, source_lang)  # one of two has to be
     first = _explained(translator, text, target, settings, attribution=attribution)
     if walk:
-        from clearhead.inspection.walk import walk_lines
+        from clearhead.inspection.walk import walk_of
 
-        _write("\n".join(walk_lines(first)) + "\n", output)
+        _write(_content(walk_of(first), chosen, wanted), output)
         return
     shown: Explanation | ExplanationComparison = first
     if comparing:
@@ -263,7 +266,8 @@ def _told_apart(both: tuple[Explanation, Explanation], models: Sequence[Path]) -
     return first, second
 
 
-def _content(shown: Explanation | ExplanationComparison, form: Form, picture: str) -> str | bytes:
+def _content(shown: Explanation | ExplanationComparison | ModelWalk, form: Form, picture: str) -> str | bytes:
+    from clearhead.inspection.compare import ExplanationComparison
     from clearhead.inspection.explanation import Explanation
 
     match form:
@@ -280,6 +284,7 @@ def _content(shown: Explanation | ExplanationComparison, form: Form, picture: st
             from clearhead.inspection.figures import comparison_figure, figure_of
             from clearhead.inspection.plots import draw
 
+            assert isinstance(shown, Explanation | ExplanationComparison), "a walk has no picture"
             figure = figure_of(shown, picture) if isinstance(shown, Explanation) else comparison_figure(shown)
             return draw(figure, "png" if form is Form.png else "svg")
 

@@ -78,7 +78,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "explain": (
         Rule("--walk", excludes="--ablate, --picture, --attribution, --compare, --compare-text"),
-        Rule("--walk", needs="--format text"),
+        Rule("--walk", needs="--format text, --format html, --format json"),
         Rule("--ablate, --picture", excludes="--compare, --compare-text"),
         Rule("--attribution, --no-attribution", needs="--format html, --format json"),
         Rule("--attribution, --no-attribution", excludes="a comparison as html", why="only as json"),

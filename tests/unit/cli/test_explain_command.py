@@ -77,6 +77,10 @@ def test_a_walk_prints_what_each_line_computed(run_command, model, tmp_path):
     assert "    weights: softmax of the scores (equation 1)\n" in printed
     run_command(explain, model, TEXT, "--walk", "-o", tmp_path / "walk.txt")
     assert (tmp_path / "walk.txt").read_text(encoding="utf-8") == printed
+    values = json.loads(run_command(explain, model, TEXT, "--walk", "--format", "json").stdout)
+    assert [stage["name"] for stage in values["stages"]][:2] == ["the source", "encoder, layer 1 of 1"]
+    run_command(explain, model, TEXT, "--walk", "-o", tmp_path / "walk.html")
+    assert "encoder, layer 1 of 1: self-attention" in (tmp_path / "walk.html").read_text(encoding="utf-8")
 
 
 def test_two_sentences_and_two_models_are_compared(run_command, model, make_model_dir):
@@ -150,7 +154,11 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
             ConfigError,
             "--attribution cannot be used with a comparison as html, only as json",
         ),
-        (["a", "--walk", "-o", "{}/walk.html"], ConfigError, "--walk needs --format text"),
+        (
+            ["a", "--walk", "-o", "{}/walk.svg"],
+            ConfigError,
+            "--walk needs --format text or --format html or --format json",
+        ),
         (["a", "--walk", "--ablate"], ConfigError, "--walk cannot be used with --ablate"),
         (["a", "--compare", "{}/none"], ModelError, "no model at .*/none"),
         (["a", "--target-lang", "fr"], ConfigError, "unknown target language 'fr'"),
