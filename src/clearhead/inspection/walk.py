@@ -153,8 +153,8 @@ class ModelWalk:
             stages.append(ShownStage("the next token", "", about, [ShownStep(_LAST, [], [("result", [shown])])]))
         source, translation = (printable(text) for text in (self.explanation.source, self.explanation.translation))
         return render_walk(
-            f"{shortened(source, 60)}: what each line computed",
-            f"What the lines of the model {self.explanation.model['name']} computed for “{source}”, in their order.",
+            f"Line by line: {shortened(source, 60)}",
+            f"What each line of the model “{self.explanation.model['name']}” computed for “{source}”, in their order.",
             stages,
             f"The translation: {translation}" if translation else "The states of the encoder are the result.",
         )

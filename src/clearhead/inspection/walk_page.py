@@ -95,14 +95,22 @@ def _step(number: str, step: ShownStep) -> Html:
 def _matrices(matrices: Iterable[ShownMatrix]) -> Iterator[Html]:
     for one in matrices:
         width = len(one.cells[0])
+        kinds = list(one.kinds or ["number"] * width)
         names = [[name] for name in one.rows] or [[] for _ in one.cells]
         yield fill(
             f"{_PARTS}#{'wide' if width > _NARROW_COLUMNS else 'narrow'}",
             name=one.name,
-            table=table(
-                ["row"] * len(names[0]) + list(one.kinds or ["number"] * width),
-                [[*name, *row] for name, row in zip(names, one.cells, strict=True)],
-                heads=["", *one.columns] if one.columns else (),
-                caption=one.name,
+            table=_hatched(
+                table(
+                    ["row"] * len(names[0]) + kinds,
+                    [[*name, *row] for name, row in zip(names, one.cells, strict=True)],
+                    heads=["", *one.columns] if one.columns else (),
+                    caption=one.name,
+                )
             ),
         )
+
+
+def _hatched(matrix: Html) -> Html:
+    """Return a table whose masked cells, those of minus infinity, have a class of their own."""
+    return Html(matrix.replace('<td class="number">-inf<', '<td class="number masked">-inf<'))

@@ -63,6 +63,16 @@ def test_one_steps_by_buttons_links_and_keys(page, address):
     assert errors == []
 
 
+def test_masked_scores_are_hatched(page, address):
+    page.goto(f"{address}#stage-10")
+    cells = page.locator("#stage-10 td")
+    hatched = cells.evaluate_all(
+        "all => all.filter(one => getComputedStyle(one).backgroundImage.includes('gradient')).map(one => one.innerText)"
+    )
+    assert set(hatched) == {"-inf"}
+    assert len(hatched) == cells.all_inner_texts().count("-inf") > 0
+
+
 def test_an_address_with_a_stage_opens_it(page, address):
     page.goto(f"{address}#stage-9")
     assert numbers(page) == ["9"]
