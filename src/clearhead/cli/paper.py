@@ -32,6 +32,7 @@ class PartName(StrEnum):
     TABLE1 = "table1"
     TABLE2 = "table2"
     TABLE3 = "table3"
+    TABLE4 = "table4"
     SCHEDULE = "schedule"
     POSITIONS = "positions"
     ERRATA = "errata"

@@ -15,6 +15,7 @@ from clearhead.paper.schedule import schedule
 from clearhead.paper.table1 import table1
 from clearhead.paper.table2 import table2
 from clearhead.paper.table3 import table3
+from clearhead.paper.table4 import table4
 from clearhead.paper.walk.part import walk
 
 FIGURES: Mapping[str, Callable[[ModelConfig], ModelPart]] = {"figure1": figure1, "figure2": figure2}
@@ -26,6 +27,7 @@ PARTS: Mapping[str, Callable[[], ModelPart]] = {
     "table1": table1,
     "table2": table2,
     "table3": table3,
+    "table4": table4,
     "schedule": schedule,
     "positions": positions,
     "errata": errata_part,

@@ -88,6 +88,25 @@ def _convolution(d: int) -> nn.Module:
     return _Whole(lambda x: layer(x.transpose(1, 2)).transpose(1, 2), layer)
 
 
+def separable_convolution(kernel: int) -> Layer:
+    """Return the separable convolution of section 4 (Chollet 2016): a kernel for each number, then a d x d matrix.
+
+    Args:
+        kernel: Kernel size k, also the whole length n.
+    """
+
+    def build(d: int) -> nn.Module:
+        depthwise, pointwise = nn.Conv1d(d, d, kernel, groups=d, bias=False), nn.Linear(d, d, bias=False)
+
+        def run(x: Tensor) -> Tensor:
+            padded = functional.pad(x.transpose(1, 2), (kernel // 2, (kernel - 1) // 2))
+            return pointwise(depthwise(padded).transpose(1, 2))
+
+        return _Whole(run, depthwise, pointwise)
+
+    return Layer(build, lambda n, d: 2 * kernel * n * d + 2 * n * d * d, "2 k n d + 2 n d^2", (1, 2))
+
+
 def _restricted(d: int) -> nn.Module:
     return _Whole(lambda x: restricted_attention(x, NEIGHBOURHOOD))
 

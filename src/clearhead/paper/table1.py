@@ -9,6 +9,7 @@ from itertools import product
 
 from clearhead.inspection.plots import LinePlot, Panel, Series
 from clearhead.paper.growth import (
+    KERNEL,
     LAYERS,
     Layer,
     bytes_kept,
@@ -17,6 +18,7 @@ from clearhead.paper.growth import (
     one_thread,
     operators_called,
     seconds,
+    separable_convolution,
 )
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
 from clearhead.paper.path_length import LENGTHS, PathLength, path_lengths
@@ -44,6 +46,9 @@ _NEAR = 0.3
 """Maximum distance from a stated exponent at which a measured one counts as near."""
 _MEMORY_SLOPES = {EQUATION_1: (2, 1), STEPWISE: (2, 1), FUSED: (1, 1), RNN: (1, 1)}
 """Limits of the memory exponents as n and as d grow: memory grows with n d, plus n^2 if the weights are stored."""
+
+
+_SEPARABLE, _ATTENTION_AND_MATRIX = "separable (k = n)", "equation 1, then one d x d matrix"
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ def table1() -> ModelPart:
         "As printed (n positions, d width, k kernel, r neighbourhood):",
         *aligned(["layer", "complexity", "sequential", "max. path"], PAPER_TABLE_1, left=4),
         *_operations_text(flops),
+        *_separable_text(),
         *_time_text(times),
         *_memory_text(memory),
         *_path_text(paths),
@@ -150,6 +156,29 @@ def _operations_text(flops: Mapping[str, _Sweep]) -> list[str]:
             operations than a plain recurrent layer, and fewer than an LSTM (16~n~d^2) while n~<~2~d."""
         ),
     ]
+
+
+def _separable_text() -> list[str]:
+    rows = [[name, formula, *(f"{flops(n):,}" for n in _LENGTHS)] for name, (formula, flops) in _separable().items()]
+    return [
+        *paragraph(
+            f"""Separable convolutions (section 4), operations at d = {_WIDTH}. The depthwise part takes the place of
+            equation 1, so with k~=~n both have the terms n^2~d and n~d^2. The paper calls this equal: it is, up to
+            the constant of n^2~d, as equation 1 has two such products (with the keys, and with the values):"""
+        ),
+        *aligned(["layer", "formula", *(f"n={n}" for n in _LENGTHS)], rows, left=2),
+    ]
+
+
+def _separable() -> dict[str, tuple[str, Callable[[int], int]]]:
+    """Return the layers of section 4's sentence about separable convolutions: formula, and operations from n."""
+    d, small = _WIDTH, separable_convolution(KERNEL)
+    return {
+        CONVOLUTION: (LAYERS[CONVOLUTION].formula, lambda n: LAYERS[CONVOLUTION].flops(n, d)),
+        f"separable (k = {KERNEL})": (small.formula, lambda n: small.flops(n, d)),
+        _SEPARABLE: ("2 n^2 d + 2 n d^2", lambda n: separable_convolution(n).flops(n, d)),
+        _ATTENTION_AND_MATRIX: ("4 n^2 d + 2 n d^2", lambda n: LAYERS[EQUATION_1].flops(n, d) + 2 * n * d * d),
+    }
 
 
 def _projection_share(n: int, d: int) -> float:
@@ -252,6 +281,33 @@ def _count_checks() -> list[Check]:
             "a whole self-attention layer is cheaper than an LSTM while n < 2 d",
             whole == 2 * d,
             f"at d = {d} the counts meet at n = {whole}",
+        ),
+        *_convolution_checks(),
+    ]
+
+
+def _convolution_checks() -> list[Check]:
+    """Return what section 4 says of the cost of convolutions."""
+    layers = [(separable_convolution(k), n, d) for n, d in product(_COUNTED, _COUNTED) for k in (KERNEL, n)]
+    same = sum(counted_layer_flops(layer, n, d) == layer.flops(n, d) for layer, n, d in layers)
+    convolution, recurrent = (LAYERS[name].flops(_LENGTH, _WIDTH) for name in (CONVOLUTION, RNN))
+    separable, attention = (_separable()[name][1] for name in (_SEPARABLE, _ATTENTION_AND_MATRIX))
+    shares = [separable(n) / attention(n) for n in _LENGTHS]
+    return [
+        Check(
+            "a convolution needs k times the operations of one matrix a step; nn.RNN has two, so k / 2 times its",
+            2 * convolution == KERNEL * recurrent,
+            f"{convolution:,} and {recurrent:,} at n = {_LENGTH}, d = {_WIDTH}, k = {KERNEL}",
+        ),
+        Check(
+            "the formula of separable convolutions is what PyTorch's counter counts",
+            same == len(layers),
+            f"{same} of {len(layers)} kernels and sizes, k = {KERNEL} and k = n",
+        ),
+        Check(
+            "a separable convolution with k = n grows as equation 1 and a d x d matrix do",
+            all(0.5 <= share <= 1 for share in shares),
+            f"{shares[0]:.2f} to {shares[-1]:.2f} of its operations at n = {_span(_LENGTHS)}",
         ),
     ]
 

@@ -37,6 +37,8 @@ PAPER_GPUS = 8
 PAPER_BATCH_TOKENS = 25_000
 """Section 5.1: approximate number of source tokens, and of target tokens, in a batch."""
 
+_FRENCH_IN_THE_TEXT = 41.0
+"""BLEU of big for EN-FR in the text of section 6.1; the table says 41.8."""
 _LENGTHS = (25, 50)
 """Sentence lengths assumed for the count; the paper does not state its average."""
 
@@ -70,7 +72,7 @@ def counted_forward_flops(config: ModelConfig, length: int) -> int:
 
 def table2() -> ModelPart:
     """Return Table 2, its FLOPs column recalculated from hours and GPUs, and counted operations of the runs."""
-    checks = [check for run in PAPER_RUNS for check in _checks(run)]
+    checks = [*_text_checks(), *(check for run in PAPER_RUNS for check in _checks(run))]
     derived = aligned(
         ["run", "hours", "x GPUs", "x FLOP/s", "= FLOPs", "printed", "steps x s/step", "that is"],
         [
@@ -110,6 +112,11 @@ def table2() -> ModelPart:
             get_ende_bleu.sh), the convention of their time. Detokenised sacreBLEU of the same output is usually
             lower, so compare only scores with the same signature. The big model's EN-FR score is 41.8 in abstract and
             table of the arXiv paper; the NIPS version has 41.0, and section 6.1 of the arXiv text still says so."""
+        ),
+        *paragraph(
+            """The caption's "fraction of the training cost" is true of base, and of big against the ensembles and for
+            EN-FR. For EN-DE big costs as much as GNMT~+~RL, 2.3e19, and 2.4 times ConvS2S, the cheapest single
+            model."""
         ),
         *paragraph("The FLOPs column is time on the GPUs times an assumed speed (section 6.1, footnote 5):"),
         *derived,
@@ -157,6 +164,33 @@ def _gpu_time_flops(run: PaperRun) -> float:
 
 def _our_flops(run: PaperRun, length: int) -> int:
     return training_flops(run.config, batch_tokens=PAPER_BATCH_TOKENS, length=length, steps=run.steps)
+
+
+def _text_checks() -> list[Check]:
+    """Return what section 6.1 says of the printed figures."""
+    *earlier, base, big = PAPER_TABLE_2
+    single = [row for row in earlier if not row[0].endswith("Ensemble")]
+    best_german = max(float(row[1]) for row in earlier if row[1])
+    cheapest_german = min(float(row[3]) for row in earlier if row[3])
+    best_french = max((row for row in single if row[2]), key=lambda row: float(row[2]))
+    cost = float(big[4]) / float(best_french[4])
+    return [
+        Check(
+            "6.1: EN-DE, big is more than 2.0 BLEU above every earlier model and ensemble",
+            float(big[1]) - best_german > 2.0,
+            f"{big[1]} against {best_german}",
+        ),
+        Check(
+            "6.1: EN-DE, base is above them, too, at a fraction of the cost of each",
+            float(base[1]) > best_german and float(base[3]) < cheapest_german / 2,
+            f"{base[1]}, at {float(base[3]) / cheapest_german:.0%} of the cost of the cheapest",
+        ),
+        Check(
+            f"6.1: EN-FR, {_FRENCH_IN_THE_TEXT} is above every earlier single model, at less than 1/4 of its cost",
+            float(best_french[2]) < _FRENCH_IN_THE_TEXT and cost < 0.25,
+            f"{best_french[0]} {best_french[2]}; {cost:.0%} of its cost",
+        ),
+    ]
 
 
 def _checks(run: PaperRun) -> list[Check]:

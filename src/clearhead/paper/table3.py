@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -95,6 +97,11 @@ def table3() -> ModelPart:
             position (1,024 a side here). Label smoothing makes perplexity worse and BLEU better: 4.67 and 25.3 without,
             4.92 and 25.8 with 0.1. Perplexity is not quality."""
         ),
+        *paragraph(
+            """What sections 6.2 and 5.4 say of the rows is checked below. "Bigger models are better" holds by
+            perplexity alone: the deepest model of rows C (N~8) has a better perplexity than base, 4.88, and a worse
+            BLEU, 25.5."""
+        ),
         *paragraph("Train any row with `clearhead train --preset NAME`."),
         "",
         *check_lines(checks),
@@ -174,7 +181,57 @@ def _checks() -> list[Check]:
             all(_count(name, STATED_ROWS) == base for name in as_base),
             f"{base:,} with {STATED_ROWS:,} rows, as in base",
         ),
+        *_text_checks(),
     ]
+
+
+def _text_checks() -> list[Check]:
+    """Return what sections 5.4 and 6.2 say of the rows."""
+    rows = PAPER_TABLE_3
+    base, one_head, many_heads = (rows[name] for name in ("paper-base", "table3-a-1-head", "table3-a-32-heads"))
+    best = max(row.bleu for name, row in rows.items() if name.startswith("table3-a") or row is base)
+    by_key = [rows[name] for name in ("table3-b-dk-16", "table3-b-dk-32")] + [base]
+    by_size = [row for name, row in rows.items() if name.startswith("table3-c")]
+    bigger = [row for row in by_size if (row.millions or 0) > (base.millions or 0)]
+    undropped, unsmoothed = rows["table3-d-dropout-0.0"], rows["table3-d-smoothing-0.0"]
+    learned = rows["table3-e-learned"]
+    return [
+        Check(
+            "6.2: one head is 0.9 BLEU worse than the best row A, and 32 heads are worse, too",
+            round(best - one_head.bleu, 1) == 0.9 and many_heads.bleu < best,
+            f"{one_head.bleu} with 1 head, {best} with 8 and 16, {many_heads.bleu} with 32",
+        ),
+        Check(
+            "6.2: the smaller d_k, the worse (rows B)",
+            _rises([row.bleu for row in by_key]) and _rises([-row.perplexity for row in by_key]),
+            f"BLEU {by_key[0].bleu}, {by_key[1].bleu}, {by_key[2].bleu} with d_k 16, 32, 64",
+        ),
+        Check(
+            "6.2: bigger models have a better perplexity than base, smaller ones a worse (rows C)",
+            all((row in bigger) == (row.perplexity < base.perplexity) for row in by_size),
+            f"{len(bigger)} of {len(by_size)} are bigger; {sum(row.bleu > base.bleu for row in bigger)} of these have "
+            "a better BLEU",
+        ),
+        Check(
+            "6.2: without dropout the model is worse (row D)",
+            undropped.bleu < base.bleu and undropped.perplexity > base.perplexity,
+            f"BLEU {undropped.bleu}, perplexity {undropped.perplexity}",
+        ),
+        Check(
+            "5.4: label smoothing makes perplexity worse and BLEU better (row D)",
+            unsmoothed.perplexity < base.perplexity and unsmoothed.bleu < base.bleu,
+            f"{unsmoothed.perplexity} and {unsmoothed.bleu} without, {base.perplexity} and {base.bleu} with 0.1",
+        ),
+        Check(
+            "3.5, 6.2: learned positions are nearly identical (row E)",
+            learned.perplexity == base.perplexity and abs(learned.bleu - base.bleu) < 0.15,
+            f"perplexity {learned.perplexity}, BLEU {learned.bleu} and {base.bleu}",
+        ),
+    ]
+
+
+def _rises(values: Sequence[float]) -> bool:
+    return all(first < second for first, second in pairwise(values))
 
 
 def _figure() -> LinePlot:

@@ -57,7 +57,7 @@ def test_without_a_name_all_parts_follow_one_another(run_command, fake_parts):
     with pytest.raises(ClearheadError):  # table2 does not hold; the others are shown all the same
         run_command(paper)
     figures = ["figure1", "figure2"]
-    others = ["formulas", "table1", "table2", "table3", "schedule", "positions", "errata", "walk"]
+    others = ["formulas", "table1", "table2", "table3", "table4", "schedule", "positions", "errata", "walk"]
     assert fake_parts == [*figures, *others]
 
 
@@ -78,18 +78,18 @@ def test_a_check_that_fails_ends_with_status_1_after_what_was_computed(fake_part
 
 
 def test_an_unknown_part_is_a_usage_error(run_command):
-    result = run_command(paper, "table4")
+    result = run_command(paper, "table5")
     assert result.exit_code == 2
-    assert "table4" in result.stderr
+    assert "table5" in result.stderr
     assert "table3" in result.stderr
 
 
 def test_a_usage_error_names_no_python_exception(capsys):
     with pytest.raises(SystemExit) as ended:
-        run(["paper", "table4"])
+        run(["paper", "table5"])
     assert ended.value.code == 2
     told = capsys.readouterr().err
-    assert "'table4' is not one of" in told
+    assert "'table5' is not one of" in told
     assert "Value error" not in told
 
 

@@ -17,6 +17,7 @@ from clearhead.paper.growth import (
     operators_called,
     restricted_attention,
     seconds,
+    separable_convolution,
 )
 
 EQUATION_1, STEPWISE, FUSED, RNN, LSTM, CONVOLUTION, RESTRICTED = LAYERS
@@ -49,6 +50,20 @@ def test_restricted_attention_sees_its_neighbourhood_alone():
     other[0, 9] += 3.0
     changed = (restricted_attention(x, 5) != restricted_attention(other, 5)).any(dim=-1)[0]
     assert changed.nonzero().flatten().tolist() == [7, 8, 9, 10, 11]
+
+
+def test_a_separable_convolution_is_a_kernel_for_each_number_and_a_matrix():
+    n, d, kernel = 7, 3, 4
+    layer = separable_convolution(kernel)
+    assert counted_layer_flops(layer, 36, 20) == layer.flops(36, 20) == 2 * kernel * 36 * 20 + 2 * 36 * 20 * 20
+    whole = separable_convolution(n)  # its kernel is as long as the text
+    assert counted_layer_flops(whole, n, d) == whole.flops(n, d) == 2 * n * n * d + 2 * n * d * d
+    x, module = torch.randn(1, n, d), layer.build(d)
+    depthwise, pointwise = (part.weight for part in module.parts)
+    for position in range(n):
+        window = [x[0, at] if 0 <= at < n else torch.zeros(d) for at in range(position - 2, position + 2)]
+        mixed = sum(depthwise[:, 0, place] * one for place, one in enumerate(window))
+        torch.testing.assert_close(module(x)[0, position], pointwise @ mixed)
 
 
 def test_attention_step_by_step_keeps_the_weights_and_the_fused_kernel_does_not():

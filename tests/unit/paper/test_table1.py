@@ -75,6 +75,17 @@ def test_exponents_of_operations_are_those_of_the_paper_where_there_is_one_term(
     assert 1 < whole[1] < 2
 
 
+def test_separable_convolutions_are_counted_as_section_4_says(part):
+    for name, by_hand in {
+        "convolutional (k = 3)": lambda n: 2 * 3 * n * 8 * 8,
+        "separable (k = 3)": lambda n: 2 * 3 * n * 8 + 2 * n * 8 * 8,
+        "separable (k = n)": lambda n: 2 * n * n * 8 + 2 * n * 8 * 8,
+        "equation 1, then one d x d matrix": lambda n: 4 * n * n * 8 + 2 * n * 8 * 8,
+    }.items():
+        (row,) = (line.split()[-4:] for line in part.text.splitlines() if line.startswith(f"  {name} ") and "," in line)
+        assert row == [f"{by_hand(n):,}" for n in (8, 16, 32, 64)]
+
+
 def test_points_and_stated_slopes_are_drawn_in_pairs(part):
     figure = part.figures["table1"]
     assert [panel.title for panel in figure.panels] == [

@@ -76,6 +76,23 @@ def test_figures_that_do_not_fit_are_caught(monkeypatch, changes, failing):
     assert any(failure.startswith(f"base: {failing}") for failure in table2().failures)
 
 
+@pytest.mark.parametrize(
+    ("row", "column", "figure", "failing"),
+    [
+        ("ConvS2S Ensemble", 1, "26.40", "6.1: EN-DE, big is more than 2.0 BLEU"),  # 28.4 - 26.4 = 2.0
+        ("ConvS2S", 3, "6.0e18", "6.1: EN-DE, base is above them, too"),  # more than half of it
+        ("MoE", 4, "9.0e19", "6.1: EN-FR, 41.0"),  # 2.3e19 / 9.0e19 = 26 %
+        ("MoE", 2, "41.0", "6.1: EN-FR, 41.0"),
+    ],
+)
+def test_a_table_that_does_not_bear_out_the_text_is_caught(monkeypatch, row, column, figure, failing):
+    changed = [[*one] for one in module.PAPER_TABLE_2]
+    next(one for one in changed if one[0] == row)[column] = figure
+    monkeypatch.setattr(module, "PAPER_TABLE_2", tuple(map(tuple, changed)))
+    (failure,) = table2().failures
+    assert failure.startswith(failing)
+
+
 def test_a_wrong_formula_is_caught(monkeypatch):
     monkeypatch.setattr(module, "forward_flops", lambda config, source, target: 6 * source * target)
     assert len(table2().failures) == 2

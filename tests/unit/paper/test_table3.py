@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from clearhead.config.presets import TABLE3, table3_row
 from clearhead.paper import table3 as module
-from clearhead.paper.counts import parameter_count
+from clearhead.paper.counts import forward_flops, parameter_count
 from clearhead.paper.table3 import built_parameters, implied_rows, table3
 from every_run import slow
 
@@ -101,6 +102,32 @@ def test_the_text_shows_each_row_with_what_the_paper_prints(part):
         assert (row["preset"], row["row"], row["printed"]) == (name, label, figures)
         assert f"  {label:<31}  {perplexity:.2f}  {bleu:.1f}  {millions or '':>7}  " in lines[name]
     assert lines["paper-base"].endswith("65     63.05     65.09   +0.09     40,817")
+
+
+def test_rows_a_keep_the_amount_of_computation():
+    base = forward_flops(table3_row("paper-base"), 25, 31)
+    assert {forward_flops(table3_row(name), 25, 31) for name in TABLE3 if name.startswith("table3-a")} == {base}
+
+
+@pytest.mark.parametrize(
+    ("row", "changes", "failing"),
+    [
+        ("table3-a-1-head", {"bleu": 25.0}, "6.2: one head is 0.9 BLEU worse"),
+        ("table3-a-32-heads", {"bleu": 25.8}, "6.2: one head is 0.9 BLEU worse"),
+        ("table3-b-dk-32", {"bleu": 25.0}, "6.2: the smaller d_k, the worse"),
+        ("table3-b-dk-32", {"perplexity": 4.92}, "6.2: the smaller d_k, the worse"),
+        ("table3-c-8-layers", {"perplexity": 4.93}, "6.2: bigger models"),
+        ("table3-c-ff-1024", {"perplexity": 4.91}, "6.2: bigger models"),
+        ("table3-d-dropout-0.0", {"bleu": 25.8}, "6.2: without dropout"),
+        ("table3-d-smoothing-0.0", {"bleu": 25.9}, "5.4: label smoothing"),
+        ("table3-e-learned", {"bleu": 25.6}, "3.5, 6.2: learned positions"),
+    ],
+)
+def test_rows_that_do_not_bear_out_the_text_are_caught(monkeypatch, row, changes, failing):
+    rows = module.PAPER_TABLE_3
+    monkeypatch.setattr(module, "PAPER_TABLE_3", {**rows, row: replace(rows[row], **changes)})
+    (failure,) = (f"{check.name}: {check.evidence}" for check in module._text_checks() if not check.holds)
+    assert failure.startswith(failing)
 
 
 def test_a_model_with_other_weights_is_caught(monkeypatch):
