@@ -27,6 +27,7 @@ from clearhead.interop.import_model import LIBRARIES
 from clearhead.paper.concepts import CONCEPTS, Concept, concept_part
 from clearhead.paper.errata import ERRATA, errata_page
 from clearhead.paper.errata.page import heading
+from clearhead.paper.exercises.page import exercises_page
 from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.parts import ModelPart
@@ -526,6 +527,7 @@ def pictures() -> dict[str, str]:
 PAGES = {
     "commands.md": commands_page,
     "errata.md": errata_page,
+    "exercises.md": exercises_page,
     "models.md": models_page,
     "settings.md": settings_page,
 }

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["commands.md", "errata.md", "settings.md"])
+@pytest.mark.parametrize("name", ["commands.md", "errata.md", "exercises.md", "settings.md"])
 def test_generated_page_is_fresh(name, generate):
     page = generate.PAGES[name]()
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from clearhead.cli.main import app
+from clearhead.cli.paper import PartName
 from clearhead.config import Config, ModelConfig
 from clearhead.config.nested import merge, parse_override
 from clearhead.config.presets import PRESETS, table3_row
 from clearhead.errors import ConfigError
-from clearhead.paper.contents import PARTS
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.equations import EQUATIONS
 from clearhead.paper.table3 import PAPER_TABLE_3
@@ -170,7 +170,7 @@ def wrong_commands(page: str) -> Iterator[str]:
         words = command.split()
         if words[0] not in known:
             yield f"no command {words[0]}"
-        if words[0] == "paper" and len(words) > 1 and words[1] not in {*PARTS, "concepts"}:
+        if words[0] == "paper" and len(words) > 1 and words[1] not in list(PartName):
             yield f"no part {words[1]} of the paper"
         if "--preset" in words and words[words.index("--preset") + 1] not in PRESETS:
             yield f"no preset {words[words.index('--preset') + 1]}"

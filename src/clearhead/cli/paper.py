@@ -38,6 +38,7 @@ class PartName(StrEnum):
     ERRATA = "errata"
     WALK = "walk"
     CONCEPTS = "concepts"
+    EXERCISES = "exercises"
 
 
 _DRAWN_WITHOUT_PLOTS = (PartName.FIGURE1, PartName.FIGURE2, PartName.WALK)
@@ -51,8 +52,13 @@ def paper(
         typer.Argument(
             help="With `concepts`: the concept whose program to show and run; all are listed if not given. With "
             "`walk`: a sentence of the words that its model knows. With `figure1` and `figure2`: a preset, or the "
-            "directory of a model or run, to draw instead of paper-base."
+            "directory of a model or run, to draw instead of paper-base. With `exercises`: the number of one to show, "
+            "or a file of answers to check; all are listed if not given."
         ),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="With `exercises` and a number: a file with the answer to check."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -69,11 +75,19 @@ def paper(
       clearhead paper figure1 runs/demo -o figures
       clearhead paper concepts self-attention
       clearhead paper walk "the cat sleeps" -o walk
+      clearhead paper exercises -o .
+      clearhead paper exercises 5 exercises.py
 
     `concepts` lists what notes on the paper explain; with a name it shows a short program for it, runs it, and with -o
     draws its picture. `walk` prints every number of a small Transformer from a sentence to the next token; with -o it
-    also writes a page that shows one stage at a time.
+    also writes a page that shows one stage at a time. `exercises` lists functions of the paper with a blank to fill in;
+    -o writes all to one file, and a file of answers is checked, with hints.
     """
+    if part is PartName.EXERCISES:
+        _exercises(name, answers, output, as_json)
+        return
+    if answers is not None:
+        raise ConfigError(f"{part} takes one name; write it in quotes: {f'{name} {answers}'!r}")
     parts = _parts(part, name)
     if part is PartName.CONCEPTS and name is None and output is None and not as_json:
         from clearhead.paper.concepts import concept_list
@@ -107,6 +121,53 @@ def paper(
         raise ClearheadError(f"{len(failures)} of the paper's checks failed:\n  " + "\n  ".join(failures))
 
 
+def _exercises(name: str | None, answers: Path | None, output: Path | None, as_json: bool) -> None:
+    """List, show, write or check exercises; exit with status 1 if an answer is wrong."""
+    from clearhead.paper.exercises.catalogue import EXERCISES, exercise
+    from clearhead.paper.exercises.checking import check_file
+    from clearhead.paper.exercises.page import exercise_list, summary, workbook
+
+    chosen = EXERCISES
+    if name is not None and name.isdecimal():
+        chosen = (exercise(int(name)),)
+    elif name is not None and (answers is not None or not Path(name).exists()):
+        raise ConfigError(f"{name!r} is neither the number of an exercise (1 to {len(EXERCISES)}) nor a file")
+    elif name is not None:
+        answers = Path(name)
+    if output is not None:
+        if answers is not None:
+            raise ConfigError("-o writes exercises to fill in; a file of answers is checked without it")
+        _prepare(output, needs_plots=False)
+        _write_new(output / "exercises.py", workbook(chosen))
+    elif answers is not None:
+        verdicts = check_file(answers, chosen)
+        asked = len(chosen) == 1
+        if as_json:
+            typer.echo(json.dumps([asdict(one) for one in verdicts], indent=2))
+        else:
+            typer.echo(verdicts[0] if asked else summary(verdicts))
+        if any(one.state == "wrong" or (asked and one.state == "open") for one in verdicts):
+            raise typer.Exit(1)
+    elif as_json:
+        shown = [
+            {"number": one.number, "section": one.section, "name": one.name, "code": workbook([one])} for one in chosen
+        ]
+        typer.echo(json.dumps(shown, indent=2))
+    else:
+        typer.echo(exercise_list() if name is None else workbook(chosen), nl=False)
+
+
+def _write_new(file: Path, text: str) -> None:
+    """Write a file that may not exist yet: one that does may have answers in it."""
+    from clearhead.files import open_output
+
+    if file.exists():
+        raise ClearheadError(f"{file} exists, and may have answers in it; name another directory, or move the file")
+    with open_output(str(file)) as out:
+        out.write(text)
+    notice(f"wrote {file}")
+
+
 def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[], ModelPart]]:
     """Return the functions that compute a part or concept, or all of them, by name."""
     from clearhead.paper.concepts import CONCEPTS, concept_part, find
@@ -120,7 +181,7 @@ def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[],
     if name is not None and part is not None and part in FIGURES:
         return {part: partial(FIGURES[part], _config(name))}
     if name is not None:
-        raise ConfigError(f"{part} takes no name ({name!r}); concepts, figure1, figure2 and walk do")
+        raise ConfigError(f"{part} takes no name ({name!r}); concepts, exercises, figure1, figure2 and walk do")
     return PARTS if part is None else {part: PARTS[part]}
 
 

@@ -203,11 +203,51 @@ def test_a_walk_takes_a_sentence_and_writes_a_page_without_matplotlib(run_comman
         (["walk", "the dog sleeps"], "the sentence has unknown words: 'dog'; the model knows the, cat, sleeps"),
         (
             ["table1", "masks"],
-            "table1 takes no name ('masks'); concepts, figure1, figure2 and walk do",
+            "table1 takes no name ('masks'); concepts, exercises, figure1, figure2 and walk do",
         ),
     ],
 )
 def test_an_unknown_name_is_told_with_what_there_is(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        run(["paper", *arguments])
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_exercises_are_listed_shown_written_and_checked(run_command, tmp_path):
+    assert "variance_of_a_score" in run_command(paper, "exercises").stdout
+    assert len(json.loads(run_command(paper, "exercises", "--json").stdout)) == 40
+    assert "return ...\n" in run_command(paper, "exercises", "27").stdout
+    told = run_command(paper, "exercises", "27", "-o", tmp_path)
+    file = tmp_path / "exercises.py"
+    assert f"wrote {file}" in told.stderr
+    done = run_command(paper, "exercises", "27", file)
+    assert (done.exit_code, done.stdout[:33]) == (1, "Exercise 27, attention_is_cheaper")
+    assert "is not filled in" in done.stdout
+    file.write_text(file.read_text(encoding="utf-8").replace("...", "n < d"), encoding="utf-8")
+    with pytest.raises(ClearheadError, match=r"exercises\.py exists, and may have answers in it"):
+        run_command(paper, "exercises", "-o", tmp_path)
+    done = run_command(paper, "exercises", "27", file)
+    assert (done.exit_code, done.stdout) == (0, "Exercise 27, attention_is_cheaper: right\n")
+    done = run_command(paper, "exercises", file)
+    assert (done.exit_code, done.stdout) == (0, "1 right, 0 not right, 0 open\n")
+    file.write_text("def attention_is_cheaper(n, d):\n    return True\n", encoding="utf-8")
+    done = run_command(paper, "exercises", file, "--json")
+    [verdict] = json.loads(done.stdout)
+    assert (done.exit_code, verdict["number"], verdict["state"]) == (1, 27, "wrong")
+    assert verdict["hint"].startswith("this is erratum 40, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["exercises", "41"], "there is no exercise 41; they are numbered from 1 to 40"),
+        (["exercises", "nothing"], "'nothing' is neither the number of an exercise (1 to 40) nor a file"),
+        (["exercises", "five", "mine.py"], "'five' is neither the number of an exercise (1 to 40) nor a file"),
+        (["exercises", "5", "mine.py", "-o", "out"], "-o writes exercises to fill in"),
+        (["walk", "the", "cat"], "walk takes one name; write it in quotes: 'the cat'"),
+    ],
+)
+def test_what_exercises_cannot_take_is_told(arguments, message, capsys):
     with pytest.raises(SystemExit):
         run(["paper", *arguments])
     assert message in " ".join(capsys.readouterr().err.split())

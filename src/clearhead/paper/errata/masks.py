@@ -80,7 +80,7 @@ def _as_it_is(layer: DecoderLayer, x: Tensor, is_token: Tensor) -> Tensor:
     return output
 
 
-def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
+def masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
     """Run the same sub-layers with another mask in self-attention."""
     x = layer.self_attn_residual.add_and_norm(x, lambda x: layer.self_attn(x, x, mask))
     return layer.feed_forward_residual.add_and_norm(x, layer.feed_forward)
@@ -89,7 +89,7 @@ def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
 def _alone(layer: DecoderLayer, x: Tensor) -> Tensor:
     """Return each position's output for a sentence that ends with it, in which nothing is hidden."""
     every = torch.ones(1, 1, dtype=torch.bool)
-    ends = [_masked_by(layer, x[:, : length + 1], every)[:, -1] for length in range(x.size(1))]
+    ends = [masked_by(layer, x[:, : length + 1], every)[:, -1] for length in range(x.size(1))]
     return torch.stack(ends, dim=1)
 
 
@@ -180,17 +180,17 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         right="It hides the following words: a position sees itself and the positions before it.",
         source="Section 3.2.3: preserve the auto-regressive property; section 3.1: position i depends only on the "
         "known outputs at positions less than i",
-        wrong_version=lambda layer, x, is_token: _masked_by(layer, x, causal_mask(x.size(1)).T),
+        wrong_version=lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1)).T),
         right_version=_as_it_is,
         test=_shows_what_came_before,
         mutants=(
-            ("itself hidden but at the first position", lambda layer, x, _: _masked_by(layer, x, _strictly_before(6))),
-            ("one later position visible", lambda layer, x, _: _masked_by(layer, x, torch.ones(6, 6).tril(1).bool())),
-            ("the first position always hidden", lambda layer, x, _: _masked_by(layer, x, _without_the_first(6))),
+            ("itself hidden but at the first position", lambda layer, x, _: masked_by(layer, x, _strictly_before(6))),
+            ("one later position visible", lambda layer, x, _: masked_by(layer, x, torch.ones(6, 6).tril(1).bool())),
+            ("the first position always hidden", lambda layer, x, _: masked_by(layer, x, _without_the_first(6))),
         ),
         also_right=(
             ("each prefix alone", lambda layer, x, is_token: _alone(layer, x)),
-            ("an explicit mask", lambda layer, x, is_token: _masked_by(layer, x, causal_mask(x.size(1)))),
+            ("an explicit mask", lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1)))),
         ),
     ),
     Erratum(
@@ -200,18 +200,18 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         right="The decoder's self-attention mask hides later positions; otherwise, in training, each position would "
         "see the token that it has to predict. (Padding is at the end of a target, so the same mask hides it.)",
         source="Section 3.2.3; figure 2 left, Mask (opt.)",
-        wrong_version=lambda layer, x, is_token: _masked_by(layer, x, is_token[:, None, None, :]),
+        wrong_version=lambda layer, x, is_token: masked_by(layer, x, is_token[:, None, None, :]),
         right_version=_as_it_is,
         test=_later_tokens_change_nothing,
         mutants=(
-            ("itself alone", lambda layer, x, is_token: _masked_by(layer, x, torch.eye(6).bool())),
-            ("a window of two", lambda layer, x, is_token: _masked_by(layer, x, causal_mask(6).triu(-1))),
-            ("the future hidden from the first two alone", lambda layer, x, _: _masked_by(layer, x, _first_two(6))),
+            ("itself alone", lambda layer, x, is_token: masked_by(layer, x, torch.eye(6).bool())),
+            ("a window of two", lambda layer, x, is_token: masked_by(layer, x, causal_mask(6).triu(-1))),
+            ("the future hidden from the first two alone", lambda layer, x, _: masked_by(layer, x, _first_two(6))),
         ),
         also_right=(
             (
                 "the causal mask and that of padding",
-                lambda layer, x, is_token: _masked_by(layer, x, causal_mask(6) & is_token[:, None, None, :]),
+                lambda layer, x, is_token: masked_by(layer, x, causal_mask(6) & is_token[:, None, None, :]),
             ),
         ),
     ),

@@ -79,7 +79,7 @@ def _shifted_right(model: Transformer, source: list[int], target: list[int]) -> 
     return token_log_probs(model, [source], [target])[0]
 
 
-def _with_inputs(
+def with_inputs(
     inputs: Callable[[list[int]], list[int]],
 ) -> Callable[[Transformer, list[int], list[int]], Tensor]:
     """Return a score whose decoder inputs are another function of the target."""
@@ -184,15 +184,15 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         "input only after it was predicted. Otherwise the input contains the token to predict, and the scores are not "
         "probabilities.",
         source="Figure 1: outputs (shifted right); section 3.1: offset by one position",
-        wrong_version=_with_inputs(lambda target: target),
+        wrong_version=with_inputs(lambda target: target),
         right_version=_shifted_right,
         test=_scores_are_probabilities,
         mutants=(
-            ("shifted by two", _with_inputs(lambda target: [1, 1, *target[:-2]])),
-            ("shifted left", _with_inputs(lambda target: [*target[1:], 2])),
+            ("shifted by two", with_inputs(lambda target: [1, 1, *target[:-2]])),
+            ("shifted left", with_inputs(lambda target: [*target[1:], 2])),
             ("equal probabilities", lambda model, source, target: torch.full((len(target),), 1 / 11).log()),
         ),
-        also_right=(("start token by hand", _with_inputs(lambda target: [1, *target[:-1]])),),
+        also_right=(("start token by hand", with_inputs(lambda target: [1, *target[:-1]])),),
     ),
     Erratum(
         number=39,

@@ -1,0 +1,246 @@
+"""Check an answer to an exercise: run its tests, and find the known mistake that computes the same."""
+
+from __future__ import annotations
+
+import copy
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import LONGEST_MESSAGE, ClearheadError
+from clearhead.paper.errata import ERRATA
+from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.exercises.catalogue import exercise as numbered
+from clearhead.paper.exercises.exercise import Answer, AnswerError, Exercise, functions_of, same
+from clearhead.paper.growth import one_thread
+from clearhead.paper.parts import wrapped
+
+Outcome = CheckResult | AnswerError
+"""What a test found, or why it could not measure an answer."""
+
+BLANK = "the blank is not filled in: replace `...`"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found."""
+
+    number: int
+    """Number of the exercise."""
+    name: str
+    """Name of its function."""
+    state: Literal["right", "wrong", "open"]
+    """Open: the blank is not filled in."""
+    hint: str = ""
+    """The mistake, if it is a known one."""
+    found: str = ""
+    """What was measured, or why nothing could be."""
+
+    def __str__(self) -> str:
+        """Return the verdict as lines of text."""
+        states = {"right": "right", "wrong": "not right", "open": BLANK}
+        lines = [f"Exercise {self.number}, {self.name}: {states[self.state]}"]
+        for label, text in (("hint", self.hint), ("found", self.found)):
+            lines += wrapped(text, first=f"  {label:<6}", others=" " * 8)
+        return "\n".join(lines)
+
+    __repr__ = __str__  # what a notebook shows
+
+
+def check(number: int, answer: Answer) -> Verdict:
+    """Check an answer to an exercise.
+
+    Args:
+        number: The number of the exercise.
+        answer: The function with its blank filled in.
+
+    Raises:
+        ClearheadError: If there is no such exercise.
+
+    >>> from clearhead.paper.exercises import check
+    >>> check(27, lambda n, d: n < d)
+    Exercise 27, attention_is_cheaper: right
+    """
+    exercise = numbered(number)
+    with one_thread():  # these tensors are too small for more
+        outcomes = list(_outcomes(exercise, answer))
+        problems = [_problem(outcome) for outcome in outcomes if not _holds(outcome)]
+        if not problems:
+            return Verdict(number, exercise.name, "right")
+        if BLANK in problems:
+            return Verdict(number, exercise.name, "open")
+        return Verdict(number, exercise.name, "wrong", _hint(exercise, outcomes), problems[0])
+
+
+def check_file(file: Path, exercises: Sequence[Exercise]) -> list[Verdict]:
+    """Run a file of answers and check those to some exercises; if there are several, it need not have all.
+
+    Raises:
+        ClearheadError: If the file cannot be read or run, or has none of the functions.
+    """
+    names = answers_in(file)
+    found = [(one, names[one.name]) for one in exercises if one.name in names]
+    if not found:
+        one, *others = exercises
+        raise ClearheadError(
+            f"{file} has no function {one.name}{' or any other of an exercise' if others else ''}; "
+            f"`clearhead paper exercises {one.number}` shows how it begins"
+        )
+    return [check(one.number, answer) for one, answer in found]
+
+
+def answers_in(file: Path) -> dict[str, Any]:
+    """Run a file of answers and return what it defines, by name.
+
+    Raises:
+        ClearheadError: If the file cannot be read or run; the message has the line.
+    """
+    try:
+        return functions_of(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ClearheadError(f"cannot read {file}: {error.strerror}") from None
+    except SyntaxError as error:
+        raise ClearheadError(f"{file}, line {error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        raise ClearheadError(f"{file} {_raised(error)}") from None
+
+
+def solution(number: int) -> str:
+    """Return the source of an exercise with its blank filled in.
+
+    Raises:
+        ClearheadError: If there is no such exercise.
+    """
+    exercise = numbered(number)
+    return exercise.source(exercise.blank)
+
+
+def _holds(outcome: Outcome) -> bool:
+    return isinstance(outcome, CheckResult) and outcome.holds
+
+
+def _problem(outcome: Outcome) -> str:
+    return outcome.figures if isinstance(outcome, CheckResult) else str(outcome)
+
+
+def _outcomes(exercise: Exercise, answer: Answer) -> Iterator[Outcome]:
+    """Yield what each test of an exercise finds, those of errata last and in the order of `exercise.errata`."""
+    guarded = _guarded(exercise, answer)
+    for test in (*exercise.tests, *(_erratum_test(*each) for each in exercise.errata.items())):
+        try:
+            yield test(guarded)
+        except AnswerError as error:
+            yield error
+        except Exception as error:  # results of the right type may still be unusable, such as ids that do not exist
+            yield AnswerError(f"what the function returns cannot be used: {_shortly(error)}")
+
+
+def _erratum_test(number: int, version: Callable[[Answer], Any]) -> Callable[[Answer], CheckResult]:
+    return lambda answer: ERRATA[number - 1].test(version(answer))
+
+
+def _guarded(exercise: Exercise, answer: Answer) -> Answer:
+    """Return an answer that raises `AnswerError` if it raises anything, or returns another type or shape than asked."""
+
+    def call(*arguments: Any) -> Any:
+        wanted = exercise.solution(*map(_copied, arguments))
+        try:
+            found = answer(*map(_copied, arguments))
+        except (Exception, SystemExit) as error:
+            raise AnswerError(BLANK if "ellipsis" in str(error) else f"the function {_raised(error)}") from None
+        if found is ... or (isinstance(found, list | tuple) and ... in [part for part in found if part is ...]):
+            raise AnswerError(BLANK)
+        return _of_kind(found, wanted)
+
+    return call
+
+
+def _copied(argument: Any) -> Any:
+    """Return an argument that may be changed in place; a tensor keeps its gradient."""
+    return argument.clone() if isinstance(argument, Tensor) else copy.copy(argument)
+
+
+def _raised(error: BaseException) -> str:
+    """Return what an answer raised, and in which of its lines."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    place = f" in line {own[0].lineno} of {own[0].filename}" if own else ""
+    return f"raises {_shortly(error)}{place}"
+
+
+def _shortly(error: BaseException) -> str:
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"[: LONGEST_MESSAGE // 4]
+
+
+def _of_kind(found: Any, wanted: Any) -> Any:
+    """Return a result, as plain numbers where those are asked for.
+
+    Raises:
+        AnswerError: If its type or shape is another than that of the solution.
+    """
+    if not isinstance(wanted, Tensor) and isinstance(found, Tensor) and found.dim() == 0:
+        found = found.item()
+    if _kind(found) != _kind(wanted):
+        raise AnswerError(f"the function returns {_kind(found)}, expected {_kind(wanted)}")
+    return found
+
+
+def _kind(value: Any) -> str:
+    """Return the type and shape of a result in words."""
+    match value:
+        case Tensor():
+            numbers = "True and False" if value.dtype == torch.bool else "numbers"
+            return f"a tensor of {numbers}, shape {tuple(value.shape)}"
+        case None:
+            return "None"
+        case bool():
+            return "True or False"
+        case int() | float():
+            return "a number"
+        case tuple():
+            return f"({', '.join(map(_kind, value))})"
+        case list():
+            return f"a list of {' and '.join(sorted({_kind(each) for each in value})) or 'nothing'}"
+        case _:
+            return f"something of type {type(value).__name__}"
+
+
+def _hint(exercise: Exercise, outcomes: list[Outcome]) -> str:
+    """Return the hint for the known wrong answer that has the same outcomes; empty if there is none."""
+    for expression, hint in exercise.wrong.items():
+        if isinstance(hint, str) and _alike(_outcomes(exercise, exercise.filled(expression)), outcomes):
+            return hint
+    found = dict(zip(exercise.errata, outcomes[len(exercise.tests) :], strict=True))
+    failed = {number: each.output for number, each in found.items() if isinstance(each, CheckResult) and not each.holds}
+    errata = {number: ERRATA[number - 1] for number in failed}
+    for number, erratum in errata.items():
+        if same(erratum.test(erratum.wrong_version).output, failed[number]):
+            return f"this is erratum {number}, {erratum.title}. Notes say: {erratum.wrong}"
+    for number, erratum in errata.items():
+        if name := _near_miss(erratum, failed[number]):
+            return f"this is like erratum {number}, {erratum.title}; it computes: {name}"
+    return ""
+
+
+def _near_miss(erratum: Erratum[Any], output: Any) -> str:
+    """Return the name of the near miss with this output; empty if there is none."""
+    return next((name for name, version in erratum.mutants if same(erratum.test(version).output, output)), "")
+
+
+def _alike(some: Iterable[Outcome], others: Iterable[Outcome]) -> bool:
+    """Return whether two answers compute the same in every test, or fail for the same reason.
+
+    At the first difference no further test is run.
+    """
+    return all(
+        same(one.output, other.output)
+        if isinstance(one, CheckResult) and isinstance(other, CheckResult)
+        else str(one) == str(other)
+        for one, other in zip(some, others, strict=True)
+    )

@@ -1,0 +1,137 @@
+"""An exercise: a function of the paper with a blank, the tests of what is filled in, and known wrong answers.
+
+The functions of exercises are short and take plain tensors and numbers. An exercise shows the source of its solution
+with one expression replaced by `...`, so the two cannot differ in anything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ClearheadError
+from clearhead.paper.errata.erratum import CheckResult
+
+Answer = Callable[..., Any]
+Test = Callable[[Answer], CheckResult]
+
+HEADER = """\
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+"""
+"""The imports of every exercise."""
+
+
+class AnswerError(ClearheadError):
+    """An answer that cannot be measured: it raises, or what it returns has another type or shape."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exercise:
+    """A function with a blank to fill in."""
+
+    number: int
+    """Number of the exercise, counted from 1 in the order of the paper; it never changes."""
+    section: str
+    """Section of the paper."""
+    solution: Answer
+    """The complete function; its docstring is the task."""
+    blank: str
+    """The expression of the solution that is to be filled in."""
+    wrong: Mapping[str, str | int]
+    """Wrong expression -> hint, or the number of the erratum that recognizes it."""
+    also_right: tuple[str, ...] = ()
+    """Other right expressions."""
+    tests: tuple[Test, ...] = ()
+    """Comparisons with a reference that is computed in another way."""
+    errata: Mapping[int, Callable[[Answer], Any]] = field(default_factory=dict)
+    """Number of an erratum whose test an answer must pass -> makes of an answer the version that it measures."""
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.solution.__name__
+
+    def source(self, expression: str) -> str:
+        """Return the source of the function with an expression in the blank."""
+        return inspect.getsource(self.solution).replace(self.blank, expression)
+
+    def filled(self, expression: str) -> Answer:
+        """Return the function with an expression in the blank."""
+        return functions_of(HEADER + self.source(expression), f"<exercise {self.number}>")[self.name]
+
+
+def functions_of(code: str | bytes, file: str) -> dict[str, Any]:
+    """Run the code of a file and return what it defines, by name."""
+    names: dict[str, Any] = {"__name__": "answers"}
+    exec(compile(code, file, "exec"), names)
+    return names
+
+
+def equals(reference: Answer, *inputs: tuple[Any, ...], of: Callable[[Answer], Answer] = lambda answer: answer) -> Test:
+    """Return a test that compares an answer with a reference function for each of some inputs.
+
+    Args:
+        reference: Computes the right result in another way.
+        inputs: The arguments of each call.
+        of: Makes of an answer the function to compare.
+    """
+
+    def test(answer: Answer) -> CheckResult:
+        outputs, figures = [], ""
+        compute = of(answer)
+        for arguments in inputs:
+            outputs.append(compute(*arguments))
+            wanted = reference(*arguments)
+            if not figures and not same(outputs[-1], wanted):
+                figures = _difference(arguments, outputs[-1], wanted)
+        return CheckResult(not figures, figures, outputs)
+
+    return test
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two results are equal, numbers up to rounding."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        one, other = torch.as_tensor(one).double(), torch.as_tensor(other).double()
+        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-4)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) or isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4)
+    return bool(one == other)
+
+
+def _difference(arguments: tuple[Any, ...], found: Any, wanted: Any) -> str:
+    """Return in words where a result differs from that of the reference."""
+    if isinstance(found, Tensor):
+        wanted = torch.as_tensor(wanted)
+        differs = ~torch.isclose(found.double(), wanted.double(), rtol=1e-4, atol=1e-4)
+        place = tuple(int(index) for index in differs.nonzero()[0])
+        number = f"[{', '.join(map(str, place))}]" if place else "the result"
+        return (
+            f"{number} is {_written(found[place].item())}, expected {_written(wanted[place].item())}; "
+            f"{int(differs.sum()):,} of {differs.numel():,} numbers differ"
+        )
+    given = "" if any(isinstance(each, Tensor) or callable(each) for each in arguments) else f" for {arguments}"
+    return f"{_written(found)}{given}, expected {_written(wanted)}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_written, value))})"
+    if isinstance(value, Tensor):
+        return str(value.tolist())
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

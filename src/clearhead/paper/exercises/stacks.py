@@ -1,0 +1,111 @@
+"""Exercises on the encoder and decoder stacks (section 3.1).
+
+Shapes: T length, D d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.paper import plain
+from clearhead.paper.errata.materials import standard_normal
+from clearhead.paper.errata.outputs import with_inputs
+from clearhead.paper.exercises.exercise import Exercise, equals
+
+
+def layer_norm(x: Tensor) -> Tensor:
+    """Return x [T, D] with mean 0 and variance 1 at each position, without gain and bias.
+
+    Fill in the variance of the D numbers of each position, [T, 1]. The 1e-5 keeps the root away from 0.
+    """
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / torch.sqrt(centred.square().mean(dim=-1, keepdim=True) + 1e-5)
+
+
+def add_and_norm(x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the output [T, D] of a sub-layer with its residual connection and normalisation.
+
+    `sublayer` and `norm` take and return tensors like x [T, D]. Fill in the formula of the paper, not of later models.
+    """
+    return norm(x + sublayer(x))
+
+
+def shift_right(target: list[int], bos_id: int) -> list[int]:
+    """Return what the decoder reads while it is trained to write `target`, a list of token ids.
+
+    The list is as long as the target and begins with the start token `bos_id`.
+    """
+    return [bos_id, *target[:-1]]
+
+
+def _plain_norm(x: Tensor) -> plain.Matrix:
+    return plain.layer_norm(x.tolist(), [1.0] * x.size(1), [0.0] * x.size(1), eps=1e-5)
+
+
+def _sublayer(x: Tensor) -> Tensor:
+    return (3 * x).tanh() + x.roll(1, dims=0)
+
+
+def _norm(x: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:])
+
+
+_X = 2 * standard_normal(5, 6, seed=200) + torch.arange(5.0)[:, None]
+
+
+STACKS_EXERCISES = (
+    Exercise(
+        number=1,
+        section="3.1",
+        solution=layer_norm,
+        blank="centred.square().mean(dim=-1, keepdim=True)",
+        tests=(equals(_plain_norm, (_X,)),),
+        wrong={
+            "x.var(dim=-1, keepdim=True)": "The sum of squares is divided by D - 1. A layer norm divides by D: "
+            "`unbiased=False`.",
+            "centred.square().mean()": "This is one variance for the whole tensor. Each position has its own.",
+            "centred.square().mean(dim=0, keepdim=True)": "This averages over the positions, as a batch norm does. "
+            "A layer norm averages over the D numbers of one position.",
+            "centred.square().sum(dim=-1, keepdim=True)": "This is the sum of the squares; the variance is their mean.",
+            "x.square().mean(dim=-1, keepdim=True)": "The squares are of x itself, so the mean counts as variance too.",
+        },
+        also_right=("x.var(dim=-1, keepdim=True, unbiased=False)", "centred.square().sum(-1)[:, None] / x.size(1)"),
+    ),
+    Exercise(
+        number=2,
+        section="3.1",
+        solution=add_and_norm,
+        blank="norm(x + sublayer(x))",
+        tests=(equals(lambda x, sublayer, norm: _plain_norm(torch.add(x, sublayer(x))), (_X, _sublayer, _norm)),),
+        errata={44: lambda answer: lambda residual, x, update: answer(x, lambda _: update, residual.norm)},
+        wrong={
+            "x + sublayer(norm(x))": "This is pre-norm, the order of later models. The paper normalises the sum.",
+            "norm(sublayer(x))": 44,
+            "x + norm(sublayer(x))": 44,
+            "norm(x) + sublayer(x)": "The norm is of x alone; the paper normalises the sum.",
+            "x + sublayer(x)": "The norm is missing: sums alone grow with every sub-layer (erratum 44).",
+        },
+        also_right=("norm(sublayer(x) + x)",),
+    ),
+    Exercise(
+        number=3,
+        section="3.1",
+        solution=shift_right,
+        blank="[bos_id, *target[:-1]]",
+        tests=(equals(lambda target, bos_id: [bos_id, 6, 9, 3], ([6, 9, 3, 2], 1), ([6, 9, 3, 8], 5)),),
+        errata={38: lambda answer: with_inputs(lambda target: answer(target, 1))},
+        wrong={
+            "target": 38,
+            "[bos_id, bos_id, *target[:-2]]": 38,
+            "[*target[1:], bos_id]": "This is shifted left: at each position the decoder reads the token after the one "
+            "that it has to write.",
+            "[bos_id, *target]": "The list is one longer than the target. The last token is never read: nothing "
+            "follows it.",
+        },
+        also_right=("([bos_id] + target)[: len(target)]",),
+    ),
+)
