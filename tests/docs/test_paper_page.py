@@ -22,6 +22,7 @@ from clearhead.config import Config, ModelConfig
 from clearhead.config.nested import merge, parse_override
 from clearhead.config.presets import PRESETS, table3_row
 from clearhead.errors import ConfigError
+from clearhead.paper.contents import PARTS
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.equations import EQUATIONS
 from clearhead.paper.table3 import PAPER_TABLE_3
