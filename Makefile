@@ -8,8 +8,8 @@ WORKERS ?= 2
 # What a test starts finds the package compiled, also where Python is told not to keep that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs wheels bench-train
-.PHONY: bench-translate clean
+.PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs site wheels
+.PHONY: bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -78,6 +78,10 @@ format: setup
 docs: setup
 	$(BIN)/python docs/generate.py
 	$(BIN)/python tests/docs/test_paper_page.py
+
+# In build/site; `python -m http.server -d build/site` shows it.
+site: setup
+	$(BIN)/python docs/build_site.py
 
 # A wheel with the compiled core for each platform of setup.py, and one without it for all others. What is in them
 # depends on the commit alone.

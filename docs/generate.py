@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import typer
+from api_page import api_page
 from babel import Locale, localedata
 from babel.core import get_global
 from pydantic import BaseModel
@@ -525,6 +526,7 @@ def pictures() -> dict[str, str]:
 
 
 PAGES = {
+    "api.md": api_page,
     "commands.md": commands_page,
     "errata.md": errata_page,
     "exercises.md": exercises_page,

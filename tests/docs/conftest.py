@@ -2,22 +2,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "docs"))  # the programs that write pages
+
 
 @pytest.fixture(scope="session")
 def generate() -> ModuleType:
     """Return the program that writes the generated pages."""
-    path = Path(__file__).parents[2] / "docs" / "generate.py"
-    spec = importlib.util.spec_from_file_location("generate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("generate")
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,16 @@ def test_a_release_is_built_installed_and_attested_before_it_is_published():
         assert "secrets." not in str(job)
 
 
+def test_the_site_of_a_version_is_published_beside_the_others():
+    workflow = read(".github/workflows/site.yml")
+    assert workflow[True] == read(".github/workflows/release.yml")[True] == {"push": {"tags": ["v*"]}}  # YAML's `on`
+    [job] = workflow["jobs"].values()
+    assert (workflow["permissions"], job["permissions"]) == ({"contents": "read"}, {"contents": "write"})
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert [command for command in commands if command.startswith("make")] == ["make site"]
+    assert "secrets." not in str(job)
+
+
 def test_the_citation_names_this_version_and_licence():
     citation = read("CITATION.cff")
     assert citation["version"] == clearhead.__version__

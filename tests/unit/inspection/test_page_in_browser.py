@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsers import serious
 from model_kinds import KINDS
 from playwright.sync_api import Page, expect
 
+from browsers import serious
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import ExplanationComparison, compare
 from clearhead.inspection.explain import explain, with_attribution

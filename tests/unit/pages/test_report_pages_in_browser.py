@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsers import serious
 
+from browsers import serious
 from clearhead.config import Config
 from clearhead.data.doctor import examine
 from clearhead.data.doctor.page import render_page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsers import serious
 
+from browsers import serious
 from clearhead.paper.walk.part import walk
 from every_run import slow
 

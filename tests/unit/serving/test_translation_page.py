@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsers import serious
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
+from browsers import serious
 from clearhead.text.word_links import words_of
 from every_run import slow
 
