@@ -18,9 +18,9 @@ ROOT = Path(clearhead.__file__).parents[2]
 
 HEAD = """# Python
 
-Generated from the docstrings of `src/clearhead/` by `docs/generate.py`. This page lists the names that
-`import clearhead as ch` offers. They keep their meaning as [versions.md](versions.md) says; all other names may change.
-For example, equation 1 on two tokens, and the weights with which the second attends to both:
+This page lists the names that `import clearhead as ch` offers. They keep their meaning as [versions.md](versions.md)
+says; all other names may change. For example, equation 1 on two tokens, and the weights with which the second attends
+to both:
 
 ```python
 >>> import torch
@@ -32,7 +32,8 @@ For example, equation 1 on two tokens, and the weights with which the second att
 
 ```
 
-A model is loaded with [`Translator.load`](#translatorload); [own-text.md](own-text.md) trains one.
+A model is loaded with [`Translator.load`](#translatorload); [own-text.md](own-text.md) trains one. This page is
+generated from the docstrings of `src/clearhead/` by `docs/generate.py`.
 """
 
 

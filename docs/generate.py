@@ -37,6 +37,20 @@ from clearhead.text.language_names import LOCALES
 
 LANGUAGE_TABLE = Path(language_names.__file__).with_suffix(".json")
 
+SETTINGS = """# Settings
+
+All settings of a training run, of decoding and of the server. Write them in a TOML file, or give them as
+`--set section.key=value`. For example, this sets one of the model, which the run then records:
+
+```
+$ clearhead train --pairs pairs.tsv --set model.dropout=0.2 --out runs/de-en
+$ grep dropout runs/de-en/config.toml
+dropout = 0.2
+```
+
+Where a default is *none*, the meaning says what is used instead; the values chosen when a run starts are in the run's
+`config.toml`. This page is generated from `src/clearhead/config/`.
+"""
 PRECEDENCE = """
 ## Which value is used
 
@@ -59,11 +73,7 @@ size that a run's tokenizer determines; and in a resumed run everything that wou
 def settings_page() -> str:
     """Return the page of every setting with its type, default and meaning."""
     lines = [
-        "# Settings",
-        "",
-        "Generated from `src/clearhead/config/`. Write them in a TOML file, or give them as "
-        "`--set section.key=value`. Where a default is *none*, the meaning says what is used instead; the values "
-        "chosen when a run starts are in the run's `config.toml`.",
+        *SETTINGS.splitlines(),
         *PRECEDENCE.splitlines(),
     ]
     top = {name: field for name, field in Config.model_fields.items() if not _is_section(field.annotation)}
@@ -78,10 +88,23 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+COMMANDS = """# Commands
+
+Every command with its arguments and options; `clearhead COMMAND --help` says the same. For example:
+
+```
+$ clearhead --version
+clearhead {version}
+```
+
+This page is generated from `src/clearhead/cli/`.
+"""
+
+
 def commands_page() -> str:
     """Return the page of every command with its arguments and options."""
     group = typer.main.get_command(app)
-    lines = ["# Commands", "", "Generated from `src/clearhead/cli/`; `clearhead COMMAND --help` says the same."]
+    lines = COMMANDS.format(version=clearhead.__version__).splitlines()
     lines += _commands(group, "clearhead")
     return "\n".join(lines) + "\n"
 
@@ -112,8 +135,6 @@ def _commands(group: typer.core.TyperGroup, called: str) -> list[str]:
 
 MODELS = """# Models of other libraries
 
-Generated from `src/clearhead/interop/` by `docs/generate.py`.
-
 `clearhead import` turns a published model of another library into a model directory; `clearhead export` writes a model
 for Hugging Face transformers, CTranslate2 or ONNX. Both compare the two models before anything is written.
 
@@ -121,6 +142,8 @@ for Hugging Face transformers, CTranslate2 or ONNX. Both compare the two models 
 clearhead import opus-mt-de-en -o models/de-en
 clearhead translate models/de-en < input.txt > output.txt
 ```
+
+This page is generated from `src/clearhead/interop/` by `docs/generate.py`.
 
 ## Import
 
@@ -445,10 +468,16 @@ def _about(function: Callable[..., object]) -> str:
 
 CONCEPTS_PAGE = """# Concepts
 
-Generated from `src/clearhead/paper/concepts.py` by `docs/generate.py`.
-
 What notes on *Attention Is All You Need* explain, each with a picture, a short program, and what it prints in a few
-seconds. Find a concept by the words that you know:
+seconds. For example, `clearhead paper concepts soft-dictionary` prints
+
+```
+a dictionary: {{'apple': 10.0, 'banana': 5.0, 'chair': 2.0}} -> apple is 10.0 and fruit is an error
+a soft dictionary: apple is 1.0 x 10 + 0.0 x 5 + 0.0 x 2 = 10
+a soft dictionary: fruit is 0.6 x 10 + 0.4 x 5 + 0.0 x 2 = 8
+```
+
+Find a concept by the words that you know:
 
 {index}
 
@@ -457,7 +486,7 @@ seconds. Find a concept by the words that you know:
 programs are in [examples/](../examples/README.md); run or change them there.
 
 A colour bar with 0, 0.05, 0.25, 0.5 and 1 is not linear: half of its colours are for values below 0.25, so that small
-weights can be told apart.
+weights can be told apart. This page is generated from `src/clearhead/paper/concepts.py` by `docs/generate.py`.
 """
 
 

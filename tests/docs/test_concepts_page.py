@@ -51,4 +51,6 @@ def test_a_section_says_what_its_program_prints_and_has_its_picture(concept: Con
 def test_the_page_has_every_concept_once_and_says_how_to_find_it(generate):
     page = (DOCS / "concepts.md").read_text(encoding="utf-8")
     assert page.startswith(generate.concepts_page({}))
+    opening, _, sections = page.partition("\n## ")
+    assert opening.split("```\n")[1] in sections
     assert re.findall("^## (.+)", page, flags=re.MULTILINE) == [concept.title for concept in CONCEPTS]

@@ -1,13 +1,15 @@
-"""The generated pages say what the code says, and every page's relative links lead somewhere."""
+"""The generated pages say what the code says; every page opens with an example, and its links lead somewhere."""
 
 from __future__ import annotations
 
 import doctest
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import api_page
 import pytest
+from markdown_it import MarkdownIt
 
 import clearhead
 
@@ -20,10 +22,40 @@ def test_generated_page_is_fresh(name, generate):
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"
 
 
-def test_the_example_of_the_python_page_prints_what_it_says():
-    session = doctest.DocTestParser().get_doctest(api_page.HEAD.replace("```", ""), {}, "api.md", None, 0)
-    assert len(session.examples) == 5
+@pytest.mark.parametrize("name", ["api.md", "architecture.md", "placeholders.md", "translation.md"])
+def test_the_session_that_opens_a_page_prints_what_it_says(name):
+    opening = (ROOT / "docs" / name).read_text(encoding="utf-8").partition("\n## ")[0]
+    session = doctest.DocTestParser().get_doctest(opening.replace("```", ""), {}, name, None, 0)
+    assert len(session.examples) > 1
     assert doctest.DocTestRunner().run(session).failed == 0
+
+
+def wrong_openings(text: str) -> Iterator[str]:
+    """Yield what is missing where a page opens: its title, what it is for, and an example."""
+    title, _, opening = text.partition("\n## ")[0].partition("\n")
+    tokens = MarkdownIt("commonmark").enable("table").parse(opening)
+    if not title.startswith("# "):
+        yield "no title"
+    if not tokens or tokens[0].type != "paragraph_open" or tokens[1].content.startswith("Generated"):
+        yield "no sentence that says what the page is for"
+    if not any(token.type in ("fence", "code_block") for token in tokens):
+        yield "no example"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_opens_with_what_it_is_for_and_an_example(page):
+    assert list(wrong_openings(page.read_text(encoding="utf-8"))) == []
+
+
+def test_a_wrong_opening_is_found():
+    assert list(wrong_openings("# A page\n\nWhat it is for:\n\n    clearhead info\n\n## More\n")) == []
+    assert list(wrong_openings("# A page\n\nGenerated from code.\n\n```\nmake\n```\n")) == [
+        "no sentence that says what the page is for"
+    ]
+    assert list(wrong_openings("A page\n\nWhat it is for.\n\n## More\n\n```\nmake\n```\n")) == [
+        "no title",
+        "no example",
+    ]
 
 
 def test_the_python_page_has_every_public_name_and_every_setting_has_its_own():

@@ -13,10 +13,10 @@ from clearhead.paper.parts import Check, ModelPart, wrapped
 _INTRODUCTION = """\
 # Errata: mistakes in study notes about the paper
 
-Generated from `src/clearhead/paper/errata/`. Study notes about "Attention Is All You Need" make the mistakes listed
-here. Use this page to check what you read or write about the paper: each mistake comes with the right statement, its
-source, and a test that fails the wrong version and passes the right one. The tests also fail {near_misses} near
-misses, versions that are wrong in another way, and pass {right_variants} other right versions.
+Study notes about "Attention Is All You Need" make the mistakes listed here. Use this page to check what you read or
+write about the paper: each mistake comes with the right statement, its source, and a test that fails the wrong version
+and passes the right one. The tests also fail {near_misses} near misses, versions that are wrong in another way, and
+pass {right_variants} other right versions.
 
     clearhead paper errata
 
@@ -31,7 +31,8 @@ package wherever there is some. Most tests also compare what a version computes 
 computed number by number (`src/clearhead/paper/plain.py`), since a property alone lets near misses pass: with a hard
 maximum in place of the softmax, the weights still sum to 1. *Found* gives the measured figures of the wrong and the
 right version; *also fails* and *also passes* name the other versions. `tests/unit/paper/test_errata.py` runs the same
-tests, and checks that no near miss computes what the right version does.
+tests, and checks that no near miss computes what the right version does. This page is generated from
+`src/clearhead/paper/errata/`.
 
 - Slips such as a missing bracket or an undefined name are left out.
 - Numbers 3, 11 and 32 to 35 are not quoted from notes. They state what readers are likely to conclude where notes omit
