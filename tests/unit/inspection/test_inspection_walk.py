@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from browsers import serious
 
 import clearhead
+from browsers import serious
 from clearhead.inspection import line_recording, model_lines, walk
 from clearhead.inspection.explain import explain
 from clearhead.inspection.tokens import visible
