@@ -356,6 +356,9 @@ def test_a_token_chosen_anywhere_is_marked_in_every_view(page, explained):
     for attention, mark in (("cross", "--column"), ("encoder", "--row")):
         grid = page.locator(f"#heads-{attention} .head-grid")
         assert grid.evaluate("(grid, mark) => grid.style.getPropertyValue(mark)", mark) == str(token)
+    page.locator("#head-map .column-labels > .label").nth(token + 1).click()
+    assert [picked(page, view, "column") for view in maps] == [[token + 1]] * 3
+    page.locator("#source-words button").nth(place).click()
     choose_head(page, "encoder", 0, 0)  # the same token, not the same column
     assert picked(page, "#head-map", "row") == [token]
     page.locator("#head-map .cells").focus()
@@ -369,6 +372,10 @@ def test_a_token_chosen_anywhere_is_marked_in_every_view(page, explained):
     assert picked(page, "#head-map", "row") == [3]  # the row that writes the token, with its name
     shown = page.locator("#steps-table button").nth(3).inner_text()
     assert page.locator("#head-map .row-labels .picked small").inner_text() == f" → {shown}"
+    page.locator("#head-map .column-labels > .label").last.click()  # which row 3 cannot see, but its own row can
+    last = len(explained.decoder_tokens) - 1
+    assert [picked(page, "#head-map", axis) for axis in ("row", "column")] == [[last], [last]]
+    page.locator("#head-map .row-labels > .label").nth(3).click()
     assert page.locator("#target-words .chosen").count() == sum(3 in word.tokens for word in explained.target_words)
     page.locator("#attribution-gradients .cells").focus()
     for key in ("PageUp", "Home"):
@@ -527,6 +534,18 @@ def test_the_tour_fits_a_phone_and_breaks_no_rule_of_axe(open_page, explained):
         if page.locator("#tour-place").inner_text() == "6 of 12":
             assert serious(Axe().run(page)) == []
         page.locator("#tour-next").click()
+
+
+def test_without_queries_keys_and_lens_the_tour_leaves_them_out(open_page, explained):
+    page = open_page(replace(explained, model_pass=None, lens=None, attribution=None))  # as without PyTorch
+    page.locator("#tour-start").click()
+    titles = []
+    while page.locator("#tour").is_visible():
+        titles.append(page.locator("#tour-title").inner_text())
+        assert page.locator("#tour-place").inner_text() == f"{len(titles)} of 9"
+        page.locator("#tour-next").click()
+    assert {"Query and key", "The sum of the values", "Layer by layer"}.isdisjoint(titles)
+    assert titles[-1] == "All heads in numbers"
 
 
 def test_two_compared_show_what_changed_and_their_numbers(open_page, compared):

@@ -124,7 +124,7 @@ export function attentionsOf(explanation) {
       const vectors = explanation.vectors === null ? null : explanation.vectors[attention.name];
       return {
         ...attention,
-        isAlone: isAlone,
+        isAlone,
         isCausal: attention.name === "decoder",
         numLayers: explanation[attention.name].shape[0],
         numHeads: explanation[attention.name].shape[1],

@@ -55,8 +55,10 @@ export class HeatMap {
       this.canvas,
       this.cursor,
     );
-    this.columnLabels = make("div", { class: "column-labels", "aria-hidden": "true" });
-    this.rowLabels = make("div", { class: "row-labels", "aria-hidden": "true" });
+    const labels = (name, cellOf) =>
+      make("div", { class: name, "aria-hidden": "true", onclick: (event) => this.#chooseLabel(event, cellOf) });
+    this.columnLabels = labels("column-labels", (column) => [this.picked[0], column]);
+    this.rowLabels = labels("row-labels", (row) => [row, this.picked[1]]);
     this.corner = make("div", { class: "corner", "aria-hidden": "true" });
     this.frame = make(
       "div",
@@ -153,6 +155,15 @@ export class HeatMap {
   #click(event) {
     const place = this.#place(event);
     if (place) this.#choose(...place);
+  }
+
+  /** Chooses the row or column of a label that was clicked; if its cell is masked, the token's own. */
+  #chooseLabel({ target, currentTarget }, cellOf) {
+    const place = [...currentTarget.children].indexOf(target.closest(".label"));
+    if (place < 0) return;
+    const [row, column] = cellOf(place);
+    if (this.shown.canPick && !this.shown.canPick(row, column)) this.#choose(place, place);
+    else this.#choose(row, column);
   }
 
   #move(event) {

@@ -126,7 +126,7 @@ function stopsOf(selection, attentions, explanation) {
         const ranks = lens.map((ofSteps) => ofSteps[selection.step].rank);
         const from = ranks.findLastIndex((rank) => rank !== 1) + 1;
         const token = spoken(steps[selection.step].token);
-        if (from === lens.length) return `${token} is not the first token of any upper layer: at the output its rank is ${ranks[from - 1]}.`;
+        if (from === lens.length) return `${token} is not what the model would choose: at the output its rank is ${ranks[from - 1]}.`;
         return `${token} is the first token ${from === 0 ? "already as embedded" : `from layer ${from} of ${lens.length - 1} on`}.`;
       },
     },
