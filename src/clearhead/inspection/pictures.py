@@ -47,6 +47,10 @@ class HeadGrid:
     parts: Sequence[tuple[str, Float[np.ndarray, "L H T S"]]]
     """Title and weights of each attention; NaN for a masked cell, which is hatched."""
     caption: str = ""
+    row_names: Sequence[str] | None = None
+    """Names of the rows of maps; None numbers them as layers."""
+    column_names: Sequence[str] | None = None
+    """Names of the columns of maps; None numbers them as heads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +123,7 @@ def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
             image = axes.imshow(
                 _tiled(weights), aspect="auto", interpolation="nearest", cmap=colours, norm=share_colours()
             )
-            _mark_tiles(axes, weights)
+            _mark_tiles(axes, weights, grid)
             axes.set_title(f"{name} (hatched: masked)" if is_masked else name)
         legend = legend_of(size[1])
         bar = figure.colorbar(image, ax=figure.axes, label="weight", ticks=SHARE_TICKS, **legend)
@@ -265,13 +269,13 @@ def _gap(length: int) -> int:
     return max(1, round(length * 0.06))
 
 
-def _mark_tiles(axes: Any, weights: Float[np.ndarray, "L H T S"]) -> None:
-    """Label layers and heads, and hide the frame."""
+def _mark_tiles(axes: Any, weights: Float[np.ndarray, "L H T S"], grid: HeadGrid) -> None:
+    """Label rows and columns of maps, and hide the frame."""
     num_layers, num_heads, height, width = weights.shape
     rows = [layer * (height + _gap(height)) + (height - 1) / 2 for layer in range(num_layers)]
     columns = [head * (width + _gap(width)) + (width - 1) / 2 for head in range(num_heads)]
-    axes.set_yticks(rows, [f"layer {layer + 1}" for layer in range(num_layers)])
-    axes.set_xticks(columns, [f"head {head + 1}" for head in range(num_heads)])
+    axes.set_yticks(rows, grid.row_names or [f"layer {layer + 1}" for layer in range(num_layers)])
+    axes.set_xticks(columns, grid.column_names or [f"head {head + 1}" for head in range(num_heads)])
     axes.tick_params(length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)

@@ -83,6 +83,12 @@ def test_pictures_show_the_numbers_of_the_explanation(explained):
     assert values.parts[0][1].tolist() == [[-0.25, 0.75]]
 
 
+def test_maps_are_numbered_as_layers_and_heads_unless_they_have_names():
+    parts, names = [("one", np.full((2, 3, 4, 5), 0.2))], {"row_names": ["x", "y"], "column_names": ["a", "b", "c"]}
+    assert texts(draw(HeadGrid("", parts), "svg"))[:5] == ["head 1", "head 2", "head 3", "layer 1", "layer 2"]
+    assert texts(draw(HeadGrid("", parts, **names), "svg"))[:5] == ["a", "b", "c", "x", "y"]
+
+
 def test_links_are_as_thick_as_the_weights_of_the_alignment(explained):
     links = figure_of(explained, "links")
     assert isinstance(links, Links)
