@@ -38,7 +38,7 @@ PAIRS, HELD_OUT, BATCH, STEPS, RATE = 6_000, 300, 32, 300, 3e-3
 D_MODEL, D_FF, NUM_HEADS = 64, 256, 4
 POINTS = 30
 """Points of a loss curve, each the mean of the steps since the last."""
-NO_LOSS = 5.0
+TOLERANCE = 5.0
 """Percentage points of whole texts that a part costs at most if it does not matter."""
 
 PARTS = ("scale", "positions", "mask", "heads", "residual", "norm", "feed-forward")
@@ -254,7 +254,7 @@ def conclusion(results: Results, task: str) -> str:
     lowest = {name: min(run.exact for run in results[task, parts]) for name, parts in LEFT_OUT.items()}
     if lowest["nothing"] < 50:
         return f"{task}: not learned in these steps, so nothing is known about single parts"
-    found = [part for part in PARTS if lowest[part] >= lowest["nothing"] - NO_LOSS]
+    found = [part for part in PARTS if lowest[part] >= lowest["nothing"] - TOLERANCE]
     return f"{task}: did not matter, if left out alone: {', '.join(found) or 'none'}"
 
 
