@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import mean, median
+from statistics import mean
 
 import torch
 from torch import Tensor, nn
@@ -75,15 +75,15 @@ def print_additive(lengths: Sequence[int] = (64, 256, 1024), width: int = 64, ro
 
 
 def seconds_in_turn(layers: Sequence[Apply], x: Tensor, rounds: int) -> list[float]:
-    """Return the median seconds of each layer; they take turns, so that other work on the machine slows them alike."""
+    """Return the least seconds of processor time that each layer took; they take turns."""
     taken: list[list[float]] = [[] for _ in layers]
     with torch.no_grad():
-        for _ in range(rounds + 1):
+        for _ in range(rounds):
             for layer, seconds in zip(layers, taken, strict=True):
-                start = time.perf_counter()
+                start = time.process_time()
                 layer(x)
-                seconds.append(time.perf_counter() - start)
-    return [median(seconds[1:]) for seconds in taken]  # the first call warms up
+                seconds.append(time.process_time() - start)
+    return [*map(min, taken)]
 
 
 class LookUp(nn.Module):

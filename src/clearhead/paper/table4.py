@@ -28,7 +28,7 @@ PAPER_TABLE_4 = (
 )
 """Table 4 as printed: parser, training, F1 on section 23 of the Wall Street Journal."""
 
-_PARSER = {"d_model": 1024, "num_encoder_layers": 4, "num_decoder_layers": 4}
+_PARSER: Mapping[str, Any] = {"d_model": 1024, "num_encoder_layers": 4, "num_decoder_layers": 4}
 """What section 6.3 changes in the base model."""
 _VOCABULARIES = {_ALONE: 16_000, _SEMI: 32_000}
 _OPEN: Mapping[str, Mapping[str, Any]] = {

@@ -63,6 +63,18 @@ def test_scores_keep_unit_variance_at_every_width():
         assert 0.9 < scores.var(dim=-1).mean().item() < 1.1, width
 
 
+def test_without_the_scale_wide_products_leave_the_softmax_hardly_a_gradient():
+    random = torch.Generator().manual_seed(0)
+    left = {}
+    for width in (4, 64, 1024):
+        q, k = (torch.randn(1, 211, width, generator=random, dtype=torch.float64) for _ in range(2))
+        for scaled in (True, False):
+            _, weights = scaled_dot_product_attention(q if scaled else q * math.sqrt(width), k, k)
+            left[width, scaled] = (weights * (1 - weights)).sum(dim=-1).mean().item()  # of a weight for its own score
+    assert all(left[width, True] > 0.9 for width in (4, 64, 1024))
+    assert left[1024, False] < left[64, False] / 2 < left[4, False] / 4
+
+
 def test_weights_sum_to_one_and_are_zero_where_masked(attn, mask):
     seen = []
     attn(torch.randn(3, 7, 26), torch.randn(3, 11, 26), mask, seen)

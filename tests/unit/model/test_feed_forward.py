@@ -27,6 +27,14 @@ def test_positions_do_not_see_each_other():
     assert changed.nonzero().tolist() == [[1, 4]]
 
 
+def test_the_network_is_two_convolutions_of_kernel_size_1():
+    network = FeedForward(d_model=26, d_ff=19).double()
+    x = torch.randn(3, 7, 26, dtype=torch.float64)
+    up, down = network.up_proj, network.down_proj
+    hidden = torch.conv1d(x.mT, up.weight[:, :, None], up.bias).relu()
+    torch.testing.assert_close(network(x), torch.conv1d(hidden, down.weight[:, :, None], down.bias).mT)
+
+
 @pytest.mark.parametrize("options", [{}, {"activation": "gelu"}, {"activation": "silu", "gated": True}])
 def test_dropout_in_training_has_the_untrained_output_for_its_mean(options):
     torch.manual_seed(3)

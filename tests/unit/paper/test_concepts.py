@@ -146,6 +146,16 @@ def test_self_attention():
     assert re.findall(r"^  (\w+)", text, re.M) == ["the", "cat", "jumped", "over", "the", "fence"] * 5
 
 
+def test_several_heads():
+    text, picture = run("several-heads")
+    # With weights w and 1 - w the best factor for the colour is w / (w^2 + (1 - w)^2); what remains is this share.
+    missed = {w: (1 - w) ** 2 / (w**2 + (1 - w) ** 2) for w in (0, 0.25, 0.5, 0.75, 1)}
+    agree(text, *[[w, lost, 1 - lost, 1] for w, lost in missed.items()], [0, 0, 0], digits=2)
+    (panel,) = picture.panels
+    assert [one.name for one in panel.series] == ["colour of a", "number of b", "both", "both, two heads"]
+    np.testing.assert_allclose([panel.series[0].y[i] for i in range(0, 21, 5)], [*missed.values()], atol=1e-5)
+
+
 def test_text_to_numbers():
     text, figure = run("text-to-numbers")
     lines = text.splitlines()
