@@ -1,7 +1,7 @@
 """docs/paper.md is true: every line, name, test, setting, command and count it cites is there, and nothing is left out.
 
-Run as a script, `python tests/docs/test_paper_page.py`, this corrects the line numbers of the page's links, and those
-that commands print on it and in docs/explain.md.
+Run as a script, `python tests/docs/test_paper_page.py`, this corrects the line numbers of the page's links, those of
+docs/statements.md, and those that commands print on the page and in docs/explain.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 SETTING = re.compile(r"`((?:data|tokenizer|model|train|decode)\.\w+(?: = [^`]+)?)`")
 COMMAND = re.compile(r"(?:`|^)clearhead ([^`#\n]+)", re.MULTILINE)
 COUNTS = re.compile(r"^\| `([\w.-]+)` \| (\d+) \| ([\d,]+) \| ([\d,]+) \|$", re.MULTILINE)
-ANCHOR = re.compile(r"\]\(#([^)]+)\)")
+ANCHOR = re.compile(r"\]\(([\w-]+\.md)?#([^)]+)\)")
 
 HEADINGS = [
     "1 Introduction",
@@ -150,8 +150,7 @@ def missing_tests(page: str) -> Iterator[str]:
 
 
 def wrong_settings(page: str) -> Iterator[str]:
-    settings = SETTING.findall(page)
-    for key in (setting.partition(" = ")[0] for setting in settings):
+    for key in (setting.partition(" = ")[0] for setting in SETTING.findall(page)):
         section, name = key.split(".")
         if name not in type(getattr(Config(), section)).model_fields:
             yield f"no setting {key}"
@@ -161,7 +160,10 @@ def wrong_settings(page: str) -> Iterator[str]:
             Config.from_dict(merge({"train": {"max_steps": 7}}, *given))
         except ConfigError as error:
             yield str(error)
-    told = {setting.partition(" = ")[0] for setting in settings}
+
+
+def untold_settings(page: str) -> Iterator[str]:
+    told = {setting.partition(" = ")[0] for setting in SETTING.findall(page)}
     yield from (f"model.{name} is not told" for name in ModelConfig.model_fields if f"model.{name}" not in told)
 
 
@@ -189,9 +191,11 @@ def wrong_counts(page: str) -> Iterator[str]:
 
 
 def wrong_anchors(page: str) -> Iterator[str]:
-    headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
-    known = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    yield from (f"no heading for #{anchor}" for anchor in ANCHOR.findall(page) if anchor not in known)
+    for name, anchor in ANCHOR.findall(page):
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8") if name else page
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+            yield f"no heading for {name}#{anchor}"
 
 
 def left_out(page: str) -> Iterator[str]:
@@ -219,6 +223,7 @@ CHECKS: tuple[Callable[[str], Iterator[str]], ...] = (
     wrong_links,
     missing_tests,
     wrong_settings,
+    untold_settings,
     wrong_commands,
     wrong_counts,
     wrong_anchors,
@@ -301,5 +306,5 @@ def test_a_line_that_moved_is_told_with_its_new_number_and_can_be_corrected(page
 
 
 if __name__ == "__main__":
-    for path in (PAGE, PAGE.with_name("explain.md")):  # what commands print has numbers in both
+    for path in (PAGE, PAGE.with_name("statements.md"), PAGE.with_name("explain.md")):
         path.write_text(renumbered(path.read_text(encoding="utf-8")), encoding="utf-8")

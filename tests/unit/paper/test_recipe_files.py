@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -104,6 +106,25 @@ def test_a_recipe_trains_and_its_checkpoints_are_averaged(name, tmp_path):
     assert len(PairStore.open(tmp_path / "run" / "data" / "train.arrow")) > 0
     _run("average", str(tmp_path / "run"), "--last=5", f"--out={tmp_path / 'model'}")
     assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_the_small_run_of_the_page_changes_sizes_alone_and_starts(tmp_path):
+    page = (EXAMPLES.parent / "docs" / "paper.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"^clearhead (train examples/paper-base\.toml --pairs .+)$", page, flags=re.MULTILINE)
+    words = shlex.split(command)
+    changed = dict(words[place + 1].split("=") for place, word in enumerate(words) if word == "--set")
+    sizes = {"d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers"}
+    assert {key for key in changed if key.startswith("model.")} == {f"model.{size}" for size in sizes}
+    assert {key for key in changed if not key.startswith("model.")} == {
+        "tokenizer.vocab_size",
+        *(f"train.{key}" for key in ("batch_tokens", "warmup_steps", "checkpoint_every", "validate_every")),
+    }
+    here = {"examples/paper-base.toml": str(EXAMPLES / "paper-base.toml"), "runs/recipe": str(tmp_path / "run")}
+    for name, numbers in (("train", range(60)), ("valid", range(60, 70))):
+        here[f"runs/demo/corpus/{name}.tsv"] = str(tmp_path / f"{name}.tsv")
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{n} apples\t{n} Äpfel\n" for n in numbers), encoding="utf-8")
+    _run(*(here.get(word, word) for word in words), "--max-steps=1", "--set=tokenizer.vocab_size=300")
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
 
 def _run(*arguments: str) -> None:
