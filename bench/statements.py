@@ -3,18 +3,22 @@
     python bench/statements.py additive         # 3.2.1: additive attention beside dot products, time and memory
     python bench/statements.py scale            # 3.2.1: what the scale 1 / sqrt(d_k) does for learning
     python bench/statements.py extrapolation    # 3.5: sinusoids and learned positions on longer texts
+    python bench/statements.py curves RUN RUN2 --output recipe.svg    # 5.3: rate and loss of training runs, drawn
 
-Each runs on one thread and prints the table that docs/paper.md shows. `scale` and `extrapolation` train with several
+The first three run on one thread; each prints the table that docs/paper.md shows. `scale` and `extrapolation` have several
 seeds; a cell has their mean, with the lowest and the highest in brackets.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import mean
 
 import torch
@@ -23,6 +27,7 @@ from torch.nn.functional import cross_entropy
 
 import clearhead as ch
 from clearhead.decoding import SearchOptions, decode
+from clearhead.inspection.plots import LinePlot, Panel, Series, draw
 from clearhead.paper.growth import LAYERS, Apply, bytes_kept
 
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -181,6 +186,21 @@ def print_extrapolation(seeds: int = 3, steps: int = 600) -> None:
         print_row(positions, *(spread(column) for column in zip(*found, strict=True)))
 
 
+def draw_curves(runs: Sequence[Path], output: Path) -> None:
+    """Draw the learning rate and the training loss of runs over their steps, each named by its warm-up."""
+    series: dict[str, list[Series]] = {"lr": [], "loss": []}
+    for colour, run in enumerate(runs):
+        settings = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        trained = [row for row in rows if row["split"] == "train"]
+        for key, lines in series.items():
+            values = [row[key] for row in trained]
+            name = f"warm-up of {settings['train']['warmup_steps']:,} steps"
+            lines.append(Series(name, [row["step"] for row in trained], values, colour=colour))
+    panels = [Panel("", "step", label, series[key]) for key, label in (("lr", "learning rate"), ("loss", "loss"))]
+    output.write_bytes(draw(LinePlot("The recipe of the paper at a small size", panels), "svg"))
+
+
 def spread(shares: Sequence[float]) -> str:
     """Return the mean of several shares, with the lowest and the highest if they differ.
 
@@ -203,9 +223,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=summary, epilog=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("part", choices=[*PARTS, "curves"])
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="training runs whose curves to draw")
+    parser.add_argument("--output", type=Path, default=Path("recipe.svg"), metavar="FILE", help="SVG of the curves")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    PARTS[parser.parse_args().part]()
+    if options.part == "curves":
+        draw_curves(options.runs, options.output)
+    else:
+        PARTS[options.part]()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import runpy
 import sys
@@ -91,3 +92,16 @@ def test_the_tables_of_training_are_printed(bench, capsys):
     assert [row[0] for row in found] == ["sinusoidal", "learned"]
     assert bench["spread"]([0.5, 1.0]) == "75 % (50 to 100)"
     assert bench["spread"]([1.0, 1.0]) == "100 %"
+
+
+def test_the_curves_of_runs_are_drawn(bench, tmp_path):
+    pytest.importorskip("matplotlib")
+    for warmup in (400, 1000):
+        run = tmp_path / str(warmup)
+        run.mkdir()
+        (run / "config.toml").write_text(f"[train]\nwarmup_steps = {warmup}\n", encoding="utf-8")
+        rows = [{"split": "train", "step": step, "loss": 9 - step, "lr": step / warmup} for step in (1, 2)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"split": "valid"}]))
+    bench["draw_curves"]([tmp_path / "400", tmp_path / "1000"], tmp_path / "curves.svg")
+    picture = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    assert picture.count("warm-up of 400 steps") == picture.count("warm-up of 1,000 steps") > 0
