@@ -5,8 +5,8 @@
     python bench/statements.py extrapolation    # 3.5: sinusoids and learned positions on longer texts
     python bench/statements.py curves RUN RUN2 --output recipe.svg    # 5.3: rate and loss of training runs, drawn
 
-The first three run on one thread; each prints the table that docs/paper.md shows. `scale` and `extrapolation` have several
-seeds; a cell has their mean, with the lowest and the highest in brackets.
+The first three run on one thread; each prints the table that docs/paper.md shows. With several seeds, a cell has their
+mean, and the lowest and the highest in brackets.
 """
 
 from __future__ import annotations
