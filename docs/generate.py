@@ -484,7 +484,7 @@ Find a concept by the words that you know:
 `clearhead paper concepts NAME` shows the program and runs it; `-o DIR` also draws the picture (it needs
 `pip install 'clearhead[plots]'`), and `--json` prints everything as one object. NAME may be any of the words above. The
 programs are in [examples/](../examples/README.md); run or change them there. [build-up.md](build-up.md) measures what
-each part is good for, on two small tasks.
+each part is good for, on two small tasks, and [the glossary](glossary.md) has more words, each in a sentence or two.
 
 A colour bar with 0, 0.05, 0.25, 0.5 and 1 is not linear: half of its colours are for values below 0.25, so that small
 weights can be told apart. This page is generated from `src/clearhead/paper/concepts.py` by `docs/generate.py`.

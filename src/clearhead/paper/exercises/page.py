@@ -42,7 +42,7 @@ wrong, or the one that was asked for is open; `--json` prints the same as an obj
 Any function that computes the right result is right, however it is written. The hints are for known mistakes, the wrong
 versions and near misses of the [errata](errata.md) among them; for any other, the message says what was found. Masks
 are True where a position may be seen. Shapes are in brackets: B for batch, T and S for lengths, D for d_model, K for
-the width of a head, H for heads, V for the vocabulary.
+the width of a head, H for heads, V for the vocabulary. [The glossary](glossary.md) has the words.
 
 Run only files that you trust: an answer is a program, and is run as one.
 """
