@@ -8,7 +8,7 @@ WORKERS ?= 2
 # What a test starts finds the package compiled, also where Python is told not to keep that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs site wheels
+.PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs site tour wheels
 .PHONY: bench-train bench-translate clean
 
 setup: $(VENV)/.ready
@@ -82,6 +82,12 @@ docs: setup
 # In build/site; `python -m http.server -d build/site` shows it.
 site: setup
 	$(BIN)/python docs/build_site.py
+
+# The tour of the paper with all outputs, as one HTML file. It trains a model for a minute if there is no demo.
+TOUR := build/tour.html
+tour: setup
+	mkdir -p $(dir $(TOUR))
+	$(BIN)/python docs/build_tour.py $(TOUR)
 
 # A wheel with the compiled core for each platform of setup.py, and one without it for all others. What is in them
 # depends on the commit alone.

@@ -18,6 +18,12 @@ def generate() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def build_tour() -> ModuleType:
+    """Return the program that writes the tour as a page."""
+    return importlib.import_module("build_tour")
+
+
+@pytest.fixture(scope="session")
 def fonts() -> None:
     """Let matplotlib, where it is installed, list the fonts of the system, which it does once and keeps.
 
