@@ -150,7 +150,7 @@ def test_the_tour_trains_a_model_where_there_is_none(build_tour, tour, tmp_path,
 
 def loads(page: str) -> list[str]:
     """Return what a page would load from elsewhere, or run outside of a frame."""
-    return re.findall(r'<(?:script|link|object|embed)|(?:src|srcset|poster)="(?!data:)|url\((?!data:)|@import', page)
+    return re.findall(r'<(?:script|link|object|embed)|(?:src|srcset|poster)="(?!data:)|url\((?!data:|#)|@import', page)
 
 
 def test_a_page_has_what_cells_showed_and_loads_nothing(build_tour):
