@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from clearhead.errors import ClearheadError
+from clearhead.paper.growth import one_thread
 from clearhead.paper.parts import Check, ModelPart, wrapped
 
 _HERE = Path(__file__).parent
@@ -319,9 +320,8 @@ def concept_part(concept: Concept) -> ModelPart:
     text = concept.program.read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": concept.name}
     printed, figures, check = io.StringIO(), {}, Check("what the program asserts", True, "all of it holds")
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]), redirect_stdout(printed):
-        torch.set_num_threads(1)  # these products are too small for more
+    # One thread: its products are too small for more.
+    with torch.random.fork_rng(devices=[]), redirect_stdout(printed), one_thread():
         try:
             exec(compile(text, concept.program, "exec"), names)
             figures = {concept.name: names["main"]()}
@@ -331,8 +331,6 @@ def concept_part(concept: Concept) -> ModelPart:
             ) from None
         except AssertionError as error:
             check = Check(check.name, False, str(error) or "an assertion of the program failed")
-        finally:
-            torch.set_num_threads(threads)
     related = f"Errata about it: {', '.join(map(str, concept.errata))}\n" if concept.errata else ""
     related = f"\n{related}The picture: clearhead paper concepts {concept.name} -o DIR\n"
     return ModelPart(
