@@ -6,6 +6,7 @@ import copy
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -201,7 +202,7 @@ def _kind(value: Any) -> str:
             return "None"
         case bool():
             return "True or False"
-        case int() | float():
+        case Real():
             return "a number"
         case tuple():
             return f"({', '.join(map(_kind, value))})"

@@ -30,7 +30,7 @@ $ clearhead paper exercises exercises.py
 
 checks the whole file, here with `1.0` in exercise 5 and nothing else filled in. `clearhead paper exercises 5
 exercises.py` checks a single one, and `clearhead paper exercises 5` shows it. The exit status is 0 unless an answer is
-wrong, or the one that was asked for is open; `--json` prints the same as an object. In Python and in notebooks:
+wrong, or the one that was asked for is open; `--json` prints the same as JSON. In Python and in notebooks:
 
 ```
 >>> from clearhead.paper.exercises import check, solution
