@@ -9,7 +9,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test tests test-busy test-slow sanitize attack lint style types format docs site tour wheels
-.PHONY: bench-train bench-translate clean
+.PHONY: benchmarks bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -99,6 +99,10 @@ wheels: setup
 			--wheel-dir dist --config-settings=--build-option=--plat-name=$$platform . || exit 1; \
 	done
 	cd dist && sha256sum *.whl > SHA256SUMS
+
+# What this machine can measure in an hour, into build/benchmarks; with a page.
+benchmarks: setup
+	$(BIN)/python bench/run_all.py
 
 bench-train: setup
 	$(BIN)/python bench/train.py --profile

@@ -44,7 +44,7 @@ All settings of a training run, of decoding and of the server. Write them in a T
 
 ```
 $ clearhead train --pairs pairs.tsv --set model.dropout=0.2 --out runs/de-en
-$ grep dropout runs/de-en/config.toml
+$ grep ^dropout runs/de-en/config.toml
 dropout = 0.2
 ```
 

@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "docs"))  # the programs that write pages
+# The programs that write pages.
+sys.path += [str(Path(__file__).parents[2] / "docs"), str(Path(__file__).parents[2] / "bench")]
 
 
 @pytest.fixture(scope="session")

@@ -106,6 +106,12 @@ def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, cas
     assert [line for line in result["missing"].values() if "pip install" not in line] == []
 
 
+def test_its_windows_are_the_figures_of_the_page(result, case, load):
+    [table] = load("run_all").training_tables(result)
+    assert table["title"].startswith("Training, toy: 1+2 layers")
+    assert table["rows"] == {name: one["windows"] for name, one in case["candidates"].items()}
+
+
 def test_all_candidates_make_the_same_steps_on_the_same_batches(case, steps):
     assert steps.keys() == case["candidates"].keys()
     first, *others = steps.values()

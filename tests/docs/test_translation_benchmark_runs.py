@@ -22,6 +22,7 @@ from clearhead.decoding.step import pad_batch
 from clearhead.kernels.library import library
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
+from run_all import translation_tables
 
 pytestmark = pytest.mark.slow  # every test starts a process for each engine
 
@@ -97,6 +98,12 @@ def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, bea
     assert all(not names.keys() & missing.keys() for names in measured)
     assert {"clearhead", "huggingface"} <= measured[0].keys()
     assert [line for line in missing.values() if not re.search("pip install|VNNI|AMX", line)] == []
+
+
+def test_its_windows_are_the_figures_of_the_page(result, runs):
+    tables = translation_tables(result)
+    assert [table["rows"].keys() for table in tables] == [run_["engines"].keys() for run_ in runs]
+    assert all(len(windows) == 2 for table in tables for windows in table["rows"].values())
 
 
 def test_a_trained_model_gives_the_same_text_in_every_float32_engine(runs):

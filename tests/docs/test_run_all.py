@@ -1,0 +1,121 @@
+"""`make benchmarks` runs what fits into its time, says what it left out, and shows every figure with its spread."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from lxml import etree
+
+import run_all
+
+FOUND = {
+    "train.py": {
+        "missing": {"eole": "skipped: eole is not installed; to have it: pip install eole"},
+        "cases": [
+            {
+                "name": "tiny",
+                "about": "4+4 layers",
+                "candidates": {
+                    "torch.nn": {"windows": [1000, 2000, 1500]},
+                    "clearhead": {"windows": [3000, 2900, 3100]},
+                },
+            }
+        ],
+    },
+    "translate.py": {
+        "missing": {},
+        "cases": [
+            {
+                "name": "student",
+                "about": "6+2 layers",
+                "beams": [{"beam": 5, "runs": [{"batch": 64, "engines": {"clearhead": {"windows": [70.0, 50.0]}}}]}],
+            }
+        ],
+    },
+}
+"""What the benchmarks print, in short."""
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """Let each benchmark take seven minutes of a clock, and print `FOUND`."""
+    clock = SimpleNamespace(now=0.0, run=[], fails=set())
+
+    def run(command: list[str], **settings: Any) -> SimpleNamespace:
+        if command[0] == "git":
+            return SimpleNamespace(stdout="0123456789abcdef\n")
+        name = Path(command[1]).name
+        clock.run.append((name, settings["timeout"]))
+        if settings["timeout"] < 7 * 60:
+            raise subprocess.TimeoutExpired(command, settings["timeout"])
+        clock.now += 7 * 60
+        return SimpleNamespace(
+            returncode=int(name in clock.fails), stdout=json.dumps(FOUND[name]), stderr="a\nno room\n"
+        )
+
+    monkeypatch.setattr(run_all.subprocess, "run", run)
+    monkeypatch.setattr(run_all.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+def test_an_hour_has_room_for_all_that_fits(clock):
+    results = run_all.run_all(40, quick=False)
+    assert clock.run == [("train.py", 2400), ("translate.py", 1980), ("train.py", 1560)]
+    assert [one.get("left_out") for one in results["benchmarks"]] == [
+        None,
+        None,
+        None,
+        "it takes about 20 minutes, and 19 were left",
+    ]
+    assert results["machine"]["commit"] == "0123456789ab"
+    assert results["benchmarks"][0]["seconds"] == 420
+
+
+def test_what_does_not_end_or_fails_is_left_out_with_the_reason(clock):
+    clock.fails = {"train.py"}
+    results = run_all.run_all(12, quick=True)
+    assert [one.get("left_out") for one in results["benchmarks"]] == [
+        "it failed: no room",
+        "it had not ended after 5 minutes",
+    ]
+    assert "Left out: it failed: no room.\n" in run_all.page(results)
+
+
+def test_the_page_has_the_median_and_the_spread_of_every_figure(clock, tmp_path, capsys):
+    run_all.main(["--minutes", "15", "--out", str(tmp_path)])
+    page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert "| clearhead | 3,000 | 2,900 to 3,100 | 1.00 |\n| torch.nn | 1,500 | 1,000 to 2,000 | 0.50 |\n" in page
+    assert "| clearhead | 60 | 50 to 70 | 1.00 |" in page
+    assert "- Left out: eole is not installed; to have it: pip install eole" in page
+    assert "python bench/train.py --json --cases tiny\n" in page
+    named = re.findall(r"!\[[^]]+\]\((.+?)\)", page)
+    assert named == ["benchmarks/0-0.svg", "benchmarks/1-0.svg"]
+    drawing = etree.parse(tmp_path / named[0])
+    widths = [float(bar.get("width")) for bar in drawing.iterfind(".//{*}rect") if bar.get("height") == "16"]
+    assert widths == [pytest.approx(440 * 3000 / 3100, abs=0.1), pytest.approx(440 * 1500 / 3100, abs=0.1)]
+    (tmp_path / "again").mkdir()
+    run_all.main(["--page", str(tmp_path / "benchmarks" / "results.json"), "--out", str(tmp_path / "again")])
+    assert (tmp_path / "again" / "benchmarks" / "0-0.svg").read_bytes() == (tmp_path / named[0]).read_bytes()
+    assert len(clock.run) == 2
+    assert capsys.readouterr().out.endswith("benchmarks.md\n")
+
+
+def test_a_busy_machine_is_named_so(clock, monkeypatch):
+    monkeypatch.setattr(run_all.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(run_all.os, "getloadavg", lambda: (9.0, 0.0, 0.0))
+    assert "**The machine was busy**: 9 processes shared its cores." in run_all.page(run_all.run_all(15, quick=False))
+    monkeypatch.setattr(run_all.os, "getloadavg", lambda: (2.0, 0.0, 0.0))
+    assert "busy" not in run_all.page(run_all.run_all(15, quick=False))
+
+
+@pytest.mark.slow
+def test_the_benchmarks_themselves_run_on_toys():
+    results = run_all.run_all(10, quick=True)
+    assert [one.get("left_out") for one in results["benchmarks"]] == [None, None]
+    assert all(table["rows"]["clearhead"] for one in results["benchmarks"] for table in one["tables"])
