@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +18,7 @@ from urllib.parse import quote_plus, unquote, urlsplit
 import build_site
 import lxml.html
 import pytest
+import screenshots
 from axe_playwright_python.sync_playwright import Axe
 from lxml import etree
 from playwright.sync_api import expect
@@ -189,6 +191,25 @@ def test_a_site_keeps_its_other_versions(tmp_path):
 
 def test_the_site_is_small(site):
     assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) < 20_000_000
+
+
+PICTURES = sorted((ROOT / "docs" / "pictures").glob("page-*.png"))
+
+
+def test_pictures_of_pages_are_small_and_shown():
+    assert [file.stem for file in PICTURES] == ["page-doctor", "page-explain", "page-report", "page-serve"]
+    assert sum(file.stat().st_size for file in PICTURES) < 300_000
+    pages = "".join(file.read_text("utf-8") for file in (ROOT / "docs").glob("*.md"))
+    assert [file.name for file in PICTURES if f"](pictures/{file.name})" not in pages] == []
+
+
+@pytest.mark.slow
+def test_the_pictures_are_made_of_a_run(tmp_path):
+    run = shutil.copytree(ROOT / "tests" / "compat" / "format-2" / "run", tmp_path / "run")
+    (run / "report.html").write_text("<h1>Report</h1>", encoding="utf-8")
+    made = screenshots.photograph(run, tmp_path)
+    assert sorted(file.stem for file in made) == [file.stem for file in PICTURES]
+    assert len({file.read_bytes() for file in made}) == len(made)
 
 
 class Quiet(SimpleHTTPRequestHandler):
