@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from playwright.sync_api import expect
 
 import clearhead
 from browsers import opened_browser, serious
+from clearhead.paper.concepts import CONCEPTS
 
 ROOT = Path(__file__).parents[2]
 WORDS = (
@@ -51,7 +53,7 @@ WORDS = (
     "tokenizer.vocab_size",
     "--ensemble",
 )
-"""What notes on the paper call things, and names of this package."""
+"""What notes on the paper call things, beside the words of the concepts, and names of this package."""
 RESOURCES = {"img": ("src", "srcset"), "script": ("src",), "iframe": ("src",), "source": ("src", "srcset")}
 """Elements that load what their attributes name. Links of the head do, too."""
 
@@ -133,11 +135,11 @@ def test_nothing_is_loaded_from_elsewhere(pages, site):
 def test_a_dead_link_and_what_is_loaded_from_elsewhere_are_found(tmp_path):
     (tmp_path / "page.html").touch()
     (tmp_path / "here.css").write_text("@import 'https://b.example/x.css'", encoding="utf-8")
-    html = (
+    text = (
         '<link rel="stylesheet" href="//a.example/x.css"><h1 id="up">1</h1><a href="#up">2</a><a href="#down">3</a>'
         '<a href="other.html#up">4</a><a href="here.css">5</a><a href="https://c.example/">6</a>'
     )
-    page = {"page.html": lxml.html.document_fromstring(html)}
+    page = {"page.html": lxml.html.document_fromstring(text)}
     assert dead(page, tmp_path) == ["page.html: #down: no such place", "page.html: other.html#up: no such file"]
     assert from_elsewhere(page, tmp_path) == [
         "page.html: //a.example/x.css",
@@ -263,9 +265,10 @@ def test_the_search_finds_the_words_of_notes(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/index.html")
     page.locator(".md-search__button").click()
-    for word in WORDS:
+    for word in [*WORDS, *(word for concept in CONCEPTS for word in concept.words.split("; "))]:
         page.get_by_role("combobox").fill(word)
-        page.locator(f'a[href*="?h={quote_plus(word)}"]').first.wait_for()  # each result names what was asked
+        asked = quote_plus(html.escape(word, quote=False), safe="()'")
+        page.locator(f'a[href*="?h={asked}"]').first.wait_for()  # each result names what was asked
     page.get_by_role("combobox").fill("hard zzzq")
     expect(page.get_by_role("link").filter(has_text="hard")).to_have_count(0)
     page.close()
