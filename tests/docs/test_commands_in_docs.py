@@ -30,6 +30,7 @@ from clearhead.config import Config
 from clearhead.config.nested import merge, parse_override
 from clearhead.errors import ConfigError
 from clearhead.formats import SentencePair, write_pairs, write_tsv
+from clearhead.paper.exercises.page import workbook
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
@@ -229,6 +230,7 @@ def write(name: str) -> None:
                 ".html": "<p>null <b>drei</b></p>",
                 ".json": '{"title": "null drei", "id": 7}',
                 ".md": "# null\n\ndrei\n",
+                ".py": workbook(),
                 ".srt": f"1\n{cue}",
                 ".vtt": f"WEBVTT\n\n{cue}",
             }

@@ -73,10 +73,8 @@ def paper(
 
     Examples:
       clearhead paper figure1 runs/demo -o figures
-      clearhead paper concepts self-attention
       clearhead paper walk "the cat sleeps" -o walk
       clearhead paper exercises -o .
-      clearhead paper exercises 5 exercises.py
 
     `concepts` lists what notes on the paper explain; with a name it shows a short program for it, runs it, and with -o
     draws its picture. `walk` prints every number of a small Transformer from a sentence to the next token; with -o it
