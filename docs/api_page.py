@@ -59,16 +59,15 @@ def _object(name: str, thing: type | object) -> Iterator[str]:
     if not isinstance(read, griffe.Class):
         return
     members = [one for member, one in read.members.items() if not member.startswith("_") and one.has_docstring]
+    methods = [one for one in members if callable(getattr(thing, one.name, None))]
     if inspect.isclass(thing) and issubclass(thing, Settings):
         yield from ("", "Its fields are in [settings.md](settings.md).")
-        members = [one for one in members if one.is_function]
-    fields = [one for one in members if not one.is_function]
-    if fields:
+        members = methods
+    if fields := [one for one in members if one not in methods]:
         yield from ("", "| attribute | |", "| --- | --- |")
         yield from (f"| `{one.name}` | {_cell(one.docstring.value)} |" for one in fields)
-    for one in members:
-        if one.is_function:
-            yield from ("", f"### {name}.{one.name}", *_signature_and_text(one, one.name))
+    for one in methods:
+        yield from ("", f"### {name}.{one.name}", *_signature_and_text(one, one.name))
 
 
 def _module(module: object) -> Iterator[str]:

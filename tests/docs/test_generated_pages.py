@@ -63,6 +63,7 @@ def test_the_python_page_has_every_public_name_and_every_setting_has_its_own():
     assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == clearhead.__all__
     assert "\n### Translator.translate\n" in page
     assert "\n| `ConfigError` | " in page
+    assert "\n| `source_words` | " in page  # computed when it is first read, and no method
     assert "`beam_size`" not in page.partition("## Translator")[0]  # settings.md has the fields of settings
 
 
