@@ -38,7 +38,7 @@ def wrong_openings(text: str) -> Iterator[str]:
         yield "no title"
     if not tokens or tokens[0].type != "paragraph_open" or tokens[1].content.startswith("Generated"):
         yield "no sentence that says what the page is for"
-    if not any(token.type in ("fence", "code_block") for token in tokens):
+    if not any(token.type in ("fence", "code_block", "table_open") for token in tokens):
         yield "no example"
 
 

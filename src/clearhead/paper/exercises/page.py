@@ -13,9 +13,8 @@ from clearhead.paper.parts import aligned
 _INTRODUCTION = """\
 # Exercises
 
-Generated from `src/clearhead/paper/exercises/`. {count} functions of the paper, in its order, each with one expression
-left out. Fill it in, and have it checked against a reference that is computed in another way; a known mistake is
-named.
+Use this page to find out what you know of the paper: {count} of its functions, in its order, each with one expression
+left out. Fill it in, and have it checked against a reference that is computed in another way; a known mistake is named.
 
 ```
 clearhead paper exercises -o .
@@ -44,7 +43,8 @@ versions and near misses of the [errata](errata.md) among them; for any other, t
 are True where a position may be seen. Shapes are in brackets: B for batch, T and S for lengths, D for d_model, K for
 the width of a head, H for heads, V for the vocabulary. [The glossary](glossary.md) has the words.
 
-Run only files that you trust: an answer is a program, and is run as one.
+Run only files that you trust: an answer is a program, and is run as one. This page is generated from
+`src/clearhead/paper/exercises/`.
 """
 
 
