@@ -47,6 +47,9 @@ TARGETS = {
 }
 """Platforms of the wheels with the core, and what zig calls them."""
 
+WEB_FORMS = {"relaxed": ["-msimd128", "-mrelaxed-simd"], "simd": ["-msimd128"], "plain": []}
+"""Flags of the modules of WebAssembly: a browser takes none with an instruction that it lacks."""
+
 
 def source_hash():
     """Return the first 16 hexadecimal digits of the SHA-256 of the core's sources; `library.py` compares them."""
@@ -102,6 +105,24 @@ def build_core(compiler, triple, directory):
         content = Path(output).read_bytes()
     path.write_bytes(content)
     path.with_suffix(".sha256").write_text(f"{sha256(content).hexdigest()}  {path.name}\n")
+
+
+def build_web(directory):
+    """Compile the core to modules of WebAssembly, with zig, since gcc has no such target.
+
+    Raises:
+        subprocess.CalledProcessError: If zig is missing or fails.
+    """
+    # WASI's library has memcpy and erf; its system is two functions, a clock and one that does nothing.
+    compiler = [*zig("wasm32-wasi"), "-mexec-model=reactor", *FLAGS]
+    exported = ["-Wl,--export-dynamic", "-Wl,--export=__heap_base"]
+
+    def compile_module(name, flags):
+        sources = ["-DFORM=plain", "-DFORM_plain", "-DSOURCES=0", str(CSRC / "core.c"), str(CSRC / "form.c")]
+        subprocess.run([*compiler, *flags, *sources, *exported, "-o", f"{directory}/core-{name}.wasm"], check=True)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_module, WEB_FORMS, WEB_FORMS.values()))
 
 
 class BuildCore(build_ext):

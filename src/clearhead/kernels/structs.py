@@ -74,19 +74,26 @@ class OuterStruct(Struct):
             self.keep(name, value)  # only its bytes were copied
 
 
-def read_structures(text: str) -> dict[str, type[Struct]]:
-    """Return the untagged structures of a C header, by name and in order."""
+def read_structures(text: str, address: type | None = None) -> dict[str, type[Struct]]:
+    """Return the untagged structures of a C header, by name and in order.
+
+    Args:
+        text: The header.
+        address: Type of all addresses, if they are those of another machine; None for typed ones of this machine.
+    """
     structures: dict[str, type[Struct]] = {}
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, flags=re.DOTALL):
         fields: list[tuple[str, type]] = []
         for declaration in filter(None, map(str.strip, body.split(";"))):
             kind, fields_of_kind = re.sub(r"\b(const|struct|_Atomic) ", "", declaration).split(maxsplit=1)
-            number, address = NUMBERS.get(kind), ADDRESSES.get(kind, c_void_p)
+            number, pointer = NUMBERS.get(kind), ADDRESSES.get(kind, c_void_p)
             if kind in structures:
-                number, address = structures[kind], POINTER(structures[kind])
+                number, pointer = structures[kind], POINTER(structures[kind])
             for field in map(str.strip, fields_of_kind.split(",")):
-                given = POINTER(address) if field.startswith("**") else address if field.startswith("*") else number
+                given = number
+                if field.startswith("*"):
+                    given = address or (POINTER(pointer) if field.startswith("**") else pointer)
                 fields.append((field.lstrip("*"), given))  # type: ignore[arg-type]
         base = OuterStruct if any(issubclass(kind, Struct) for _, kind in fields) else Struct
         structures[name] = type(name, (base,), {"_fields_": fields, "_kinds": dict(fields), "__module__": __name__})
@@ -103,6 +110,6 @@ def read_constants(text: str) -> dict[str, int]:
     return constants
 
 
-_HEADER = Path(__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
-STRUCTS, CONSTANTS = read_structures(_HEADER), read_constants(_HEADER)
+HEADER = Path(__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
+STRUCTS, CONSTANTS = read_structures(HEADER), read_constants(HEADER)
 """Structures and constants, by their names in csrc/types.h."""

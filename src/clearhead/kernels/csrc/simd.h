@@ -11,7 +11,14 @@
 
 #include "types.h"
 
-#if defined(FORM_plain) /* whatever the compiler uses by itself */
+#if defined(__wasm_simd128__) /* a module of WebAssembly has the plain form alone */
+#include <wasm_simd128.h>
+#define WASM
+#define WIDE 4
+#define VECTOR_REGISTERS 16 /* of x86-64, on which it may run */
+#define REGISTERS 4
+#define ROW_BLOCK 2
+#elif defined(FORM_plain) /* whatever the compiler uses by itself */
 #define WIDE 4
 #define VECTOR_REGISTERS 16
 #define REGISTERS 4  /* of outputs computed together */
@@ -77,6 +84,10 @@ INLINE unsigned lanes_above(Floats v, float x) { return _mm256_movemask_ps(_mm25
 #else
 #if defined(NEON)
 INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+#elif defined(__wasm_relaxed_simd__) /* rounded once where the processor does that at once */
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return wasm_f32x4_relaxed_madd(a, b, c); }
+#elif defined(WASM) /* rounded twice */
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return a * b + c; }
 #else
 /* A product of two floats is exact in double, and so is what its sum with a third loses. If it loses anything, the last
  * bit of the sum is made odd; then rounding it to a float rounds the exact sum (Boldo and Melquiond 2008, "Emulation of
@@ -96,6 +107,11 @@ INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
     return c;
 }
 #endif
+#if defined(WASM)
+INLINE Floats larger(Floats a, Floats b) { return wasm_f32x4_pmax(b, a); }
+INLINE Floats smaller(Floats a, Floats b) { return wasm_f32x4_pmin(b, a); }
+INLINE unsigned lanes_above(Floats v, float x) { return wasm_i32x4_bitmask(wasm_f32x4_gt(v, all(x))); }
+#else
 INLINE Floats larger(Floats a, Floats b) { return chosen((Ints)(a > b), a, b); }
 INLINE Floats smaller(Floats a, Floats b) { return chosen((Ints)(a < b), a, b); }
 INLINE unsigned lanes_above(Floats v, float x) {
@@ -103,6 +119,7 @@ INLINE unsigned lanes_above(Floats v, float x) {
     for (int i = 0; i < WIDE; i++) found |= (unsigned)(v[i] > x) << i;
     return found;
 }
+#endif
 #endif
 
 /* 16 lanes are added up by halves: the second eight to the first, then four to four, and so on. */
@@ -165,7 +182,7 @@ INLINE int32_t sum_of_ints(Ints v) {
 
 /* Products of numbers in 8 bits: 4 of a row meet as many weights of each output. Weights have 7 bits, so that sums of two
  * products in 16 bits never overflow (maddubs). On x86-64 they are unsigned: WEIGHT_OFFSET is added when they are packed. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(WASM)
 #define WEIGHT_OFFSET 64
 #else
 #define WEIGHT_OFFSET 0
@@ -180,6 +197,9 @@ INLINE void store_bytes(char *at, Ints v) {
                                             -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1);
     __m256i bytes = _mm256_shuffle_epi8((__m256i)v, lowest);
     _mm_storel_epi64((__m128i *)at, _mm256_castsi256_si128(bytes) | _mm256_extracti128_si256(bytes, 1));
+#elif defined(WASM)
+    v128_t halves = wasm_i16x8_narrow_i32x4(v, v);
+    wasm_v128_store32_lane(at, wasm_i8x16_narrow_i16x8(halves, halves), 0);
 #else
     for (int i = 0; i < WIDE; i++) at[i] = (char)v[i];
 #endif
@@ -199,6 +219,12 @@ INLINE Ints add_levels(Ints sum, Ints w, Ints x) {
 #elif defined(NEON)
     int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)w), vget_low_s8((int8x16_t)x));
     return vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8((int8x16_t)w, (int8x16_t)x)));
+#elif defined(__wasm_relaxed_simd__) /* the second has 7 bits */
+    return (Ints)wasm_i32x4_relaxed_dot_i8x16_i7x16_add((v128_t)x, (v128_t)w, (v128_t)sum);
+#elif defined(WASM)
+    Ints low = (Ints)wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_extmul_low_i8x16((v128_t)w, (v128_t)x));
+    Ints high = (Ints)wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_extmul_high_i8x16((v128_t)w, (v128_t)x));
+    return sum + __builtin_shufflevector(low, high, 0, 2, 4, 6) + __builtin_shufflevector(low, high, 1, 3, 5, 7);
 #else
     int8_t weights[4 * WIDE], levels[4]; /* weights are below 128 even with the offset */
     memcpy(weights, &w, sizeof w);

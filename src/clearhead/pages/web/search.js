@@ -1,0 +1,154 @@
+// Greedy and beam search by the core, many steps a call: decoding/native/slots.py and search.py.
+
+const MOST_SECONDS = 0.01; // after which a call begins no further step, so that a new text does not wait
+const [LOOP_TOKENS, LOOP_TIMES] = [20, 3]; // decoding/repetition.py
+
+export const lengthPenalty = (length, alpha, form) => (form === "gnmt" ? ((5 + length) / 6) ** alpha : length ** alpha);
+
+/** The largest number of consecutive repetitions of any tokens; decoding/repetition.py:most_times. */
+export function mostTimes(ids) {
+  let most = 1;
+  for (let period = 1; period <= ids.length >> 1 && Math.floor(ids.length / period) > most; period++) {
+    let run = 0;
+    for (let at = period; at < ids.length; at++) {
+      run = ids[at] === ids[at - period] ? run + 1 : 0;
+      most = Math.max(most, Math.floor(run / period) + 1);
+    }
+  }
+  return most;
+}
+
+/**
+ * Translate sentences together.
+ * @param {Weights} weights
+ * @param {{source: number[], given: number[]}[]} sentences - Ids, ended by eos, and forced first tokens that cost nothing.
+ * @param {{beam: number, nbest: number, lengthPenalty: number, lengthPenaltyForm: string, extraLength: number,
+ *   endLoops: boolean}} options
+ * @param {() => Promise<boolean>} [goesOn] - Asked between calls of the core; false ends the search.
+ * @returns {Promise<{tokens: number[], score: number, rank: number, wasEnded: boolean}[][] | null>}
+ */
+export async function search(weights, sentences, options, goesOn = async () => true) {
+  const { core, config } = weights;
+  const lengths = sentences.map(({ source }) => source.length);
+  const limits = sentences.map(({ source, given }) =>
+    Math.min(Math.max(source.length, given.length) + options.extraLength, config.max_length ?? Infinity));
+  // Before what is freed at the end.
+  weights.tokens("source_embedding", Math.max(...lengths));
+  const tokens = weights.tokens("target_embedding", Math.max(...limits) + 1);
+  const before = core.end;
+  try {
+    const slots = new Slots(weights, sentences, limits, options);
+    while (slots.open.length) {
+      if (!(await goesOn())) return null;
+      slots.advance(tokens);
+    }
+    return slots.found;
+  } finally {
+    core.release(before);
+  }
+}
+
+class Slots {
+  constructor(weights, sentences, limits, options) {
+    const { core, config, memoryWidth } = weights;
+    const { beam, nbest } = options;
+    Object.assign(this, { weights, core, options });
+    this.found = sentences.map(() => null);
+    this.count = beam === 1 ? 1 : beam + 1;
+    const [most, rows] = [beam === 1 ? 1 : 2 * beam, sentences.length * beam];
+    const memories = weights.encode(sentences.map(({ source }) => source));
+    this.open = sentences.map(({ source, given }, number) => {
+      const [limit, room] = [limits[number], (source.length + 16) * beam];
+      const numbers = core.put(new Int32Array(0), 4 * beam + 2 * beam * limit + nbest * limit);
+      const at = (place) => numbers + 4 * place;
+      core.view.setInt32(at(beam), config.bos_id, true);
+      const hypotheses = core.make("Hypotheses", {
+        max_length: limit, prefix: given.length, given: given.length, guided_until: given.length,
+        longest_penalty: beam === 1 ? 1 : lengthPenalty(limit, options.lengthPenalty, options.lengthPenaltyForm),
+        num_open: 1, scores: at(0), newest: at(beam), parents: at(2 * beam), masks: at(3 * beam), written: at(4 * beam),
+        finished: core.makeAll("Finished", Array(nbest).fill({})), finished_tokens: at(4 * beam + 2 * beam * limit),
+      });
+      const slot = { number, source, given, limit, hypotheses, masks: at(3 * beam), places: 0 };
+      slot.fields = { memory: memories[number], source_length: source.length, newest: core.allocate(8 * beam) };
+      this.#makeRoom(slot, room);
+      return slot;
+    });
+    const given = [...new Set(sentences.flatMap((sentence) => sentence.given))];
+    this.maskOf = new Map(given.map((token, number) => [token, 2 + number])); // after those of `enum Mask`
+    const size = config.vocab_size;
+    const masks = new Uint8Array(size * (2 + given.length));
+    masks.fill(1, 0, size);
+    for (const token of config.never_written) masks[token] = 0;
+    [config.eos_id, ...given].forEach((token, number) => (masks[(1 + number) * size + token] = 1));
+    const penalties = Float64Array.from({ length: 2 * Math.max(...limits) }, (_, length) =>
+      (beam === 1 || !length ? 1 : lengthPenalty(length, options.lengthPenalty, options.lengthPenaltyForm)));
+    const column = () => core.allocate(4 * rows);
+    const best = () => core.allocate(4 * most * sentences.length);
+    this.step = core.make("Step", {
+      beam_size: beam, count: this.count, num_candidates: most, vocab_size: size, masks: core.put(masks),
+      slot: column(), beam: column(), parent: column(), position: column(), token: column(), mask: column(),
+      score: column(), candidate_score: best(), candidate_beam: best(), candidate_token: best(),
+    });
+    this.sentences = core.allocate(4 * sentences.length);
+    this.slots = core.makeAll("Slot", sentences.map(() => ({})));
+    this.search = core.make("Search", {
+      step: this.step, sentences: this.sentences, eos_id: config.eos_id, num_best: nbest, ends_loops: options.endLoops,
+      loop_tokens: LOOP_TOKENS, loop_times: LOOP_TIMES, penalties: core.put(penalties), seconds: MOST_SECONDS,
+      changes: core.put(new BigInt64Array(1)),
+    });
+    this.scratch = 0;
+  }
+
+  advance(tokens) {
+    const { core, open, options } = this;
+    const { beam, nbest } = options;
+    const of = (slot, field) => core.get("Hypotheses", slot.hypotheses, field);
+    const lengths = open.map((slot) => of(slot, "length"));
+    open.forEach((slot, place) => {
+      const [length, { given }] = [lengths[place], slot];
+      if (length < given.length) core.view.setInt32(slot.masks, this.maskOf.get(given[length]), true);
+      if ((length + 1) * beam > slot.places) this.#makeRoom(slot, 2 * (length + 1) * beam);
+      core.view.setUint32(this.sentences + 4 * place, slot.hypotheses, true);
+      core.set("Slot", this.slots + place * core.layout.structs.Slot.size, slot.fields);
+    });
+    const most = Math.max(...lengths);
+    const steps = Math.min(tokens.room - most, ...open.map((slot, n) => Math.floor(slot.places / beam) - lengths[n]));
+    const longest = Math.max(most + steps, ...open.map(({ source }) => source.length));
+    const needed = this.weights.scratch(this.weights.decoder, open.length * beam, longest, this.count, true);
+    if (needed > this.scratch) {
+      this.scratch = needed + (needed >> 2);
+      core.set("Step", this.step, { scratch: core.allocate(this.scratch) });
+    }
+    core.set("Step", this.step, { num_slots: open.length, longest, slots: this.slots });
+    core.set("Search", this.search, { most_steps: steps });
+    if (core.functions.advance(this.weights.decoder, tokens.at, this.search))
+      for (const slot of open)
+        if (of(slot, "times_in_source") < 0)
+          core.set("Hypotheses", slot.hypotheses, { times_in_source: mostTimes(slot.source) });
+    for (const slot of open) {
+      if (of(slot, "num_open")) continue;
+      const finished = of(slot, "finished");
+      this.found[slot.number] = Array.from({ length: Math.min(nbest, of(slot, "num_finished")) }, (_, number) => {
+        const at = finished + number * core.layout.structs.Finished.size;
+        const [length, place] = ["length", "place"].map((field) => core.get("Finished", at, field));
+        const tokens = core.ints(of(slot, "finished_tokens") + 4 * place * slot.limit, length);
+        const [score, rank] = ["log_prob", "rank_score"].map((field) => core.get("Finished", at, field));
+        return { tokens: [...tokens], score, rank, wasEnded: core.get("Finished", at, "was_ended") !== 0 };
+      });
+    }
+    this.open = open.filter((slot) => of(slot, "num_open"));
+  }
+
+  /** Make room for keys and values, and copy what is there. */
+  #makeRoom(slot, places) {
+    const { core, weights } = this;
+    const { past, parents } = slot.fields;
+    const room = { past: core.allocate(4 * places * weights.memoryWidth), parents: core.allocate(4 * places) };
+    if (slot.places) {
+      core.floats(room.past, slot.places * weights.memoryWidth).set(core.floats(past, slot.places * weights.memoryWidth));
+      core.ints(room.parents, slot.places).set(core.ints(parents, slot.places));
+    }
+    Object.assign(slot.fields, room);
+    slot.places = places;
+  }
+}

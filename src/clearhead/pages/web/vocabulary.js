@@ -1,0 +1,142 @@
+// A learned vocabulary (tokenizers/learned.py): BPE, Unigram or WordPiece over the bytes of UTF-8.
+
+const SPACE = "\t-\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"; // JavaScript's \s is another
+const WORDS = new RegExp(
+  `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|[${SPACE}]+(?![^${SPACE}])|[${SPACE}]+`,
+  "gu",
+);
+const LONGEST_WORD = 64; // in bytes; a longer one is cut
+
+// Each byte as a character: itself if it can be printed, otherwise one from U+0100 on.
+const CHARACTERS = [];
+for (let byte = 0, others = 256; byte < 256; byte++) {
+  const isPrinted = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
+  CHARACTERS.push(String.fromCharCode(isPrinted ? byte : others++));
+}
+const BYTES = new Map(CHARACTERS.map((character, byte) => [character, byte]));
+
+export class Vocabulary {
+  /** @param {object} file - Content of tokenizer.json. */
+  constructor({ model, added_tokens, pre_tokenizer }) {
+    const pieces = model.type === "Unigram" ? model.vocab.map(([name], id) => [name, id]) : Object.entries(model.vocab);
+    this.ids = new Map(pieces);
+    this.names = [];
+    for (const [name, id] of pieces) this.names[id] = name;
+    this.special = new Set();
+    this.signs = new Map();
+    for (const { id, content, special } of added_tokens) {
+      this.names[id] = content;
+      if (special) this.special.add(id);
+      else this.signs.set(content, id);
+    }
+    this.splitsDigits = pre_tokenizer.pretokenizers.some(({ type }) => type === "Digits");
+    this.split = SPLITTERS[model.type](model, this.ids);
+    this.known = new Map();
+  }
+
+  /** The ids of a text, without language tag and end token. */
+  encode(text) {
+    const ids = [];
+    let rest = "";
+    const flush = () => {
+      if (rest) this.#encodeText(` ${rest}`, ids);
+      rest = "";
+    };
+    if (!this.signs.size) rest = text;
+    else
+      for (const character of text) {
+        const sign = this.signs.get(character);
+        if (sign === undefined) rest += character;
+        else {
+          flush();
+          ids.push(sign);
+        }
+      }
+    flush();
+    return ids;
+  }
+
+  #encodeText(text, ids) {
+    const parts = this.splitsDigits ? text.split(/(\p{N})/u).filter(Boolean) : [text];
+    for (const part of parts)
+      for (const [word] of part.matchAll(WORDS)) {
+        let found = this.known.get(word);
+        if (!found) {
+          const characters = [...new TextEncoder().encode(word)].map((byte) => CHARACTERS[byte]);
+          found = [];
+          for (let at = 0; at < characters.length; at += LONGEST_WORD)
+            found.push(...this.split(characters.slice(at, at + LONGEST_WORD)));
+          if (this.known.size > 10_000) this.known.clear();
+          this.known.set(word, found);
+        }
+        ids.push(...found);
+      }
+  }
+
+  /** The text of ids. */
+  decode(ids) {
+    const bytes = [];
+    for (const id of ids) {
+      if (this.special.has(id)) continue;
+      const name = this.names[id];
+      if (this.signs.has(name)) bytes.push(...new TextEncoder().encode(name));
+      else for (const character of name) bytes.push(BYTES.get(character));
+    }
+    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes)).replace(/^ /, "");
+    return this.signs.size ? text.replace(new RegExp(`([${[...this.signs.keys()].join("")}]) `, "gu"), "$1") : text;
+  }
+}
+
+const SPLITTERS = {
+  /** Merge the pair that was learned first, until none is left. */
+  BPE({ merges }, ids) {
+    const ranks = new Map(merges.map((pair, rank) => [typeof pair === "string" ? pair : pair.join(" "), rank]));
+    return (symbols) => {
+      symbols = [...symbols];
+      for (;;) {
+        let [best, at] = [Infinity, -1];
+        for (let i = 0; i + 1 < symbols.length; i++) {
+          const rank = ranks.get(`${symbols[i]} ${symbols[i + 1]}`);
+          if (rank < best) [best, at] = [rank, i];
+        }
+        if (at < 0) return symbols.map((symbol) => ids.get(symbol));
+        symbols.splice(at, 2, symbols[at] + symbols[at + 1]);
+      }
+    };
+  },
+
+  /** Find the pieces of the largest total score (Viterbi). */
+  Unigram({ vocab }, ids) {
+    const longest = Math.max(...vocab.map(([name]) => name.length));
+    return (symbols) => {
+      const best = [{ score: 0 }];
+      for (let end = 1; end <= symbols.length; end++) {
+        best[end] = { score: -Infinity };
+        for (let start = Math.max(0, end - longest); start < end; start++) {
+          const id = ids.get(symbols.slice(start, end).join(""));
+          if (id === undefined) continue;
+          const score = best[start].score + vocab[id][1];
+          if (score > best[end].score || best[end].start === undefined) best[end] = { score, start, id };
+        }
+      }
+      const found = [];
+      for (let end = symbols.length; end > 0; end = best[end].start) found.push(best[end].id);
+      return found.reverse();
+    };
+  },
+
+  /** Take the longest piece again and again. */
+  WordPiece({ vocab }, ids) {
+    const longest = Math.max(...Object.keys(vocab).map((name) => name.length));
+    return (symbols) => {
+      const found = [];
+      for (let start = 0; start < symbols.length; ) {
+        let end = Math.min(symbols.length, start + longest);
+        while (!ids.has(symbols.slice(start, end).join(""))) end--;
+        found.push(ids.get(symbols.slice(start, end).join("")));
+        start = end;
+      }
+      return found;
+    };
+  },
+};

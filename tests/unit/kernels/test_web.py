@@ -1,0 +1,134 @@
+"""The core as WebAssembly in a browser finds what the native one does."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.decode import decode
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.files.arrays import write_arrays
+from clearhead.interop.web import engine_settings
+from clearhead.model.stored import StoredModel
+
+pytestmark = [
+    pytest.mark.slow,  # zig compiles for a minute
+    pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs zig: pip install ziglang"),
+]
+
+ROOT = Path(__file__).parents[3]
+WIDTHS = {"vocab_size": 61, "d_model": 64, "d_ff": 128, "num_heads": 2}
+MODELS = {
+    "pre": {},
+    "post": {"norm": "post", "attention_bias": True, "output_bias": True},
+    "gated": {"gated": True, "activation": "silu", "norm_kind": "rms", "feed_forward_bias": False},
+    "learned": {"positions": "learned", "max_positions": 80, "tying": "none", "embedding_norm": True},
+    "rotary": {"positions": "rotary", "activation": "gelu", "embedding_scale": False},
+    "halves": {"positions": "sinusoidal_halves", "first_position": 1, "activation": "gelu_tanh"},
+}
+PAGE = """<script type="module">
+import { Core, bestForm } from "./core.js";
+import { StoredArrays, Weights } from "./weights.js";
+import { search } from "./search.js";
+const read = async (name, as) => (await fetch(name, { cache: "no-store" }))[as]();
+window.found = async (form, model, precision, sentences, options) => {
+  const module = await WebAssembly.compile(await read(`core-${form ?? bestForm()}.wasm`, "arrayBuffer"));
+  const { config, aliases, layout } = await read(`${model}.json`, "json");
+  const core = await Core.load(module, layout);
+  const arrays = new StoredArrays(await read(`${model}.safetensors`, "arrayBuffer"), aliases);
+  return search(new Weights(core, config, arrays, precision), sentences, options);
+};
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory) -> Path:
+    """Return a directory with the modules of the core and a page that uses them."""
+    found = tmp_path_factory.mktemp("web")
+    spec = importlib.util.spec_from_file_location("clearhead_setup", ROOT / "setup.py")
+    setup = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(setup)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        setup.build_web(found)
+    for script in (ROOT / "src" / "clearhead" / "pages" / "web").glob("*.js"):
+        (found / script.name).write_bytes(script.read_bytes())
+    (found / "index.html").write_text(PAGE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(browser, directory) -> Iterator:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        opened = browser.new_page()
+        try:
+            opened.goto(f"http://127.0.0.1:{server.server_port}/")
+            opened.wait_for_function("() => Boolean(window.found)")
+            yield opened
+        finally:
+            opened.close()
+            server.shutdown()
+            thread.join()
+
+
+def both(page, directory, model, beam, precision, form):
+    """Return what the browser and what the native core find: tokens and score of each hypothesis of each sentence."""
+    stored = StoredModel.of(model)
+    write_arrays(directory / "model.safetensors", stored.arrays, {})
+    (directory / "model.json").write_text(json.dumps(engine_settings(model.config)))
+    sources = [[*torch.randint(3, 61, (length - 1,)).tolist(), 2] for length in (1, 9, 2, 17, 40, 5, 33)]
+    config = DecodeConfig(beam_size=beam, precision=precision, extra_length=20)
+    native = decode(NativeEngine(stored, precision), sources, SearchOptions(config, num_best=min(beam, 2)))
+    options = {
+        "beam": beam,
+        "nbest": min(beam, 2),
+        "lengthPenalty": config.length_penalty,
+        "lengthPenaltyForm": config.length_penalty_form,
+        "extraLength": config.extra_length,
+        "endLoops": config.end_loops,
+    }
+    found = page.evaluate(
+        "([form, precision, sentences, options]) => found(form, 'model', precision, sentences, options)",
+        [form, precision, [{"source": ids, "given": []} for ids in sources], options],
+    )
+    return (
+        [[(tuple(one["tokens"]), one["score"], one["wasEnded"]) for one in best] for best in found],
+        [[(one.tokens, one.log_prob, one.was_ended) for one in best] for best in native],
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
+def test_a_browser_finds_the_same_to_the_last_bit(page, directory, make_model, settings, beam, precision):
+    model = make_model(**{**WIDTHS, "norm": "pre", "num_encoder_layers": 1, "num_decoder_layers": 2, **settings})
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2.0)
+    found, native = both(page, directory, model, beam, precision, None)
+    assert found == native
+
+
+@pytest.mark.parametrize("form", ["simd", "plain"])
+def test_the_other_forms_find_nearly_the_same(page, directory, make_model, form):
+    model = make_model(**WIDTHS, norm="pre")
+    found, native = both(page, directory, model, 4, "fp32", form)
+    for one, other in zip(found, native, strict=True):
+        assert [tokens for tokens, *_ in one] == [tokens for tokens, *_ in other]
+        assert [score for _, score, _ in one] == pytest.approx([score for _, score, _ in other], abs=1e-4)
