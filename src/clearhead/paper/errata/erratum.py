@@ -72,13 +72,21 @@ class Erratum(Generic[Version]):
         """The criterion of the test, on one line."""
         return " ".join((self.test.__doc__ or "").split())
 
+    def evidence(self) -> str:
+        """Return the numbers measured on the wrong version, then on the right one."""
+        return _evidence(self.test(self.wrong_version), self.test(self.right_version))
+
     def check(self) -> ErratumResult:
         """Run the test on all versions."""
         wrong, right = self.test(self.wrong_version), self.test(self.right_version)
         return ErratumResult(
             wrong_fails=not wrong.holds,
             right_passes=right.holds,
-            evidence=f"wrong: {wrong.figures}; right: {right.figures}",
+            evidence=_evidence(wrong, right),
             missed=tuple(name for name, version in self.mutants if self.test(version).holds),
             refused=tuple(name for name, version in self.also_right if not self.test(version).holds),
         )
+
+
+def _evidence(wrong: CheckResult, right: CheckResult) -> str:
+    return f"wrong: {wrong.figures}; right: {right.figures}"
