@@ -140,12 +140,13 @@ class Diagram:
         order = (Frame, Line, Label, Node)  # what is behind comes first
         parts = sorted(self.parts, key=lambda part: order.index(type(part)))
         height = _number(self.height)
+        # A group, since screen readers offer no links within an image.
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-                f'viewBox="0 0 {WIDTH} {height}" class="paper" role="img" aria-labelledby="title description">',
-                f'<title id="title">{escape(self.title)}</title>',
-                f'<desc id="description">{escape(self.description)}</desc>',
+                f'viewBox="0 0 {WIDTH} {height}" class="paper" role="group">',
+                f"<title>{escape(self.title)}</title>",
+                f"<desc>{escape(self.description)}</desc>",
                 f"<style>{_style()}</style>",
                 '<defs><marker id="tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" '
                 'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.6 L8 4 L0 7.4 Z"/></marker>'

@@ -258,7 +258,8 @@ def test_the_picture_is_whole_and_asks_for_nothing(figure, config):
     text = diagram.svg("../of a <package>")
     root = ElementTree.fromstring(text)
     space = "{http://www.w3.org/2000/svg}"
-    assert (root.get("width"), root.get("role")) == (str(WIDTH), "img")
+    assert (root.get("width"), root.get("role")) == (str(WIDTH), "group")  # an image would hide its links
+    assert [element for element in root.iter() if element.get("id") not in (None, "tip")] == []  # two may be on a page
     kinds = {element.tag.removeprefix(space) for element in root.iter()}
     assert kinds <= {"svg", "title", "desc", "style", "defs", "marker", "path", "rect", "circle", "a", "text"}
     assert text.count("http") == 1  # the name of SVG itself
