@@ -521,8 +521,20 @@ def test_the_tour_leads_through_the_page_with_the_numbers_of_the_sentence(page, 
     assert tour.is_hidden()
 
 
+NAMED = {
+    "One head": "#head-map .cursor",
+    "From scores to weights": "#row-table .picked",
+    "Step by step": "#steps-table .picked",
+    "The search": "#beam-tree button.picked",
+    "Layer by layer": "#lens-table td.picked",
+    "What had an effect": "#attribution-gradients .cursor",
+}
+"""What stops of the tour name, by their titles."""
+
+
 def test_the_tour_fits_a_phone_and_breaks_no_rule_of_axe(open_page, explained):
-    page = open_page(explained, viewport={"width": 390, "height": 844})
+    against = replace(explained.attribution, gradients=-1 - abs(explained.attribution.gradients))
+    page = open_page(replace(explained, attribution=against), viewport={"width": 390, "height": 844})
     page.locator("#tour-start").click()
     for _ in range(12):
         box = page.locator("#tour").bounding_box()
@@ -531,9 +543,16 @@ def test_the_tour_fits_a_phone_and_breaks_no_rule_of_axe(open_page, explained):
         assert box["y"] > 0.5 * 844  # half of the screen is for the page
         assert box["y"] + box["height"] <= 844
         assert page.locator("details.part:has(.toured):not([open]), details.part.toured:not([open])").count() == 0
+        if named := NAMED.get(page.locator("#tour-title").inner_text()):
+            shown = page.locator(named).first.bounding_box()
+            assert page.locator(".top").bounding_box()["height"] <= shown["y"] + 1
+            assert shown["y"] + shown["height"] <= box["y"]
+            assert 0 <= shown["x"] <= shown["x"] + shown["width"] <= 390
         if page.locator("#tour-place").inner_text() == "6 of 12":
             assert serious(Axe().run(page)) == []
+        said = page.locator("#tour-look").inner_text()
         page.locator("#tour-next").click()
+    assert re.fullmatch(r"No token made .+ more probable; .+ lowered its log-probability least: −\d\.\d\d nats\.", said)
 
 
 def test_without_queries_keys_and_lens_the_tour_leaves_them_out(open_page, explained):

@@ -8,7 +8,7 @@ import { counted, fixed, percent, spoken, wholePercent } from "./text.js";
 
 /**
  * The stops: the part of the page, what one sees there, and what to look for in this sentence. A stop may `choose` what
- * it talks about. Stops whose part the page does not have are left out.
+ * it is about, and give the selector of what it `names`. Stops whose part the page does not have are left out.
  */
 function stopsOf(selection, attentions, explanation) {
   const { model, steps, search, logit_lens: lens, attribution, source_tokens: source, num_told: numTold } = explanation;
@@ -18,6 +18,11 @@ function stopsOf(selection, attentions, explanation) {
   const key = () => spoken(selection.attention.keys[selection.column]);
   const written = steps.map((step, place) => ({ ...step, place })).slice(numTold);
   const doubtful = written.reduce((least, step) => (step.probability < least.probability ? step : least), written[0]);
+  const mostEffective = () => {
+    const gains = unpack(attribution.integrated_gradients).part(selection.step).values;
+    const gain = Math.max(...gains);
+    return { place: gains.indexOf(gain), gain };
+  };
   return [
     {
       at: "alignment",
@@ -35,7 +40,7 @@ function stopsOf(selection, attentions, explanation) {
       title: "Links",
       isThere: attentions[0].name === "cross",
       see: "The links are the weights of the head that is shown large below; attribution can draw them too. Point at a word to see its own.",
-      choose: { attention: attentions[0] },
+      choose: () => ({ attention: attentions[0] }),
       look: () => `Writing ${query()}, ${head()} looks at ${key()} with ${wholePercent(row().weights[selection.column])} of its weight.`,
     },
     {
@@ -62,6 +67,7 @@ function stopsOf(selection, attentions, explanation) {
     {
       at: "head",
       title: "One head",
+      names: "#head-map .cursor",
       see: "A row for each token that looks, a column for each one looked at. A row sums to 1.",
       look: () => `The largest weight in the row of ${query()} is ${fixed(Math.max(...row().weights))}; the frame is on ${key()}.`,
     },
@@ -79,6 +85,7 @@ function stopsOf(selection, attentions, explanation) {
     {
       at: "row-softmax",
       title: "From scores to weights",
+      names: "#row-table .picked",
       see: "The softmax makes weights of the scores of a row: positive, and 1 in sum. Move the slider to sharpen or soften it.",
       look: () => {
         const spread = entropy(row().weights);
@@ -99,8 +106,9 @@ function stopsOf(selection, attentions, explanation) {
     {
       at: "steps",
       title: "Step by step",
+      names: "#steps-table .picked",
       see: "The decoder writes a token at each step. The most probable tokens of each are listed; the framed one was written.",
-      choose: doubtful && { step: doubtful.place },
+      choose: () => (doubtful ? { step: doubtful.place } : {}),
       look: () => {
         const { candidates, token, probability, entropy: spread } = steps[selection.step];
         const other = candidates.find((one) => one.token !== token);
@@ -110,6 +118,7 @@ function stopsOf(selection, attentions, explanation) {
     {
       at: "search",
       title: "The search",
+      names: "#beam-tree button.picked",
       see: "A column for each step, the best hypothesis on top. The blue path was chosen; dashed ones were pruned.",
       look: () => {
         const { nodes, finished } = search;
@@ -121,6 +130,7 @@ function stopsOf(selection, attentions, explanation) {
     {
       at: "lens",
       title: "Layer by layer",
+      names: "#lens-table td.picked",
       see: "What each layer of the decoder would write if it were the last. The output is on top.",
       look: () => {
         const ranks = lens.map((ofSteps) => ofSteps[selection.step].rank);
@@ -148,11 +158,14 @@ function stopsOf(selection, attentions, explanation) {
       : {
           at: "attribution",
           title: "What had an effect",
+          names: "#attribution-gradients .cursor",
           see: "Attention says where a head looked. Attribution says what changed the output; where both agree, trust the picture more.",
+          choose: () => ({ source: mostEffective().place }),
           look: () => {
-            const gains = unpack(attribution.integrated_gradients).part(selection.step).values;
-            const most = gains.indexOf(Math.max(...gains));
-            return `${spoken(source[most])} added most to ${spoken(steps[selection.step].token)}: ${fixed(gains[most], 2)} nats of log-probability.`;
+            const { place, gain } = mostEffective();
+            const written = spoken(steps[selection.step].token);
+            if (gain > 0) return `${spoken(source[place])} added most to ${written}: ${fixed(gain, 2)} nats of log-probability.`;
+            return `No token made ${written} more probable; ${spoken(source[place])} lowered its log-probability least: ${fixed(gain, 2)} nats.`;
           },
         },
   ].filter(({ at, isThere = true }) => isThere && byId(at).closest("[hidden]") === null);
@@ -184,9 +197,10 @@ export function offerTour(selection, attentions, explanation, prepare) {
     at = Math.max(0, place);
     back.disabled = at === 0;
     next.textContent = at === stops.length - 1 ? "Finish" : "Next →";
-    if (stops[at].choose) selection.choose(stops[at].choose);
-    const part = byId(stops[at].at);
-    showPart(part, prepare);
+    const { at: part, names, choose } = stops[at];
+    if (choose) selection.choose(choose());
+    showPart(byId(part), prepare);
+    if (names) document.querySelector(names)?.scrollIntoView({ block: "nearest", inline: "center" });
     mark(true);
     say();
     if (document.activeElement === document.body || back.disabled) next.focus({ preventScroll: true });
