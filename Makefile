@@ -80,14 +80,15 @@ docs: setup
 	$(BIN)/python tests/docs/test_paper_page.py
 
 # In build/site; `python -m http.server -d build/site` shows it.
-site: setup
+site: tour
 	$(BIN)/python docs/build_site.py
 
 # The tour of the paper with all outputs, as one HTML file. It trains a model for a minute if there is no demo.
 TOUR := build/tour.html
-tour: setup
-	mkdir -p $(dir $(TOUR))
-	$(BIN)/python docs/build_tour.py $(TOUR)
+tour: $(TOUR)
+$(TOUR): $(VENV)/.ready docs/tour.ipynb docs/tour.css docs/build_tour.py $(shell find src -name '*.py')
+	mkdir -p $(dir $@)
+	$(BIN)/python docs/build_tour.py $@
 
 # A wheel with the compiled core for each platform of setup.py, and one without it for all others. What is in them
 # depends on the commit alone.

@@ -21,6 +21,8 @@ import clearhead
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
+TOUR = BUILD / "tour.html"
+"""The tour with its outputs, where `make tour` writes it."""
 COMPUTED = ("formulas", "table2", "table3", "schedule", "positions", "walk")
 """Parts of `clearhead paper` on the site: those that take seconds. The errata have their own page."""
 
@@ -29,6 +31,7 @@ LINK = re.compile(r'(\]\(|\bhref=")([^)"#:\s]+)(?:#([^)"\s]*))?(?=[)"])')
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 """Head of a page that the search leaves out."""
 
+TO_OUTPUTS = "\n\n[This page with all outputs](tour-outputs.html) was made by running it.\n\n"
 COMPUTED_HEAD = """# The paper, computed
 
 What `clearhead paper` prints and draws, made with this version: the equations, tables and figures of the paper, each
@@ -95,9 +98,14 @@ def write_pages(directory: Path) -> None:
             sources |= linked
             content = text.encode()
         _write(directory / site_path(path), content)
-    text, linked = relinked(_tour(ROOT / "docs" / "tour.ipynb"), "docs/tour.ipynb")
-    _write(directory / "tour.md", text.encode())
-    for path in sources | linked:
+    tours = {"tour.md": _tour(ROOT / "docs" / "tour.ipynb")}
+    if (run := tour_with_outputs()) is not None:
+        tours = {"tour.md": tours["tour.md"].replace("\n\n", TO_OUTPUTS, 1), "tour-outputs.html": run}
+    for name, tour in tours.items():
+        text, linked = relinked(tour, "docs/tour.ipynb", suffix=Path(name).suffix)
+        sources |= linked
+        _write(directory / name, text.encode())
+    for path in sources:
         if site_path(path).startswith("source/"):
             _write(directory / site_path(path), _source(path).encode())
     _write(directory / "pictures" / "icon.svg", (ROOT / "src" / "clearhead" / "pages" / "icon.svg").read_bytes())
@@ -117,18 +125,38 @@ def _source(path: str) -> str:
 
 
 def _tour(notebook: Path) -> str:
-    """Return the notebook as a page, without outputs; what executes it takes its place here."""
+    """Return the notebook as a page, without outputs."""
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
     texts = [(cell["cell_type"] == "code", "".join(cell["source"])) for cell in cells]
     return "\n\n".join(f"```python\n{text}\n```" if is_code else text for is_code, text in texts)
 
 
+def tour_with_outputs() -> str | None:
+    """Return the page of the tour with its outputs, or None with a message if there is none of these sources."""
+    text = TOUR.read_text("utf-8") if TOUR.is_file() else ""
+    if text.endswith(tour_mark()):
+        return text
+    print(f"no {TOUR.name} of these sources: the site has the tour without outputs; see `make tour`", file=sys.stderr)
+    return None
+
+
+def tour_mark() -> str:
+    """Return the last line of a page of the tour, which names the sources that it was made of."""
+    made_of = _digest(*(ROOT / "docs" / name for name in ("tour.ipynb", "tour.css", "build_tour.py")))
+    return f"<!-- made of {made_of} -->\n"
+
+
+def _digest(*files: Path) -> str:
+    """Return what changes with the package or with files."""
+    digest = hashlib.sha256()
+    for file in sorted([*files, *(ROOT / "src").rglob("*.py")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _computed() -> Path:
     """Return the directory of what `clearhead paper` computes; it is kept until the package changes."""
-    digest = hashlib.sha256()
-    for file in [Path(__file__), *sorted((ROOT / "src").rglob("*.py"))]:
-        digest.update(file.read_bytes())
-    directory = BUILD / "computed" / digest.hexdigest()[:16]
+    directory = BUILD / "computed" / _digest(Path(__file__))
     if not directory.is_dir():
         from clearhead.inspection.plots import draw
         from clearhead.paper.contents import PARTS
@@ -183,9 +211,7 @@ def add_version(built: Path, site: Path, version: str) -> Path:
         shutil.rmtree(site / place, ignore_errors=True)
         shutil.copytree(built, site / place)
     _write(site / "versions.json", json.dumps(versions, indent=1).encode())
-    _write(
-        site / "index.html", b'<!doctype html><title>clearhead</title><meta http-equiv="refresh" content="0; latest/">'
-    )
+    _write(site / "index.html", TO_LATEST)
     return site / name
 
 

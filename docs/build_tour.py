@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 
 import nbformat
+from build_site import tour_mark
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from mdit_py_plugins.anchors import anchors_plugin
@@ -124,4 +125,4 @@ if __name__ == "__main__":
     _, *cells = executed({**tour, "cells": [sharp, *tour.cells]}).cells
     docs = options.docs or Path(os.path.relpath(DOCS, options.out.parent.resolve())).as_posix()
     with open_output(str(options.out)) as out:
-        out.write(page(nbformat.from_dict({**tour, "cells": cells}), docs=docs))
+        out.write(page(nbformat.from_dict({**tour, "cells": cells}), docs=docs) + tour_mark())

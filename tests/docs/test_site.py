@@ -14,7 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import quote_plus, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import build_site
 import lxml.html
@@ -27,6 +27,7 @@ from playwright.sync_api import expect
 import clearhead
 from browsers import opened_browser, serious
 from clearhead.paper.concepts import CONCEPTS
+from every_run import slow
 
 ROOT = Path(__file__).parents[2]
 WORDS = (
@@ -70,7 +71,11 @@ RULES = {
 def site(tmp_path_factory, fonts) -> Path:
     """Return the directory of this version, built as `make site` does."""
     directory = tmp_path_factory.mktemp("site")
-    return build_site.build(directory / "site", directory / "pages")
+    tour = directory / "tour.html"  # running the real one takes a minute
+    tour.write_text(f'<a href="../docs/../src/clearhead/errors.py#L7">x</a>{build_site.tour_mark()}', encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build_site, "TOUR", tour)
+        return build_site.build(directory / "site", directory / "pages")
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +181,17 @@ def test_links_lead_to_the_pages_of_the_site():
     assert text == '<a href="../source/src/clearhead/errors.py.html#__span-0-7">'
 
 
+def test_the_tour_with_outputs_is_on_the_site_if_it_is_of_these_sources(pages, tmp_path, monkeypatch, capsys):
+    assert "tour-outputs.html" in pages["tour.html"].xpath("//article//a/@href")
+    assert pages["tour-outputs.html"].xpath("//a/@href") == ["source/src/clearhead/errors.py.html#__span-0-7"]
+    for text in (None, "of other sources", f"{build_site.tour_mark()} cut"):
+        monkeypatch.setattr(build_site, "TOUR", tmp_path / "tour.html")
+        if text:
+            build_site.TOUR.write_text(text, encoding="utf-8")
+        assert build_site.tour_with_outputs() is None
+        assert capsys.readouterr().err.startswith("no tour.html of these sources")
+
+
 def test_a_site_keeps_its_other_versions(tmp_path):
     built = tmp_path / "built"
     built.mkdir()
@@ -238,8 +254,14 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_pages_are_shown_without_a_request_to_elsewhere(width, scheme, browser, address):
+SOME = ("paper", "index")
+ALL = (*SOME, "concepts", "api", "alignment")
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "names"), [(390, "dark", SOME), slow(390, "dark", ALL), slow(1280, "light", ALL)]
+)
+def test_pages_are_shown_without_a_request_to_elsewhere(width, scheme, names, browser, address):
     asked: list[str] = []
     complaints: list[str] = []
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
@@ -247,7 +269,7 @@ def test_pages_are_shown_without_a_request_to_elsewhere(width, scheme, browser, 
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    for name in ("paper", "concepts", "api", "alignment", "index"):
+    for name in names:
         page.goto(f"{address}/{name}.html")
         page.wait_for_selector(".md-version__link", state="attached")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -261,14 +283,32 @@ def test_pages_are_shown_without_a_request_to_elsewhere(width, scheme, browser, 
     context.close()
 
 
+ASK = """async words => {
+    const worker = new Worker(JSON.parse(document.getElementById("__config").textContent).search);
+    const asked = (type, data) => new Promise((done, fail) => {
+        worker.onerror = fail;
+        worker.onmessage = event => done(event.data.data);
+        worker.postMessage({type, data});
+    });
+    await asked(0, await (await fetch("search.json")).json());
+    const counts = [];
+    for (const input of words) counts.push((await asked(2, {input})).total);
+    return counts;
+}"""
+"""Ask the search of the page, without drawing its window for each word; return how many pages and sections it finds."""
+
+
 def test_the_search_finds_the_words_of_notes(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/index.html")
+    words = [*WORDS, *(word for concept in CONCEPTS for word in concept.words.split("; "))]
+    escaped = [html.escape(word, quote=False) for word in words]  # as the window of the search passes them on
+    counts = dict(zip(words, page.evaluate(ASK, escaped), strict=True))
+    assert [word for word, count in counts.items() if not count] == []
+    assert page.evaluate(ASK, ["hard zzzq"]) == [0]
     page.locator(".md-search__button").click()
-    for word in [*WORDS, *(word for concept in CONCEPTS for word in concept.words.split("; "))]:
-        page.get_by_role("combobox").fill(word)
-        asked = quote_plus(html.escape(word, quote=False), safe="()'")
-        page.locator(f'a[href*="?h={asked}"]').first.wait_for()  # each result names what was asked
+    page.get_by_role("combobox").fill("logit lens")
+    page.locator('a[href*="?h=logit+lens"]').first.wait_for()
     page.get_by_role("combobox").fill("hard zzzq")
     expect(page.get_by_role("link").filter(has_text="hard")).to_have_count(0)
     page.close()

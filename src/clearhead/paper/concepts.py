@@ -246,8 +246,8 @@ CONCEPTS = (
     Concept(
         name="logits-to-text",
         title="From logits to a token, and to a text",
-        words="logits to token; logits to tokens; logits; logit; softmax and argmax; argmax; greedy; greedy search; "
-        "beam; beam search; sampling; temperature",
+        words="logits to token; logits to tokens; logits; logit; softmax and argmax; argmax; hard argmax; greedy; "
+        "greedy search; beam; beam search; sampling; temperature",
         about="A logit is a score for each word; softmax makes probabilities of them, argmax takes the largest. Here "
         "each logit is the logarithm of its probability, plus 3: a constant changes no probability, so a logit "
         "alone says nothing of its probability. The weights are set by hand to the table in the picture, so "
