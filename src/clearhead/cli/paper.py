@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -138,7 +140,8 @@ def _exercises(name: str | None, answers: Path | None, output: Path | None, as_j
         _prepare(output, needs_plots=False)
         _write_new(output / "exercises.py", workbook(chosen))
     elif answers is not None:
-        verdicts = check_file(answers, chosen)
+        with redirect_stdout(sys.stderr):  # what the answers print is no part of the verdicts
+            verdicts = check_file(answers, chosen)
         asked = len(chosen) == 1
         if as_json:
             typer.echo(json.dumps([asdict(one) for one in verdicts], indent=2))

@@ -230,7 +230,7 @@ def test_exercises_are_listed_shown_written_and_checked(run_command, tmp_path):
     assert (done.exit_code, done.stdout) == (0, "Exercise 27, attention_is_cheaper: right\n")
     done = run_command(paper, "exercises", file)
     assert (done.exit_code, done.stdout) == (0, "1 right, 0 not right, 0 open\n")
-    file.write_text("def attention_is_cheaper(n, d):\n    return True\n", encoding="utf-8")
+    file.write_text("print(1)\n\n\ndef attention_is_cheaper(n, d):\n    print(n)\n    return True\n", encoding="utf-8")
     done = run_command(paper, "exercises", file, "--json")
     [verdict] = json.loads(done.stdout)
     assert (done.exit_code, verdict["number"], verdict["state"]) == (1, 27, "wrong")

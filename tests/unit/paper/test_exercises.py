@@ -146,6 +146,7 @@ def test_an_answer_may_change_its_arguments_and_return_any_kind_of_number():
     assert check(15, hide).state == check(3, shifted).state == "right"
     for kind in (lambda d_k: torch.tensor(float(d_k)), numpy.float32, numpy.int64, int):
         assert check(8, kind).state == "right"
+    assert check(27, numpy.less).state == "right"
 
 
 def test_a_check_leaves_threads_and_random_state_alone():
@@ -154,6 +155,38 @@ def test_a_check_leaves_threads_and_random_state_alone():
     check(16, exercise(16).solution)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
+
+
+SETTINGS = "torch.manual_seed(1)\n    torch.set_default_dtype(torch.float64)\n    torch.set_grad_enabled(False)"
+
+
+@pytest.mark.parametrize("code", [SETTINGS.replace("    ", ""), f"def f1(precision, recall):\n    {SETTINGS}"])
+def test_settings_of_an_answer_do_not_decide_about_the_next(tmp_path: Path, code):
+    file = tmp_path / "mine.py"
+    file.write_text("\n".join([HEADER, code, *(solution(number) for number in (2, 10, 34))]), encoding="utf-8")
+    before = torch.get_rng_state()
+    found = check_file(file, [BY_NAME["f1"], *map(exercise, (2, 10, 34))])
+    assert [one.number for one in found if one.state == "right"] == [2, 10, 34]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+
+
+def test_what_a_file_imports_is_no_answer(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text("from torch import softmax\n\n\ndef f1(p, r):\n    return 2 * p * r / (p + r)\n", encoding="utf-8")
+    assert [str(one) for one in check_file(file, EXERCISES)] == ["Exercise 40, f1: right"]
+
+
+def test_an_exception_without_a_text_is_no_traceback():
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    def answer(precision, recall):
+        raise Unprintable
+
+    assert "<exception str() failed>" in check(40, answer).found
 
 
 def test_a_check_calls_the_answer_once_for_each_input():
@@ -213,6 +246,13 @@ def test_a_file_with_some_of_the_functions_is_checked(tmp_path: Path, monkeypatc
         ("x = 1\n1 / 0\n", r"mine\.py raises ZeroDivisionError: division by zero in line 2 of .*mine\.py"),
         ("import sys\nsys.exit(1)\n", r"mine\.py raises SystemExit: 1 in line 2 of .*mine\.py"),
         ("x = 1\n", r"mine\.py has no function f1; `clearhead paper exercises 40` shows how it begins"),
+        ("def f1():\n    ...\n\n\ndef f1():\n    ...\n", r"mine\.py has f1 in lines 1 and 5; keep one of them"),
+        (
+            "def f1(precision, recall):\n    raise KeyboardInterrupt\n",
+            r"40, f1: it raises KeyboardInterrupt in line 2 of",
+        ),
+        ("raise KeyboardInterrupt\n", r"mine\.py raises KeyboardInterrupt in line 1 of"),
+        ("x = '\0'\n", r"mine\.py has bytes that are no text, or is UTF-16; save it as UTF-8"),
         (None, r"cannot read .*mine\.py: No such file or directory"),
     ],
 )

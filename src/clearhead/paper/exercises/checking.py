@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -82,7 +84,7 @@ def check_file(file: Path, exercises: Sequence[Exercise]) -> list[Verdict]:
     """Run a file of answers and check those to some exercises; if there are several, it need not have all.
 
     Raises:
-        ClearheadError: If the file cannot be read or run, or has none of the functions.
+        ClearheadError: If the file cannot be read or run, has none of the functions, or is stopped by Ctrl-C.
     """
     names = answers_in(file)
     found = [(one, names[one.name]) for one in exercises if one.name in names]
@@ -92,23 +94,53 @@ def check_file(file: Path, exercises: Sequence[Exercise]) -> list[Verdict]:
             f"{file} has no function {one.name}{' or any other of an exercise' if others else ''}; "
             f"`clearhead paper exercises {one.number}` shows how it begins"
         )
-    return [check(one.number, answer) for one, answer in found]
+    verdicts = []
+    for one, answer in found:
+        try:
+            verdicts.append(check(one.number, answer))
+        except KeyboardInterrupt as error:  # an answer that does not end
+            raise ClearheadError(f"stopped at exercise {one.number}, {one.name}: it {_raised(error)}") from None
+    return verdicts
 
 
 def answers_in(file: Path) -> dict[str, Any]:
-    """Run a file of answers and return what it defines, by name.
+    """Run a file of answers and return what it defines itself, by name; what it imports is no answer.
 
     Raises:
         ClearheadError: If the file cannot be read or run; the message has the line.
     """
     try:
-        return functions_of(file.read_bytes(), str(file))
+        code = file.read_bytes()
     except OSError as error:
         raise ClearheadError(f"cannot read {file}: {error.strerror}") from None
+    if b"\0" in code:
+        raise ClearheadError(f"{file} has bytes that are no text, or is UTF-16; save it as UTF-8")
+    try:
+        with _settings_kept():
+            names = functions_of(code, str(file))
     except SyntaxError as error:
         raise ClearheadError(f"{file}, line {error.lineno}: {error.msg}") from None
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise ClearheadError(f"{file} {_raised(error)}") from None
+    lines: dict[str, list[int]] = {}
+    for each in ast.parse(code).body:
+        if isinstance(each, ast.FunctionDef):
+            lines.setdefault(each.name, []).append(each.lineno)
+    for name, several in lines.items():
+        if len(several) > 1:
+            raise ClearheadError(f"{file} has {name} in lines {' and '.join(map(str, several))}; keep one of them")
+    return {name: value for name, value in names.items() if getattr(value, "__module__", None) == names["__name__"]}
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Restore the settings of PyTorch that an answer may change: they would decide about the answers after it."""
+    default = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(torch.is_grad_enabled()):
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(default)
 
 
 def solution(number: int) -> str:
@@ -151,9 +183,10 @@ def _guarded(exercise: Exercise, answer: Answer) -> Answer:
     def call(*arguments: Any) -> Any:
         wanted = exercise.solution(*map(_copied, arguments))
         try:
-            found = answer(*map(_copied, arguments))
+            with _settings_kept():
+                found = answer(*map(_copied, arguments))
         except (Exception, SystemExit) as error:
-            raise AnswerError(BLANK if "ellipsis" in str(error) else f"the function {_raised(error)}") from None
+            raise AnswerError(BLANK if "ellipsis" in _shortly(error) else f"the function {_raised(error)}") from None
         if found is ... or (isinstance(found, list | tuple) and ... in [part for part in found if part is ...]):
             raise AnswerError(BLANK)
         return _of_kind(found, wanted)
@@ -175,8 +208,7 @@ def _raised(error: BaseException) -> str:
 
 
 def _shortly(error: BaseException) -> str:
-    first = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"[: LONGEST_MESSAGE // 4]
+    return traceback.format_exception_only(error)[-1].splitlines()[0][: LONGEST_MESSAGE // 4]
 
 
 def _of_kind(found: Any, wanted: Any) -> Any:
@@ -185,7 +217,7 @@ def _of_kind(found: Any, wanted: Any) -> Any:
     Raises:
         AnswerError: If its type or shape is another than that of the solution.
     """
-    if not isinstance(wanted, Tensor) and isinstance(found, Tensor) and found.dim() == 0:
+    if not isinstance(wanted, Tensor) and getattr(found, "shape", None) == ():  # of PyTorch or NumPy
         found = found.item()
     if _kind(found) != _kind(wanted):
         raise AnswerError(f"the function returns {_kind(found)}, expected {_kind(wanted)}")

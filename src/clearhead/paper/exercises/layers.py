@@ -161,8 +161,8 @@ LAYERS_EXERCISES = (
             ),
         ),
         wrong={
-            "position / 10_000 ** (pair / d_model)": "The exponent is 2i / d_model, so the wavelengths reach 10000 * "
-            "2 pi. This goes half as far.",
+            "position / 10_000 ** (pair / d_model)": "The exponent is 2i / d_model, so the wavelengths go up to "
+            "10000 * 2 pi. With i / d_model they go up to 100 * 2 pi.",
             "position * 10_000 ** (2 * pair / d_model)": "The angle becomes smaller with i: the wavelengths grow.",
             "position / 10_000 ** (2 * pair / (d_model - 2))": "These are the wavelengths of tensor2tensor's code. The "
             "paper divides by d_model.",

@@ -43,7 +43,8 @@ versions and near misses of the [errata](errata.md) among them; for any other, t
 are True where a position may be seen. Shapes are in brackets: B for batch, T and S for lengths, D for d_model, K for
 the width of a head, H for heads, V for the vocabulary. [The glossary](glossary.md) has the words.
 
-Run only files that you trust: an answer is a program, and is run as one. This page is generated from
+Run only files that you trust: an answer is a program, and is run as one. If it does not end, Ctrl-C stops it and names
+its line; what it prints goes to stderr. This page is generated from
 `src/clearhead/paper/exercises/`.
 """
 

@@ -185,6 +185,7 @@ TRAINING_EXERCISES = (
             "True": 40,
             "n < 512": 40,
             "n < 2 * d": 40,
+            "n <= d": "With n = d both take as many: n^2 d is n d^2.",
             "d < n": "The other way round: with n words, attention grows with n^2.",
         },
         also_right=("n * n * d < n * d * d",),
@@ -214,7 +215,7 @@ TRAINING_EXERCISES = (
         wrong={
             "max(step**-0.5, step * warmup_steps**-1.5)": "The rate would be highest at the start and grow for ever: "
             "the smaller of the two is taken.",
-            "step**-0.5": "The warm-up is missing.",
+            "step**-0.5": "The warm-up is missing: this is step^-0.5 from the first step on.",
             "step * warmup_steps**-1.5": "It never falls after the warm-up.",
             "min(step**-0.5, step * warmup_steps**-0.5)": "The two do not meet at the end of the warm-up: the "
             "exponent of warmup_steps is -1.5.",
