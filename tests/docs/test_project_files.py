@@ -168,3 +168,9 @@ def test_a_package_has_the_examples_that_its_command_runs(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     built = {path.name for path in (tmp_path / "clearhead" / "paper" / "examples").iterdir()}
     assert built == {path.name for path in (ROOT / "examples").glob("*.py")}
+
+
+def test_no_entry_of_the_changelog_begins_as_another_does():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = [entry[:50] for entry in re.split(r"^- ", text, flags=re.MULTILINE)[1:]]
+    assert [entry for entry in entries if entries.count(entry) > 1] == []
