@@ -24,6 +24,19 @@ def test_padding_positions_do_not_change_real_ones(make_model, make_batch, norm)
 
 
 @both_norms
+def test_every_visible_position_reaches_every_position_within_one_layer(make_model, make_batch, norm):
+    model = make_model(norm=norm, num_encoder_layers=1).double()
+    source, _ = make_batch(model.config)
+    mask = source != 0
+    x = model.source_embedding(source).detach().requires_grad_()
+    memory = model.encoder(x, mask)
+    for row in range(3):
+        for position in mask[row].nonzero().flatten():
+            (gradient,) = torch.autograd.grad(memory[row, position].square().sum(), x, retain_graph=True)
+            assert (gradient.abs().amax(-1) > 0).equal(mask & (torch.arange(3)[:, None] == row))
+
+
+@both_norms
 def test_weights_come_one_tensor_a_layer_and_leave_the_memory_unchanged(make_model, make_batch, norm):
     model = make_model(norm=norm)
     source, _ = make_batch(model.config)

@@ -149,6 +149,14 @@ def test_a_wrong_formula_and_a_wrong_crossing_are_caught(monkeypatch):
 
 
 @pytest.mark.usefixtures("small")
+def test_a_convolution_that_does_not_cost_k_times_a_matrix_is_caught(monkeypatch):
+    name = "convolutional (k = 3)"
+    cheap = replace(LAYERS[name], flops=lambda n, d: 2 * n * d * d)  # without the factor k
+    monkeypatch.setattr(module, "LAYERS", {**LAYERS, name: cheap})
+    assert any(failure.startswith("a convolution needs k times") for failure in table1().failures)
+
+
+@pytest.mark.usefixtures("small")
 def test_a_layer_that_works_step_by_step_is_not_constant(monkeypatch):
     name = "convolutional (k = 3)"
     monkeypatch.setattr(

@@ -280,6 +280,12 @@ def test_the_text_says_which_variance_a_norm_has():
     assert "variance = ((r_1 - mean)^2 + ... + (r_4 - mean)^2) / 4;" in text  # torch.var divides by 3
 
 
+def test_the_text_says_why_its_formulas_have_no_dropout():
+    text = " ".join(walk().text.split())
+    assert "self.dropout(sublayer(x))" in text
+    assert "Dropout, which some of these lines name, does nothing outside training." in text
+
+
 @pytest.mark.parametrize(
     ("sentence", "message"),
     [

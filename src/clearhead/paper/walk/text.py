@@ -38,7 +38,7 @@ def introduction(walk: Walk) -> str:
         f"token. It has learned {len(LEARNED)} sentences; its weights are integers from -2 to 2. Results have "
         f"{DECIMALS} decimals. Operands have as many as you need to compute the result to these decimals; numbers "
         "without decimals are exact. All numbers are those of one run of our Transformer, and each line of code is the "
-        "one that computed them."
+        "one that computed them. Dropout, which some of these lines name, does nothing outside training."
     )
 
 
