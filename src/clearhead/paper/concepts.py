@@ -104,11 +104,11 @@ CONCEPTS = (
         title="Why several heads",
         words="several heads; averaging; averaging inhibits this; one head; single head; representation subspaces; "
         "different positions",
-        about="To bring the colour of one word and the number of another, an average is not enough: whatever weights "
-        "one head gives to the two words, and whatever its matrices are, it loses half. At 0.5 it brings half of each; "
-        "towards either end it brings one thing well and the other not at all. Two heads of half the width bring "
-        "both. The weights are set by hand; a head whose weights depend on colours and numbers, too, may do "
-        "somewhat better.",
+        about="Suppose a layer needs the colour of one word and the number of another. An average is not enough: "
+        "whatever weights one head gives to the two words, and whatever its matrices are, it loses half. With equal "
+        "weights it brings half of each; with the weights 1 and 0 it brings one of them and nothing of the other. Two "
+        "heads of half the width bring both. The weights are set by hand; a head whose weights also depend on colours "
+        "and numbers may do somewhat better.",
         file=_ATTENTION,
         line="joined = heads.transpose(1, 2).flatten(2)  # (B, T, H * V): Concat(head_1, ..., head_h)",
         errata=(16,),

@@ -30,9 +30,9 @@ def queries_of_a_head(x: Tensor, w_q: Tensor, head: int, d_k: int) -> Tensor:
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Return x [B, T, H * K] as [B, H, T, K]; head i takes the i-th K of the H * K numbers of each word.
+    """Return x [B, T, H * K] as [B, H, T, K]: each head takes K of the H * K numbers of a word.
 
-    Fill in how the numbers of each word are divided among the heads.
+    The first head takes the first K numbers, the second head the next K, and so on.
     """
     batch, length, _ = x.shape
     return x.view(batch, length, num_heads, -1).transpose(1, 2)

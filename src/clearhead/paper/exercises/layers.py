@@ -127,7 +127,7 @@ LAYERS_EXERCISES = (
         tests=(equals(_scaled, (torch.tensor([3, 8, 3]), _TABLE), (torch.tensor([6, 0]), _LONG_TABLE)),),
         wrong={
             "1.0": "The factor is missing (erratum 32).",
-            "table.size(1)": "This is d_model; the factor is its square root (a near miss of erratum 32).",
+            "table.size(1)": "This is d_model; the factor is its square root (compare erratum 32).",
             "math.sqrt(table.size(0))": "This is the size of the vocabulary. The factor depends on the width d_model.",
             "table.size(1) ** -0.5": "This divides by sqrt(d_model), as scores are divided by sqrt(d_k). Embeddings "
             "are multiplied.",

@@ -38,7 +38,7 @@ def hide(scores: Tensor, mask: Tensor) -> Tensor:
 def causal_mask(length: int) -> Tensor:
     """Return the mask [T, T] of the decoder's self-attention: True where the position of a row may see a column's.
 
-    Fill in what keeps the property that each position depends on earlier ones alone.
+    Targets are shifted right: a position reads the token before the one that it predicts.
     """
     everything = torch.ones(length, length, dtype=torch.bool)
     return everything.tril()
