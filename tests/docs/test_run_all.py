@@ -14,6 +14,7 @@ from lxml import etree
 
 import run_all
 
+DOCS = Path(__file__).parents[2] / "docs"
 FOUND = {
     "train.py": {
         "missing": {"eole": "skipped: eole is not installed; to have it: pip install eole"},
@@ -110,6 +111,15 @@ def test_a_busy_machine_is_named_so(clock, monkeypatch):
     assert "**The machine was busy**: 9 processes shared its cores." in run_all.page(run_all.run_all(15, quick=False))
     monkeypatch.setattr(run_all.os, "getloadavg", lambda: (2.0, 0.0, 0.0))
     assert "busy" not in run_all.page(run_all.run_all(15, quick=False))
+
+
+def test_the_page_of_the_docs_is_that_of_its_results():
+    results = json.loads((DOCS / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    assert not results["quick"]
+    renew = "run: python bench/run_all.py --page docs/benchmarks/results.json --out docs"
+    assert (DOCS / "benchmarks.md").read_text(encoding="utf-8") == run_all.page(results), renew
+    for name, picture in run_all.pictures(results).items():
+        assert (DOCS / "benchmarks" / name).read_text(encoding="utf-8") == picture, renew
 
 
 @pytest.mark.slow
