@@ -174,8 +174,9 @@ def test_settings_of_an_answer_do_not_decide_about_the_next(tmp_path: Path, code
 
 def test_what_a_file_imports_is_no_answer(tmp_path: Path):
     file = tmp_path / "mine.py"
-    file.write_text("from torch import softmax\n\n\ndef f1(p, r):\n    return 2 * p * r / (p + r)\n", encoding="utf-8")
-    assert [str(one) for one in check_file(file, EXERCISES)] == ["Exercise 40, f1: right"]
+    code = "from functools import partial\nfrom torch import softmax\n\nperplexity = partial(max)\nf1 = lambda *_: 0\n"
+    file.write_text(code, encoding="utf-8")
+    assert [one.name for one in check_file(file, EXERCISES)] == ["perplexity", "f1"]
 
 
 def test_an_exception_without_a_text_is_no_traceback():

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import isroutine
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
@@ -104,7 +105,7 @@ def check_file(file: Path, exercises: Sequence[Exercise]) -> list[Verdict]:
 
 
 def answers_in(file: Path) -> dict[str, Any]:
-    """Run a file of answers and return what it defines itself, by name; what it imports is no answer.
+    """Run a file of answers and return what it defines, by name, without the functions that it imports.
 
     Raises:
         ClearheadError: If the file cannot be read or run; the message has the line.
@@ -129,7 +130,8 @@ def answers_in(file: Path) -> dict[str, Any]:
     for name, several in lines.items():
         if len(several) > 1:
             raise ClearheadError(f"{file} has {name} in lines {' and '.join(map(str, several))}; keep one of them")
-    return {name: value for name, value in names.items() if getattr(value, "__module__", None) == names["__name__"]}
+    own = names["__name__"]
+    return {name: value for name, value in names.items() if not isroutine(value) or value.__module__ == own}
 
 
 @contextmanager
