@@ -4,9 +4,9 @@
     python bench/run_all.py --minutes 10 --out build
 
 `benchmarks/results.json` has every window that was measured, with the machine, the versions and the commands;
-`benchmarks.md` and a picture for each table show them. A library that is not installed is left out, and so is a
-benchmark for which too little time is left or that fails; the page says which. `--page RESULTS` writes the page of
-earlier results; with `--out docs`, that of the documentation.
+`benchmarks.md` and a picture for each table show them. All are written after each benchmark. A library that is not
+installed is left out, and so is a benchmark for which too little time is left or that fails; the page says which.
+`--page RESULTS` writes the page of earlier results; with `--out docs`, that of the documentation.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -109,44 +110,51 @@ def run_job(job: Job, command: str, seconds: float) -> dict[str, Any]:
     """Run a benchmark, and return its tables, or why it was left out."""
     words = shlex.split(command)
     began = time.monotonic()
-    result: dict[str, Any] = {"name": job.name, "command": f"python bench/{command}"}
     call = [sys.executable, str(BENCH / words[0]), *words[1:]]
     try:
         done = subprocess.run(call, check=False, stdout=subprocess.PIPE, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return result | {"left_out": f"it had not ended after {seconds / 60:.0f} minutes"}
+        return left_out(job, command, f"it had not ended after {seconds / 60:.1f} minutes")
     if done.returncode:
-        return result | {"left_out": f"it ended with status {done.returncode}"}
+        return left_out(job, command, f"it ended with status {done.returncode}")
     found = json.loads(done.stdout)
     missing = {name: text.removeprefix("skipped: ") for name, text in found.get("missing", {}).items()}
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     took = {"seconds": round(time.monotonic() - began), "load": load}
-    return result | took | {"missing": missing, "tables": job.tables(found)}
+    named = {"name": job.name, "command": f"python bench/{command}"}
+    return named | took | {"missing": missing, "tables": job.tables(found)}
 
 
-def run_all(minutes: float, *, quick: bool) -> dict[str, Any]:
-    """Run the benchmarks that fit into a time; return the contents of `results.json`."""
+def run_all(minutes: float, *, quick: bool) -> Iterator[dict[str, Any]]:
+    """Run the benchmarks that fit into a time; yield the contents of `results.json` after each."""
     began = time.monotonic()
-    results = []
-    for job in JOBS:
-        command = job.quick if quick else job.command
-        if not command:
-            continue
-        left = minutes * 60 - (time.monotonic() - began)
+    about = {"machine": machine(), "minutes": minutes, "quick": quick}
+    jobs = [(job, command) for job in JOBS if (command := job.quick if quick else job.command)]
+    results = [left_out(job, command, "the run was stopped before it") for job, command in jobs]
+    for place, (job, command) in enumerate(jobs):
+        left = max(minutes * 60 - (time.monotonic() - began), 0)
         if not quick and left < job.minutes * 60:
-            reason = f"it takes about {job.minutes:.0f} minutes, and {max(left, 0) / 60:.0f} were left"
-            results.append({"name": job.name, "command": f"python bench/{command}", "left_out": reason})
+            reason = f"it takes about {job.minutes:.0f} minutes, and {left / 60:.0f} were left"
+            results[place] = left_out(job, command, reason)
         else:
             print(f"{job.name}: python bench/{command}", file=sys.stderr)
-            results.append(run_job(job, command, left))
-    return {"machine": machine(), "minutes": minutes, "quick": quick, "benchmarks": results}
+            results[place] = run_job(job, command, left)
+        yield about | {"benchmarks": results}
+
+
+def left_out(job: Job, command: str, reason: str) -> dict[str, Any]:
+    """Return the result of a benchmark without figures."""
+    return {"name": job.name, "command": f"python bench/{command}", "left_out": reason}
 
 
 def machine() -> dict[str, Any]:
     """Return what the figures depend on: the processor, the system, the versions, and the commit."""
     told = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
     flags = {flag for line in re.findall(r"^(?:flags|Features)\s*:(.*)", told, re.MULTILINE) for flag in line.split()}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=BENCH, check=False, capture_output=True, text=True)
+    described = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    commit = ""
+    if shutil.which("git"):
+        commit = subprocess.run(described, cwd=BENCH, check=False, capture_output=True, text=True).stdout.strip()
     versions = {"clearhead": clearhead.__version__, "Python": platform.python_version()}
     for library in LIBRARIES:
         try:
@@ -160,7 +168,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": versions,
-        "commit": commit.stdout.strip()[:12],
+        "commit": commit,
     }
 
 
@@ -188,13 +196,16 @@ def page(results: Mapping[str, Any], *, docs: str = "") -> str:
         docs: Path from the page to the other pages.
     """
     about = results["machine"]
+    commit = f"`{about['commit'].removesuffix('-dirty')}`" if about["commit"] else "unknown"
+    changed = " with changes" if about["commit"].endswith("-dirty") else ""
     lines = [
         HEAD.format(docs=docs),
+        *(["**These are of `--quick`: toys, whose speed means nothing.**\n"] if results["quick"] else []),
         "| | |\n| --- | --- |",
         f"| processor | {about['processor']}, {about['cores']} cores, {about['system']} |",
         f"| instructions | {', '.join(about['instructions']) or 'unknown'} |",
         f"| versions | {', '.join(f'{name} {one}' for name, one in about['versions'].items())} |",
-        f"| when | {about['date']}, commit `{about['commit'] or 'unknown'}`, at most {results['minutes']:g} minutes |",
+        f"| when | {about['date']}, commit {commit}{changed}, at most {results['minutes']:g} minutes |",
         "",
     ]
     for number, one in enumerate(results["benchmarks"]):
@@ -269,19 +280,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=60, help="time for all benchmarks (default: 60)")
     parser.add_argument("--out", type=Path, default=Path("build"), help="directory to write to")
     parser.add_argument("--quick", action="store_true", help="run them on toys, to see whether they run")
-    parser.add_argument("--page", type=Path, metavar="RESULTS", help="write the page of these results, and run nothing")
+    parser.add_argument(
+        "--page", type=results_of, metavar="RESULTS", help="write the page of these results, and run nothing"
+    )
     options = parser.parse_args(arguments)
-    (options.out / "benchmarks").mkdir(parents=True, exist_ok=True)
-    if options.page:
-        results = json.loads(options.page.read_text(encoding="utf-8"))
-    else:
-        results = run_all(options.minutes, quick=options.quick)
-        (options.out / "benchmarks" / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    docs = os.path.relpath(BENCH.parent / "docs", options.out.resolve())
-    (options.out / "benchmarks.md").write_text(page(results, docs="" if docs == "." else f"{docs}/"), encoding="utf-8")
-    for name, picture in pictures(results).items():
-        (options.out / "benchmarks" / name).write_text(picture, encoding="utf-8")
+    measured = options.out / "benchmarks" / "results.json"
+    try:
+        measured.parent.mkdir(parents=True, exist_ok=True)
+        for written in (measured, options.out / "benchmarks.md"):
+            written.open("a").close()  # an error now, not after an hour
+    except OSError as problem:
+        parser.error(f"cannot write there: {problem}; name another directory by --out")
+    for results in [options.page] if options.page else run_all(options.minutes, quick=options.quick):
+        if not options.page:
+            measured.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        write(results, options.out)
     print(options.out / "benchmarks.md")
+
+
+def results_of(name: str) -> dict[str, Any]:
+    """Return the results in a file."""
+    try:
+        results: dict[str, Any] = json.loads(Path(name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise argparse.ArgumentTypeError(f"{name} is no file of results: {problem}") from problem
+    return results
+
+
+def write(results: Mapping[str, Any], out: Path) -> None:
+    """Write the page of results and its pictures into a directory."""
+    docs = os.path.relpath(BENCH.parent / "docs", out.resolve())
+    (out / "benchmarks.md").write_text(page(results, docs="" if docs == "." else f"{docs}/"), encoding="utf-8")
+    for earlier in (out / "benchmarks").glob("*.svg"):
+        earlier.unlink()
+    for name, picture in pictures(results).items():
+        (out / "benchmarks" / name).write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -111,6 +111,11 @@ def _environment(candidate: str) -> Iterator[None]:
 
 
 def _work(job: Job, pipe: Connection) -> None:
+    with suppress(EOFError, BrokenPipeError):  # the benchmark was stopped
+        _answer(job, pipe)
+
+
+def _answer(job: Job, pipe: Connection) -> None:
     torch.set_num_threads(job.threads)
     device = torch.device(job.device)
     case = CASES[job.case]

@@ -202,3 +202,20 @@ def test_fewer_than_three_windows_are_refused(load, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         load("train").main()
     assert "'2' is not a whole number from 3 up" in capsys.readouterr().err
+
+
+def test_the_process_of_a_candidate_ends_with_the_benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH.parent))
+    worker = importlib.import_module("worker")
+    candidate = SimpleNamespace(num_parameters=1, differences="")
+    for name, value in (("PairStore.open", None), ("choose_batches", []), ("build", candidate)):
+        monkeypatch.setattr(f"worker.{name}", lambda *_, value=value: value)
+    for asked in (1, 0):  # stopped while it waits, and while it prepares
+        ours, theirs = multiprocessing.Pipe()
+        if asked:
+            ours.send(("profile", 0))
+            monkeypatch.setattr(worker, "profile_steps", lambda *_, ours=ours: ours.close())
+        else:
+            ours.close()
+        with theirs:
+            worker._work(worker.Job("clearhead", "toy", Path(), 1, torch.get_num_threads(), "cpu", "float32"), theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -50,7 +51,7 @@ def clock(monkeypatch) -> SimpleNamespace:
 
     def run(command: list[str], **settings: Any) -> SimpleNamespace:
         if command[0] == "git":
-            return SimpleNamespace(stdout="0123456789abcdef\n")
+            return SimpleNamespace(stdout="0123456789ab-dirty\n")
         name = Path(command[1]).name
         clock.run.append((name, settings["timeout"]))
         if settings["timeout"] < 7 * 60:
@@ -63,8 +64,14 @@ def clock(monkeypatch) -> SimpleNamespace:
     return clock
 
 
+def last_of(minutes: float, *, quick: bool) -> dict[str, Any]:
+    """Return the results after the last benchmark."""
+    *_, last = run_all.run_all(minutes, quick=quick)
+    return last
+
+
 def test_an_hour_has_room_for_all_that_fits(clock):
-    results = run_all.run_all(40, quick=False)
+    results = last_of(40, quick=False)
     names = [name for name, _ in clock.run]
     assert names == ["train.py", "translate.py", "translate.py", "train.py"]
     assert [seconds for _, seconds in clock.run] == [2400, 1980, 1560, 1140]
@@ -72,18 +79,65 @@ def test_an_hour_has_room_for_all_that_fits(clock):
         *[None] * 4,
         "it takes about 20 minutes, and 12 were left",
     ]
-    assert results["machine"]["commit"] == "0123456789ab"
+    assert results["machine"]["commit"] == "0123456789ab-dirty"
+    assert "commit `0123456789ab` with changes, at most 40 minutes |" in run_all.page(results)
+    assert "speed means nothing" not in run_all.page(results)
     assert results["benchmarks"][0]["seconds"] == 420
 
 
 def test_what_does_not_end_or_fails_is_left_out_with_the_reason(clock):
     clock.fails = {"train.py"}
-    results = run_all.run_all(12, quick=True)
+    results = last_of(12, quick=True)
     assert [one.get("left_out") for one in results["benchmarks"]] == [
         "it ended with status 1",
-        "it had not ended after 5 minutes",
+        "it had not ended after 5.0 minutes",
     ]
     assert "Left out: it ended with status 1.\n" in run_all.page(results)
+    assert "toys, whose speed means nothing" in run_all.page(results)
+
+
+def test_what_was_measured_before_a_run_was_stopped_is_kept(clock, tmp_path, monkeypatch):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "9-9.svg").touch()  # of an earlier run
+    run = run_all.subprocess.run
+
+    def stopped(command: list[str], **settings: Any) -> SimpleNamespace:
+        if Path(command[1]).name == "translate.py":
+            raise KeyboardInterrupt
+        return run(command, **settings)
+
+    monkeypatch.setattr(run_all.subprocess, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_all.main(["--out", str(tmp_path)])
+    results = json.loads((tmp_path / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    assert results["benchmarks"][0]["tables"][0]["rows"]["clearhead"] == [3000, 2900, 3100]
+    assert [one.get("left_out") for one in results["benchmarks"]] == [None, *["the run was stopped before it"] * 3]
+    assert (tmp_path / "benchmarks.md").read_text(encoding="utf-8") == run_all.page(results, docs=docs_from(tmp_path))
+    assert [file.name for file in (tmp_path / "benchmarks").glob("*.svg")] == ["0-0.svg"]
+
+
+def docs_from(directory: Path) -> str:
+    return f"{os.path.relpath(run_all.BENCH.parent / 'docs', directory.resolve())}/"
+
+
+@pytest.mark.parametrize("wrong", ["out", "page", "results"])
+def test_files_that_cannot_be_used_are_named_before_anything_runs(wrong, clock, tmp_path, capsys):
+    (tmp_path / "file").write_text("no JSON", encoding="utf-8")
+    (tmp_path / "page" / "benchmarks.md").mkdir(parents=True)
+    arguments = {
+        "out": ["--out", str(tmp_path / "file")],
+        "page": ["--out", str(tmp_path / "page")],
+        "results": ["--page", str(tmp_path / "file"), "--out", str(tmp_path)],
+    }
+    with pytest.raises(SystemExit, match="2"):
+        run_all.main(arguments[wrong])
+    assert str(tmp_path / {"page": "page/benchmarks.md"}.get(wrong, "file")) in capsys.readouterr().err
+    assert clock.run == []
+
+
+def test_without_git_the_commit_is_unknown(clock, monkeypatch):
+    monkeypatch.setattr(run_all.shutil, "which", lambda name: None)
+    assert "commit unknown, at most" in run_all.page(last_of(15, quick=False))
 
 
 def test_the_page_has_the_median_and_the_spread_of_every_figure(clock, tmp_path, capsys):
@@ -108,9 +162,9 @@ def test_the_page_has_the_median_and_the_spread_of_every_figure(clock, tmp_path,
 def test_a_busy_machine_is_named_so(clock, monkeypatch):
     monkeypatch.setattr(run_all.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(run_all.os, "getloadavg", lambda: (9.0, 0.0, 0.0))
-    assert "**The machine was busy**: 9 processes shared its cores." in run_all.page(run_all.run_all(15, quick=False))
+    assert "**The machine was busy**: 9 processes shared its cores." in run_all.page(last_of(15, quick=False))
     monkeypatch.setattr(run_all.os, "getloadavg", lambda: (2.0, 0.0, 0.0))
-    assert "busy" not in run_all.page(run_all.run_all(15, quick=False))
+    assert "busy" not in run_all.page(last_of(15, quick=False))
 
 
 def test_the_page_of_the_docs_is_that_of_its_results():
@@ -124,6 +178,6 @@ def test_the_page_of_the_docs_is_that_of_its_results():
 
 @pytest.mark.slow
 def test_the_benchmarks_themselves_run_on_toys():
-    results = run_all.run_all(10, quick=True)
+    results = last_of(10, quick=True)
     assert [one.get("left_out") for one in results["benchmarks"]] == [None, None]
     assert all(table["rows"]["clearhead"] for one in results["benchmarks"] for table in one["tables"])
