@@ -108,6 +108,7 @@ def write_pages(directory: Path) -> None:
     for path in sources:
         if site_path(path).startswith("source/"):
             _write(directory / site_path(path), _source(path).encode())
+    _write(directory / "site.css", (ROOT / "docs" / "site.css").read_bytes())
     _write(directory / "pictures" / "icon.svg", (ROOT / "src" / "clearhead" / "pages" / "icon.svg").read_bytes())
     shutil.copytree(_computed(), directory, dirs_exist_ok=True)
 

@@ -255,7 +255,10 @@ def browser() -> Iterator[Any]:
 
 
 SOME = ("paper", "index")
-ALL = (*SOME, "concepts", "api", "alignment")
+ALL = (*SOME, "concepts", "api", "alignment", "statements")
+NARROWEST = """Math.min(innerWidth, ...[...document.querySelectorAll('tr:has(td:nth-child(4) code) td:not(:first-child) code')].map(
+    code => code.closest('td').clientWidth))"""
+"""Width of the narrowest cell with code among those of tables with four columns."""
 
 
 @pytest.mark.parametrize(
@@ -273,6 +276,7 @@ def test_pages_are_shown_without_a_request_to_elsewhere(width, scheme, names, br
         page.goto(f"{address}/{name}.html")
         page.wait_for_selector(".md-version__link", state="attached")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(NARROWEST) > 150
         assert page.locator("body").get_attribute("data-md-color-scheme") == {"dark": "slate"}.get(scheme, "default")
         assert (page.locator("button[data-md-type=copy]").count() > 0) == (page.locator("pre code").count() > 0)
         if name in ("alignment", "index"):  # axe takes seconds for a long page
