@@ -97,7 +97,11 @@ def workbook(exercises: Sequence[Exercise] = EXERCISES) -> str:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Return the answers that are not right, and how many there are of each kind."""
+    """Return the answers that are not right, and how many there are of each kind.
+
+    >>> print(summary([Verdict(27, "attention_is_cheaper", "open")]))
+    0 right, 0 not right, 1 open; next: 27, attention_is_cheaper
+    """
     states = [verdict.state for verdict in verdicts]
     counts = f"{states.count('right')} right, {states.count('wrong')} not right, {states.count('open')} open"
     following = [f"; next: {one.number}, {one.name}" for one in verdicts if one.state == "open"][:1]
