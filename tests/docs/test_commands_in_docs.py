@@ -59,6 +59,7 @@ ONLY_PARSED = {
     r"paper concepts ": "run in test_concepts_page.py",
     r"paper figure1 runs/demo": "names the model of a demo; tests/unit/cli/test_paper_command.py",
     r"explain runs/demo .* --compare runs/post": "names two models of a demo; test_explain_page.py compares",
+    r"translate .* --workers": "starts two processes, which takes seconds; tests/unit/translation/test_worker_pool.py",
     r"translate .* --shortlist": "needs what the command before it learns; tests/unit/cli/test_optimize.py",
     r"average .* --last 5": "needs a run with five checkpoints; tests/unit/cli/test_average.py",
     r"explain .* --picture cross.2.1": "needs a second layer; test_explain_page.py",
