@@ -256,8 +256,8 @@ def browser() -> Iterator[Any]:
 
 SOME = ("paper", "index")
 ALL = (*SOME, "concepts", "api", "alignment", "statements")
-NARROWEST = """Math.min(innerWidth, ...[...document.querySelectorAll('tr:has(td:nth-child(4) code) td:not(:first-child) code')].map(
-    code => code.closest('td').clientWidth))"""
+CODE = "tr:has(td:nth-child(4) code) td:not(:first-child) code"
+NARROWEST = f"Math.min(innerWidth, ...[...document.querySelectorAll('{CODE}')].map(a => a.closest('td').clientWidth))"
 """Width of the narrowest cell with code among those of tables with four columns."""
 
 
