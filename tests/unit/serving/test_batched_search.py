@@ -132,6 +132,12 @@ def stuck(bundle, monkeypatch):
     return engine
 
 
+def wait_until_read(search):
+    """Wait until whoever searches has read all that was asked so far, withdrawals among it: a `sweep` is answered."""
+    search.searches.sweep()
+    wait_until(lambda: getattr(search.searches, "_unheard_since", None) is None)
+
+
 def wait_until(condition):
     until = time.monotonic() + 60
     while not condition() and time.monotonic() < until:
@@ -218,6 +224,7 @@ def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle, coun
             error = refused.exception(60)
             assert isinstance(error, HTTPError)
             assert error.status == status
+        wait_until_read(search)
         stuck.go.set()
         assert tokens(asked[2].result(60)) == tokens(decode(stuck, SOURCES, options))
     wait_until(lambda: not search.searches.num_open and counted.num_translated == len(SOURCES))
