@@ -79,6 +79,7 @@ def test_time_in_which_other_processes_had_the_processor_is_no_hang(children):
     assert outcome(children, "take_turns", seconds=0.6) is Outcome.works  # the four need 2 s together
 
 
+@pytest.mark.slow
 def test_memory_beyond_the_limit_is_a_finding(children):
     assert outcome(children, "eat_memory", memory=100 << 20) is Outcome.memory
     assert outcome(children, "eat_memory", memory=500 << 20) is Outcome.works

@@ -154,6 +154,7 @@ def rows_of(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
 
 
+@pytest.mark.slow
 def test_the_page_has_the_tables_that_the_program_prints_and_its_pictures(program, tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     # Where words stand in a picture is not compared, and takes half of drawing it.

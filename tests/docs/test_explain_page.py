@@ -19,6 +19,7 @@ from clearhead.inspection.beam_tree import FATES
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
+from every_run import one_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "explain.md").read_text(encoding="utf-8")
@@ -44,7 +45,7 @@ def models(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("fonts", "models")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", one_in(2, COMMANDS))
 def test_the_commands_run(command, tmp_path, capsys):
     words = shlex.split(command)[1:]
     if words[-1].endswith((".svg", ".png")) and importlib.util.find_spec("matplotlib") is None:

@@ -302,6 +302,7 @@ ASK = """async words => {
 """Ask the search of the page, without drawing its window for each word; return how many pages and sections it finds."""
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_words_of_notes(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/index.html")

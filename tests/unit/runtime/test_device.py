@@ -15,6 +15,7 @@ import torch
 from clearhead.errors import ClearheadError, DeviceError
 from clearhead.runtime import device
 from clearhead.runtime.device import device_name, resolve_device
+from every_run import slow
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_a_processor_is_called_as_its_maker_calls_it(monkeypatch, cpuinfo, name)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it asks Linux for the memory of a process")
-@pytest.mark.parametrize("returns", [True, False])
+@pytest.mark.parametrize("returns", [True, slow(False)])
 def test_freed_memory_goes_back_to_the_system_where_it_is_asked_for(returns):
     program = f"""
 import resource

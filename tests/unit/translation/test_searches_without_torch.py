@@ -39,6 +39,7 @@ def outputs(before, directory):
     return json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 def test_outputs_are_the_same_without_pytorch(make_model_dir, sentences):
     directory = make_model_dir(d_model=64, num_heads=2, d_ff=64)
     bundle = load_bundle(directory)

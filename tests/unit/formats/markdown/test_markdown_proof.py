@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from clearhead.formats.document import Filling
 from clearhead.formats.inline_tags import tokens
 from clearhead.formats.markdown.document import read_markdown
+from every_run import one_in
 
 PAGES = [
     "Oh\\![a link](u) and [another][b]!\n\n[b]: v\n",
@@ -64,7 +65,7 @@ def test_its_own_text_leaves_a_page_as_it_is(page, read_text):
 
 
 @pytest.mark.parametrize("mark", MARKS)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", one_in(2, PAGES))
 def test_marks_at_markup_change_no_structure(page, mark, read_text):
     document = read_text(read_markdown, page)
     translations = [
