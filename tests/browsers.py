@@ -23,10 +23,8 @@ def opened_browser() -> Iterator[Browser]:
             pytest.fail("no browser; install chromium")
         pytest.skip("there is no chromium or chrome on the PATH")
     with sync_playwright() as playwright:
-        # What reports crashes would become a child of this process at some moment after the start, and be taken for
-        # something that a test left. Chromium has no sandbox for root, as whom containers run.
-        arguments = ["--disable-crashpad-for-testing", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-        opened = playwright.chromium.launch(executable_path=path, args=arguments)
+        # Chromium has no sandbox for root, as whom containers run.
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
         yield opened
         opened.close()
 

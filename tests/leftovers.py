@@ -60,7 +60,9 @@ def _children() -> Iterator[psutil.Process]:
     pids = {*_children_of(os.getpid()), *(() if server is None else _children_of(server))}
     for pid in pids - shared:
         with suppress(psutil.NoSuchProcess):
-            yield psutil.Process(pid)
+            # What reports a browser's crashes ends with it, and becomes our child at some moment after its start.
+            if not (child := psutil.Process(pid)).name().startswith("chrome_crashpad"):
+                yield child
 
 
 def _children_of(pid: int) -> list[int]:
