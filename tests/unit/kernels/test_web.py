@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from playwright.sync_api import Error
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.beam_state import SearchOptions
@@ -123,6 +124,27 @@ def test_a_browser_finds_the_same_to_the_last_bit(page, directory, make_model, s
             weight.mul_(2.0)
     found, native = both(page, directory, model, beam, precision, None)
     assert found == native
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [([61, 2], "id 61 is not in the vocabulary of 61"), ([5] * 80 + [2], "81 tokens, but the model has 80 positions")],
+)
+def test_what_the_core_would_read_out_of_bounds_is_refused(page, directory, make_model, source, message):
+    both(page, directory, make_model(**WIDTHS, **MODELS["learned"]), 1, "fp32", None)  # writes the model
+    options = {
+        "beam": 1,
+        "nbest": 1,
+        "lengthPenalty": 1,
+        "lengthPenaltyForm": "gnmt",
+        "extraLength": 5,
+        "endLoops": True,
+    }
+    with pytest.raises(Error, match=message):
+        page.evaluate(
+            "([sentences, options]) => found(null, 'model', 'fp32', sentences, options)",
+            [[{"source": source, "given": []}], options],
+        )
 
 
 @pytest.mark.parametrize("form", ["simd", "plain"])

@@ -34,7 +34,7 @@ export async function search(weights, sentences, options, goesOn = async () => t
     Math.min(Math.max(source.length, given.length) + options.extraLength, config.max_length ?? Infinity));
   // Before what is freed at the end.
   weights.tokens("source_embedding", Math.max(...lengths));
-  const tokens = weights.tokens("target_embedding", Math.max(...limits) + 1);
+  const tokens = weights.tokens("target_embedding", Math.max(...limits));
   const before = core.end;
   try {
     const slots = new Slots(weights, sentences, limits, options);

@@ -59,11 +59,13 @@ export class Weights {
     this.embeddings = {};
   }
 
-  /** The structure that embeds tokens, with at least `longest` positions. */
+  /** The structure that embeds tokens, with at least `longest` positions. Throws RangeError if the model has fewer. */
   tokens(embedding, longest) {
     const known = this.embeddings[embedding];
     if (known && known.room >= longest) return known;
     const { core, config, arrays } = this;
+    if (longest > (config.max_length ?? Infinity))
+      throw new RangeError(`${longest} tokens, but the model has ${config.max_length} positions`);
     const room = Math.min(Math.max(2 * longest, 1024), config.max_length ?? Infinity);
     const fields = {
       num_ids: config.vocab_size,
@@ -79,9 +81,15 @@ export class Weights {
     return this.embeddings[embedding];
   }
 
-  /** Encode sentences; return for each the address of the keys and values of cross-attention. */
+  /**
+   * Encode sentences; return for each the address of the keys and values of cross-attention. Throws RangeError if an id
+   * is not in the vocabulary: the core uses ids as addresses.
+   */
   encode(sources) {
-    const { core, lanes } = this;
+    const { core, config, lanes } = this;
+    const known = config.source_vocab_size ?? config.vocab_size;
+    for (const id of sources.flat())
+      if (!(id >= 0 && id < known)) throw new RangeError(`id ${id} is not in the vocabulary of ${known}`);
     const lengths = sources.map((source) => source.length);
     const rows = lengths.reduce((sum, length) => sum + length, 0);
     const longest = Math.max(...lengths);
