@@ -19,7 +19,7 @@ from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.decode import decode
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.files.arrays import write_arrays
-from clearhead.interop.web import engine_settings
+from clearhead.interop.web.engine import engine_settings
 from clearhead.model.stored import StoredModel
 
 pytestmark = [
