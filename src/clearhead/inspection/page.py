@@ -53,7 +53,7 @@ def render_comparison(comparison: Mapping[str, Any]) -> str:
 
 def _filled(name: str, styles: Sequence[str], data: Mapping[str, Any], **values: str) -> str:
     css, code = style(*styles), script(f"{name}/main.js")
-    policy = content_policy(style=css, script=code)
+    policy = content_policy(styles=[css], scripts=[code])
     return fill(f"{name}.html", policy=policy, style=css, script=code, data=data_block(data), **values)
 
 

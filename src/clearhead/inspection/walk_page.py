@@ -57,7 +57,7 @@ def render_walk(title: str, introduction: str, stages: Sequence[ShownStage], end
     return fill(
         "walk.html",
         title=title,
-        policy=content_policy(style=css, script=code),
+        policy=content_policy(styles=[css], scripts=[code]),
         style=css,
         script=code,
         introduction=introduction,

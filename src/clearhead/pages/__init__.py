@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from posixpath import dirname, normpath
 from string import Template
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["Html", "content_policy", "data_block", "fill", "joined", "picture", "script", "style"]
@@ -47,13 +48,14 @@ def style(*names: str) -> Html:
     return joined(Html(_read(name)) for name in ("style.css", *names))
 
 
-def script(name: str) -> Html:
+def script(name: str, instead: Mapping[str, str] = MappingProxyType({})) -> Html:
     """Return a JavaScript module bundled with all its imports, because a page opened from disk cannot load modules.
 
     Modules import each other only by name (`import { a } from "./b.js";`); in the bundle they share one namespace.
 
     Args:
         name: The module, such as `explain/main.js`.
+        instead: Modules that take the place of others.
     """
     parts: dict[str, str] = {}
 
@@ -63,7 +65,8 @@ def script(name: str) -> Html:
         parts[module] = ""  # stops the recursion if two modules import each other
         text = _read(module)
         for other in _IMPORT.findall(text):
-            add(normpath(f"{dirname(module)}/{other}"))
+            path = normpath(f"{dirname(module)}/{other}")
+            add(instead.get(path, path))
         del parts[module]  # moves the module after its imports
         parts[module] = _EXPORT.sub("", _IMPORT.sub("", text))
 
@@ -82,10 +85,26 @@ def data_block(value: Any) -> Html:
     return Html(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
-def content_policy(*, style: str, script: str) -> str:
-    """Return a Content-Security-Policy that allows this style and this script, and nothing else."""
-    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+def content_policy(*allowed: str, styles: Iterable[str], scripts: Iterable[str]) -> str:
+    """Return a Content-Security-Policy that allows these styles and scripts, and nothing else.
+
+    Args:
+        *allowed: Further directives, such as `connect-src 'self'`.
+        styles: The contents of the style elements.
+        scripts: The contents of the script elements, or other sources in single quotes.
+    """
+    rules = [
+        f"script-src {' '.join(map(_source, scripts))}",
+        f"style-src {' '.join(map(_source, styles))}",
+        *allowed,
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(["default-src 'none'", *rules])
+
+
+def _source(text: str) -> str:
+    return text if re.fullmatch("'[a-z-]+'", text) else f"'{_hash(text)}'"
 
 
 def _hash(text: str) -> str:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.inspection.page import explain_view
-from clearhead.pages import data_block, fill, picture, script, style
+from clearhead.pages import Html, data_block, fill, picture, script, style
 from clearhead.serving.files import EXTENSIONS
 from clearhead.serving.service import Service
 from clearhead.text.quality_flags import KINDS
@@ -21,6 +21,13 @@ _POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """Content security policy: nothing from other origins, nothing inline, and no script may turn text into markup."""
+
+_WITHOUT_SCRIPT = """\
+<noscript>
+<p class="note">This page needs JavaScript. Programs ask the server as <a href="./docs">this page</a> says.</p>
+</noscript>
+
+"""
 
 
 def page_router(service: Service) -> APIRouter:
@@ -46,7 +53,13 @@ def page_router(service: Service) -> APIRouter:
         "extensions": EXTENSIONS,
         "warnings": {name: kind.meaning for name, kind in KINDS.items()},
     }
-    translating = fill("translate.html", settings=data_block(settings), extensions=",".join(EXTENSIONS))
+    view = fill(
+        "translate_view.html",
+        links=Html('<a class="quiet" href="./docs">API</a>\n'),
+        before=Html(_WITHOUT_SCRIPT),
+        extensions=",".join(EXTENSIONS),
+    )
+    translating = fill("translate.html", settings=data_block(settings), view=view)
     inside = fill(
         "inside.html",
         view=explain_view("Looking inside. This page needs JavaScript, which this browser does not run."),

@@ -2,7 +2,7 @@
 
 import { byId, make } from "../explain/dom.js";
 import { toExplain } from "./look_inside.js";
-import { explained } from "./server.js";
+import { drawExplanation, explained } from "./server.js";
 import { keepTheme } from "./storage.js";
 
 const say = (text) => {
@@ -19,7 +19,7 @@ else {
     const data = JSON.stringify({ ...explanation, statistics_meaning: meanings });
     document.body.append(make("div", { id: "explanation", hidden: true }, data));
     document.title = `${explanation.source.slice(0, 60)} · attention`;
-    await import("./explain.js");
+    await drawExplanation();
     byId("theme").addEventListener("click", keepTheme);
   } catch (error) {
     if (byId("without-script") === null) throw error;

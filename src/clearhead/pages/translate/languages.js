@@ -1,6 +1,7 @@
 /** Selection of the languages, and of the model if there are several. */
 
 import { byId, make } from "../explain/dom.js";
+import { DETECTS } from "./server.js";
 import { forEver, keep, kept } from "./storage.js";
 
 const AUTO = "auto";
@@ -74,7 +75,7 @@ export class Languages {
     const option = (code) => make("option", { value: code }, name(code));
     const sources = sorted(pairs.keys());
     from.replaceChildren(
-      ...(sources.length > 1 ? [make("option", { value: AUTO }, "Detect language")] : []),
+      ...(DETECTS && sources.length > 1 ? [make("option", { value: AUTO }, "Detect language")] : []),
       ...sources.map(option),
     );
     if ([...from.options].some(({ value }) => value === wanted.from)) from.value = wanted.from;

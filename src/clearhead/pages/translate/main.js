@@ -11,7 +11,8 @@ import { Linking } from "./linking.js";
 import { openInside } from "./look_inside.js";
 import { announce, Messages } from "./messages.js";
 import { SentencePanel } from "./sentence_panel.js";
-import { apiKey, Refused, servedLanguages, servedModels, useKey } from "./server.js";
+import { Refused } from "./refused.js";
+import { apiKey, servedLanguages, servedModels, useKey } from "./server.js";
 import { listenToKeys } from "./shortcuts.js";
 import { SourcePane } from "./source_pane.js";
 import { keepTheme } from "./storage.js";
@@ -122,6 +123,7 @@ function layOut() {
   source.language = languages.source;
   translation.language = languages.into;
   terms.showDefault(languages);
+  byId("files").hidden = !settings.takes_files;
   const problem = isServed ? fileProblem() : null;
   byId("file-open").disabled = problem !== null;
   byId("file-note").textContent = problem ?? "or drop it anywhere: documents keep their form.";
@@ -129,7 +131,7 @@ function layOut() {
 
 /** Reason why no file can be translated; null if one can. */
 function fileProblem() {
-  if (!settings.takes_files) return "This server translates no files.";
+  if (!settings.takes_files) return "No files are translated here.";
   const { from, into, problem } = languages;
   if (problem !== null) return problem;
   return from === "" || into === "" ? "This model does not say its languages, which files need." : null;

@@ -1,26 +1,12 @@
 /** Requests to the server, and their errors. */
 
+import { Refused } from "./refused.js";
 import { forTab, keep, kept } from "./storage.js";
 
-/** A failed request: `status` is the HTTP status, or 0 if the server could not be reached. */
-export class Refused extends Error {
-  constructor(message, status, seconds = null) {
-    super(message);
-    this.status = status;
-    /** Seconds until a retry, as given by the server; null if it gives none. */
-    this.seconds = seconds;
-  }
-
-  /** Whether a retry may succeed. */
-  get passes() {
-    return [0, 429, 503].includes(this.status);
-  }
-
-  /** Whether an API key is missing or unknown. */
-  get wantsKey() {
-    return this.status === 401 || this.status === 403 || (this.status === 400 && /\bAPI key\b/.test(this.message));
-  }
-}
+/** Address of the page that explains a sentence. */
+export const INSIDE = "inside";
+/** Whether `detectLanguage` can tell languages. */
+export const DETECTS = true;
 
 export const apiKey = () => kept(forTab, "key") ?? "";
 
@@ -81,6 +67,9 @@ export async function explained(body) {
   const response = await ask("v1/explain", json({ ...body, search: true, packed: true }));
   return (await reached(response.json())).explanation;
 }
+
+/** Draws the page of the explanation that is in the document. */
+export const drawExplanation = () => import("./explain.js");
 
 /** Most probable language of a text. */
 export async function detectLanguage(text, signal) {
