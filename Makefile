@@ -21,6 +21,7 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(wildcard src/clearhead
 	$(BIN)/pip install --quiet --no-compile -c constraints.txt torch
 	$(BIN)/pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python setup.py -q build_web
 	$(BIN)/python -c 'from clearhead.kernels.library import describe; print(describe())'
 	touch $@
 

@@ -11,10 +11,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -47,8 +48,8 @@ TARGETS = {
 }
 """Platforms of the wheels with the core, and what zig calls them."""
 
-WEB_FORMS = {"relaxed": ["-msimd128", "-mrelaxed-simd"], "simd": ["-msimd128"], "plain": []}
-"""Flags of the modules of WebAssembly: a browser takes none with an instruction that it lacks."""
+WEB_FORMS = {"relaxed": ["+simd128", "+relaxed-simd"], "simd": ["+simd128"], "plain": []}
+"""Features of the modules of WebAssembly: a browser takes none with an instruction that it lacks."""
 
 
 def source_hash():
@@ -117,12 +118,11 @@ def build_web(directory):
     compiler = [*zig("wasm32-wasi"), "-mexec-model=reactor", *FLAGS]
     exported = ["-Wl,--export-dynamic", "-Wl,--export=__heap_base"]
 
-    def compile_module(name, flags):
-        sources = ["-DFORM=plain", "-DFORM_plain", "-DSOURCES=0", str(CSRC / "core.c"), str(CSRC / "form.c")]
+    sources = ["-DFORM=plain", "-DFORM_plain", "-DSOURCES=0", str(CSRC / "core.c"), str(CSRC / "form.c")]
+    for name, features in WEB_FORMS.items():
+        # Told to clang alone; zig would compile its library anew for each of them.
+        flags = [word for feature in features for word in ("-Xclang", "-target-feature", "-Xclang", feature)]
         subprocess.run([*compiler, *flags, *sources, *exported, "-o", f"{directory}/core-{name}.wasm"], check=True)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_module, WEB_FORMS, WEB_FORMS.values()))
 
 
 class BuildCore(build_ext):
@@ -163,13 +163,36 @@ class WheelForEveryPython(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-class BuildWithExamples(build_py):
-    """Puts the examples, which `clearhead paper concepts` runs, into the package."""
+class BuildWeb(Command):
+    """Builds the core for browsers into the package of these sources: `python setup.py build_web`."""
+
+    user_options = []  # noqa: RUF012 - setuptools wants a list
+
+    def initialize_options(self):
+        """There are none."""
+
+    def finalize_options(self):
+        """There are none."""
 
     def run(self):
-        """Copy the package, then the examples into it."""
+        """Compile the modules."""
+        build_web("src/clearhead/kernels")
+
+
+class BuildWithExamples(build_py):
+    """Puts into the package the examples, which `clearhead paper concepts` runs, and the core for browsers."""
+
+    def run(self):
+        """Copy the package, then the examples and the core into it; of the core only what zig, if there, compiles."""
         super().run()
         if not self.editable_mode:
+            kernels = Path(self.build_lib, "clearhead/kernels")
+            for left in kernels.glob("core-*.wasm"):  # of an earlier build in the same sources
+                left.unlink()
+            if find_spec("ziglang"):
+                build_web(kernels)
+            else:
+                self.warn("without ziglang no core for browsers was built: clearhead export --to web needs it")
             directory = f"{self.build_lib}/clearhead/paper/examples"
             self.mkpath(directory)
             for path in Path("examples").glob("*.py"):
@@ -180,5 +203,10 @@ if __name__ == "__main__":
     setup(
         # Makes the wheel one of a platform; BuildCore compiles more than this.
         ext_modules=[Extension("clearhead.kernels._core", [str(CSRC / "core.c")])],
-        cmdclass={"build_ext": BuildCore, "build_py": BuildWithExamples, "bdist_wheel": WheelForEveryPython},
+        cmdclass={
+            "build_ext": BuildCore,
+            "build_py": BuildWithExamples,
+            "build_web": BuildWeb,
+            "bdist_wheel": WheelForEveryPython,
+        },
     )
