@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
 TOUR = BUILD / "tour.html"
 """The tour with its outputs, where `make tour` writes it."""
+DEMO = ROOT / "runs" / "demo" / "model"
+"""The model of `make demo`, which translates on the site."""
 COMPUTED = ("formulas", "table2", "table3", "schedule", "positions", "walk")
 """Parts of `clearhead paper` on the site: those that take seconds. The errata have their own page."""
 
@@ -31,6 +33,7 @@ LINK = re.compile(r'(\]\(|\bhref=")([^)"#:\s]+)(?:#([^)"\s]*))?(?=[)"])')
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 """Head of a page that the search leaves out."""
 
+TO_TRANSLATOR = "\n\n**[The model of `make demo`, in your browser](translator.html)** is such a page.\n\n"
 TO_OUTPUTS = "\n\n[This page with all outputs](tour-outputs.html) was made by running it.\n\n"
 COMPUTED_HEAD = """# The paper, computed
 
@@ -105,6 +108,9 @@ def write_pages(directory: Path) -> None:
         text, linked = relinked(tour, "docs/tour.ipynb", suffix=Path(name).suffix)
         sources |= linked
         _write(directory / name, text.encode())
+    if write_translator(directory / "translator.html"):
+        page = directory / "web.md"
+        page.write_text(page.read_text("utf-8").replace("\n\n", TO_TRANSLATOR, 1), encoding="utf-8")
     for path in sources:
         if site_path(path).startswith("source/"):
             _write(directory / site_path(path), _source(path).encode())
@@ -116,6 +122,19 @@ def write_pages(directory: Path) -> None:
 def _write(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
+
+
+def write_translator(page: Path) -> bool:
+    """Write the page of the demo model, or without that model a message; return whether it was written."""
+    if not DEMO.is_dir():
+        print("no runs/demo: the site has no translator; see `make demo`", file=sys.stderr)
+        return False
+    from clearhead.browser.writer import write_web
+    from clearhead.bundle import load_bundle
+
+    page.unlink(missing_ok=True)
+    write_web(load_bundle(DEMO), page, "demo", "int8", single_file=True)
+    return True
 
 
 def _source(path: str) -> str:

@@ -61,7 +61,7 @@ def test_the_site_of_a_version_is_published_beside_the_others():
     [job] = workflow["jobs"].values()
     assert (workflow["permissions"], job["permissions"]) == ({"contents": "read"}, {"contents": "write"})
     commands = [step["run"] for step in job["steps"] if "run" in step]
-    assert [command for command in commands if command.startswith("make")] == ["make site"]
+    assert [command for command in commands if command.startswith("make")] == ["make demo", "make site"]
     assert "secrets." not in str(job)
 
 

@@ -192,6 +192,18 @@ def test_the_tour_with_outputs_is_on_the_site_if_it_is_of_these_sources(pages, t
         assert capsys.readouterr().err.startswith("no tour.html of these sources")
 
 
+def test_the_demo_translates_on_the_site_if_it_was_trained(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "translator.html"
+    monkeypatch.setattr(build_site, "DEMO", tmp_path / "none")
+    assert not build_site.write_translator(page)
+    assert capsys.readouterr().err.startswith("no runs/demo: the site has no translator")
+    monkeypatch.setattr(build_site, "DEMO", tmp_path)
+    monkeypatch.setattr("clearhead.bundle.load_bundle", lambda path: path)
+    monkeypatch.setattr("clearhead.browser.writer.write_web", lambda bundle, page, *_, **__: page.touch())
+    assert build_site.write_translator(page)
+    assert page.exists()
+
+
 def test_a_site_keeps_its_other_versions(tmp_path):
     built = tmp_path / "built"
     built.mkdir()

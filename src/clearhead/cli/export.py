@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,6 +25,7 @@ PRECISIONS: Mapping[ExportLibrary, Sequence[ExportPrecision]] = {
     "ctranslate2": ("float32", "float16", "bfloat16", "int16", "int8"),
     "onnx": ("float32", "int8"),
     "clearhead": ("int8", "bf16"),
+    "web": ("float32", "int8"),
 }
 """Precisions in which each library's weights are written."""
 
@@ -38,8 +40,8 @@ def export(
     to: Annotated[
         Literal[ExportLibrary, HuggingFaceName],
         typer.Option(
-            help="Target library: hf (also transformers or huggingface), ctranslate2 or onnx; or clearhead, for a "
-            "small model directory.",
+            help="Target library: hf (also transformers or huggingface), ctranslate2 or onnx; clearhead, for a small "
+            "model directory; or web, for a page that translates without a server.",
             show_default=False,
         ),
     ],
@@ -47,25 +49,30 @@ def export(
         ExportPrecision,
         typer.Option(
             help="Precision of the weights: int8 or bf16 with clearhead, any but bf16 with ctranslate2, float32 or "
-            "int8 with onnx, only float32 with hf."
+            "int8 with onnx and web, only float32 with hf."
         ),
     ] = "float32",
     source: SourceFile = None,
     target: Annotated[
         str | None, typer.Option(metavar="FILE", help="Translations of the source text, aligned line by line.")
     ] = None,
+    single_file: Annotated[
+        bool,
+        typer.Option("--single-file", help="With --to web: one HTML file with everything, opened by double click."),
+    ] = False,
     threads: Threads = None,
 ) -> None:
-    """Export a model to the format of another library, or as a small model, and compare the results.
+    """Export a model to the format of another library, as a small model or as a web page, and compare the results.
 
     Examples:
       clearhead export runs/de-en -o de-en-hf --to transformers
       clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
-      clearhead export runs/de-en -o de-en-small --to clearhead --precision int8
+      clearhead export runs/de-en -o de-en.html --to web --precision int8 --single-file
 
     Another library is compared if it is installed. A small model (--to clearhead) is about a quarter of the size in
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
-    BLEU and chrF if --target has their translations, or else on the model's golden sentences.
+    BLEU and chrF if --target has their translations, or else on the model's golden sentences. A page (--to web)
+    translates the golden sentences when it opens, and nothing else if one comes out otherwise.
     """
     match to:
         case "transformers" | "huggingface":
@@ -85,6 +92,9 @@ def export(
     if library == "clearhead":
         _export_small(model, output, stored, source, target)
         return
+    if library == "web":
+        _export_web(model, output, stored, single_file=single_file)
+        return
 
     from clearhead.runtime.pytorch import needing_pytorch
     from clearhead.translation.golden import vocabulary_sources
@@ -101,6 +111,23 @@ def export(
     typer.echo(f"read     {model}")
     typer.echo(f"written  {output}, {written}")
     typer.echo(f"proof    {compared}")
+
+
+def _export_web(model: Path, output: Path, precision: Literal["float32", "int8"], *, single_file: bool) -> None:
+    from clearhead.browser.writer import write_web
+    from clearhead.bundle import load_bundle
+
+    path = model.absolute()
+    name = path.parent.name if path.name == "model" else path.name
+    with progress("writing"):
+        sizes = write_web(load_bundle(model), output, name, precision, single_file=single_file)
+    page = output if output.is_file() else output / "index.html"
+    typer.echo(f"read     {model}")
+    typer.echo(f"written  {output}, {sum(sizes.values()) / 1e6:,.1f} MB")
+    if single_file:
+        typer.echo(f"open     {page}, by double click")
+    else:
+        typer.echo(f"open     http://localhost:8000 after python -m http.server -d {shlex.quote(str(output))}")
 
 
 def _export_small(

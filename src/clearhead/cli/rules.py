@@ -75,6 +75,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "export": (
         Rule("--source, --target", needs="--to clearhead", why="whose translations are compared on it"),
         Rule("--target", needs="--source FILE"),
+        Rule("--single-file", needs="--to web"),
     ),
     "explain": (
         Rule("--walk", excludes="--ablate, --picture, --attribution, --compare, --compare-text"),

@@ -24,7 +24,7 @@ TrainPrecision = Literal["auto", "fp32", "bf16"]
 PenaltyForm = Literal["gnmt", "power"]
 Split = Literal["auto", "always", "never"]
 ForeignLibrary = Literal["hf", "ctranslate2", "onnx"]
-ExportLibrary = Literal[ForeignLibrary, "clearhead"]
+ExportLibrary = Literal[ForeignLibrary, "clearhead", "web"]
 HuggingFaceName = Literal["transformers", "huggingface"]
 """Other names of `hf` on the command line."""
 ForeignPrecision = Literal["float32", "float16", "bfloat16", "int16", "int8"]

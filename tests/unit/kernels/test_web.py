@@ -14,12 +14,12 @@ import pytest
 import torch
 from playwright.sync_api import Error
 
+from clearhead.browser.engine import engine_settings
 from clearhead.config import DecodeConfig
 from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.decode import decode
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.files.arrays import write_arrays
-from clearhead.interop.web.engine import engine_settings
 from clearhead.model.stored import StoredModel
 
 pytestmark = [

@@ -1,0 +1,257 @@
+"""The export of a model to a page: a folder for any web server, or one HTML file that opens by double click."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
+from safetensors.numpy import save
+
+from clearhead.browser.engine import engine_settings
+from clearhead.browser.explanation import explanation_settings
+from clearhead.browser.text import text_settings
+from clearhead.bundle import Bundle, require_new
+from clearhead.decoding import NativeEngine
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import new_directory, new_file, os_error_as
+from clearhead.inspection.head_statistics import STATISTICS
+from clearhead.inspection.page import explain_view
+from clearhead.model.rounded_weights import RoundedWeights
+from clearhead.model.stored import StoredModel
+from clearhead.pages import Html, content_policy, data_block, fill, joined, picture, script, style
+from clearhead.text.language_names import english_name
+from clearhead.text.quality_flags import KINDS
+from clearhead.tokenizers import Tokenizer
+from clearhead.translation.golden import make_golden
+from clearhead.translation.translator import Translator
+
+FORMS = ("relaxed", "simd", "plain")
+"""Forms of the core in WebAssembly, the best first; a browser takes the best whose instructions it has."""
+
+MOST_BYTES = 200_000_000
+"""Most bytes of the weights: more is a long download, and several times as much memory of a tab."""
+
+MOST_CHARACTERS = 20_000
+"""Most characters of a text that is translated as it is typed."""
+
+_SETTINGS = {
+    "max_texts": 50,
+    "max_characters": MOST_CHARACTERS,
+    "max_alternatives": 8,
+    "max_file_bytes": 0,
+    "takes_files": False,
+    "key_required": False,
+    "extensions": [],
+    "warnings": {name: kind.meaning for name, kind in KINDS.items()},
+}
+"""What the translation page needs to know, as of a server."""
+
+_LOCAL = {"translate/server.js": "web/local.js"}
+
+
+def write_web(
+    bundle: Bundle, output: Path, name: str, precision: Literal["float32", "int8"], *, single_file: bool
+) -> dict[str, int]:
+    """Write the page of a model; on an error nothing is left.
+
+    Args:
+        bundle: The model.
+        output: Path of the new directory, whose page is `index.html`; or of the page itself, if it is a single file and
+            the path ends in `.html`. Nothing may exist there.
+        name: Name of the model, for the title of the page.
+        precision: Precision of the weights, and of the products with them.
+        single_file: Whether the page contains everything.
+
+    Returns:
+        The bytes of each file, by name.
+
+    Raises:
+        ConfigError: If a browser cannot run the model, or this installation has no core for browsers.
+        ModelError: If the path exists or cannot be written, or the weights cannot be rounded.
+    """
+    require_new(output)
+    contents = _contents(bundle, name, precision, single_file=single_file)
+    with os_error_as(ModelError, f"cannot write {output}"):
+        if single_file and output.suffix == ".html":
+            with new_file(output) as temporary:
+                temporary.write_bytes(contents["index.html"])
+        else:
+            with new_directory(output) as temporary:
+                for file, content in contents.items():
+                    (temporary / file).write_bytes(content)
+    return {file: len(content) for file, content in contents.items()}
+
+
+def _contents(
+    bundle: Bundle, name: str, precision: Literal["float32", "int8"], *, single_file: bool
+) -> dict[str, bytes]:
+    """Return the files of the page, by name."""
+    modules = core_modules()
+    small = _in_precision(bundle, precision)
+    _require_fit(small)
+    arrays = StoredModel.of(small.weights).arrays
+    stored = arrays.stored if isinstance(arrays, RoundedWeights) else arrays
+    weights = save({key: np.asarray(array, order="C") for key, array in stored.items()})
+    if len(weights) > MOST_BYTES:
+        raise ConfigError(
+            f"the weights take {len(weights) / 1e6:,.0f} MB, and a page holds at most {MOST_BYTES / 1e6:,.0f} MB; "
+            f"choose --precision int8, or train a smaller model (docs/distillation.md)"
+        )
+    loaded = {**modules, "model.safetensors": weights, "tokenizer.json": small.tokenizer.text.encode()}
+    settings = _settings(small, name, loaded)
+    if single_file:
+        return {"index.html": _page(settings, loaded).encode()}
+    page = _page(settings, {}).encode()
+    parts = {**loaded, "icon.svg": picture("icon.svg").encode(), "manifest.webmanifest": _manifest(name)}
+    return {"index.html": page, **parts, "service-worker.js": _service_worker(page, parts)}
+
+
+def core_modules() -> dict[str, bytes]:
+    """Return the modules of the core in WebAssembly, by file name.
+
+    Raises:
+        ConfigError: If this installation has none.
+    """
+    directory = files("clearhead.kernels")
+    try:
+        return {f"core-{form}.wasm": (directory / f"core-{form}.wasm").read_bytes() for form in FORMS}
+    except FileNotFoundError:
+        raise ConfigError(
+            "this installation has no core for browsers, as it was not made by a wheel of clearhead: in the directory "
+            "of its sources, run pip install setuptools ziglang and python setup.py build_web"
+        ) from None
+
+
+def _in_precision(bundle: Bundle, precision: Literal["float32", "int8"]) -> Bundle:
+    """Return the bundle with its weights in a precision, in which it also translates."""
+    if bundle.precision == "bf16":
+        raise ConfigError(
+            "this model is in bf16 already, which no browser computes with; export the one it was made of"
+        )
+    if bundle.precision == "int8" and precision == "float32":
+        raise ConfigError(
+            "this model is in int8 already, and float32 would only make it larger; choose --precision int8"
+        )
+    stored = StoredModel.of(bundle.weights)
+    if precision == "int8" and bundle.precision is None:
+        origin = str(bundle.directory or "the model")
+        stored = StoredModel(stored.config, RoundedWeights.of(stored.arrays, "int8", origin=origin))
+    decode = bundle.decode.with_changes({"precision": "int8" if precision == "int8" else "fp32", "shortlist": False})
+    return replace(bundle, weights=stored, decode=decode)
+
+
+def _require_fit(bundle: Bundle) -> None:
+    """Make sure that a browser can run a model.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    obstacle = NativeEngine.obstacle(bundle.weights, bundle.decode.precision)
+    if obstacle is None and bundle.config.positions == "relative":
+        obstacle = "the page has no relative positions"
+    if obstacle is None and not isinstance(bundle.tokenizer, Tokenizer):
+        obstacle = (
+            f"the page reads the vocabularies that clearhead trains, and this one is {bundle.tokenizer.kind}, imported "
+            f"from another library; clearhead serve has a page for it"
+        )
+    if obstacle is not None:
+        raise ConfigError(f"this model cannot be exported to a page: {obstacle}")
+
+
+def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what the worker of the page needs beside the files."""
+    sources, targets = bundle.languages
+    return {
+        **engine_settings(bundle.config),
+        "name": name,
+        "precision": bundle.decode.precision,
+        "decode": bundle.decode.model_dump(mode="json"),
+        "languages": {"sources": sources, "targets": targets},
+        "named_languages": [
+            {
+                "code": code,
+                "name": english_name(code) or code,
+                "targets": [target for target in targets if target != code] if code in sources else [],
+            }
+            for code in dict.fromkeys([*sources, *targets])
+        ],
+        "text": text_settings(bundle),
+        "explanation": explanation_settings(bundle),
+        "golden": _golden(bundle),
+        "files": {file: {"bytes": len(content), "crc32": crc32(content)} for file, content in contents.items()},
+    }
+
+
+def _golden(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return the golden sentences as this precision translates them, without those that rounding changes.
+
+    A browser without fused products rounds otherwise, which must not be taken for an error.
+    """
+    translator = Translator(bundle, bundle.directory)
+    golden = bundle.golden or make_golden(translator)
+    found = translator.translate([sentence["source"] for sentence in golden], raw=True)
+    same = [one for one, sentence in zip(found, golden, strict=True) if one.text == sentence["text"]]
+    return [{"source": one.source, "text": one.text, "score": one.score} for one in same or found]
+
+
+def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
+    """Return the page; a single file if the contents of the model's files are given."""
+    translate_style, explain_style = style("translate.css"), style("explain.css")
+    scripts = {
+        "theme": script("translate/theme.js"),
+        "translate": script("translate/main.js", _LOCAL),
+        "inside": script("translate/inside.js", _LOCAL),
+        "explain": script("explain/main.js"),
+        "choose": script("web/choosing.js"),
+    }
+    policy = content_policy(
+        "worker-src 'self' blob:",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "manifest-src 'self'",
+        styles=[translate_style, explain_style],
+        scripts=["'wasm-unsafe-eval'", *scripts.values()],
+    )
+    icon = "data:image/svg+xml;base64," + b64encode(picture("icon.svg").encode()).decode()
+    return fill(
+        "web.html",
+        policy=policy,
+        name=settings["name"],
+        icon=icon,
+        manifest="" if contents else fill("web_parts.html#manifest"),
+        translate_style=translate_style,
+        explain_style=explain_style,
+        translate_view=fill("translate_view.html", links="", before=fill("web_parts.html#notice"), extensions=""),
+        explain_view=explain_view("Looking inside."),
+        statistics=data_block(STATISTICS),
+        settings=data_block(_SETTINGS),
+        model=data_block(settings),
+        worker=data_block(script("web/worker.js")),
+        files=joined(
+            fill("web_parts.html#file", name=name, content=b64encode(content).decode())
+            for name, content in contents.items()
+        ),
+        **scripts,
+    )
+
+
+def _manifest(name: str) -> bytes:
+    """Return what a browser reads to install the page as an app."""
+    icons = [{"src": "icon.svg", "sizes": "any", "type": "image/svg+xml"}]
+    facts = {"name": f"{name}: translate", "short_name": name, "start_url": "./", "display": "standalone"}
+    return json.dumps({**facts, "icons": icons}, ensure_ascii=False).encode()
+
+
+def _service_worker(page: bytes, parts: Iterable[str]) -> bytes:
+    """Return the script that keeps the page and its parts in the browser."""
+    version = sha256(page).hexdigest()[:16]  # the page has the checksums of the model
+    head = f"const [VERSION, FILES] = {json.dumps([version, ['./', *parts]])};\n"
+    return (head + script("web/service_worker.js")).encode()

@@ -1,0 +1,7 @@
+/** Shows the page of this tab: the one that translates, or the one that explains a sentence. */
+
+const view = document.getElementById(location.search === "?inside" ? "looking-inside" : "translating");
+document.body.prepend(document.importNode(view.content, true));
+if (navigator.serviceWorker && document.querySelector("link[rel=manifest]")) {
+  void navigator.serviceWorker.register("service-worker.js").catch(() => {}); // the page works without
+}

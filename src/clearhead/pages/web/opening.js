@@ -1,0 +1,87 @@
+/** Opening of a model: its files are read and compared with their checksums, and its golden sentences are translated. */
+
+import { bestForm, Core } from "./core.js";
+import { Translator } from "./translator.js";
+import { Vocabulary } from "./vocabulary.js";
+import { StoredArrays, Weights } from "./weights.js";
+
+const FORMS = ["relaxed", "simd", "plain"];
+
+/**
+ * Opens a model, with the best form of the core that this browser computes rightly.
+ * @param {object} settings - Those of browser/settings.py.
+ * @param {Object<string, string | {address: string}>} files - Base 64 or address of each file.
+ * @param {(share: number) => void} take - Told how much of the weights was read, from 0 to 1.
+ * @returns {Promise<{translator: Translator, form: string}>}
+ * @throws {Error} If a file is damaged or cannot be read, or a golden sentence is not translated as it was at export.
+ */
+export async function opened(settings, files, take) {
+  const read = async (name, onShare) => checked(name, await bytesOf(files[name], settings.files[name], onShare), settings);
+  const vocabulary = new Vocabulary(JSON.parse(new TextDecoder().decode(await read("tokenizer.json"))));
+  const file = (await read("model.safetensors", take)).buffer;
+  let problem;
+  for (const form of FORMS.slice(FORMS.indexOf(bestForm()))) {
+    const module = await WebAssembly.compile(await read(`core-${form}.wasm`));
+    const core = await Core.load(module, settings.layout);
+    const weights = new Weights(core, settings.config, new StoredArrays(file, settings.aliases), settings.precision);
+    const translator = new Translator(weights, vocabulary, settings);
+    problem = await difference(translator, settings.golden);
+    if (problem === null) return { translator, form };
+  }
+  throw new Error(problem);
+}
+
+/** Bytes of a file that is in the page as base 64, or at an address. */
+async function bytesOf(file, { bytes }, onShare) {
+  if (typeof file === "string") {
+    const characters = atob(file);
+    const found = new Uint8Array(characters.length);
+    for (let place = 0; place < found.length; place += 1) found[place] = characters.charCodeAt(place);
+    return found;
+  }
+  const response = await fetch(file.address).catch(() => null);
+  if (!response?.ok) throw new Error(`${file.address} cannot be read; reload the page`);
+  const parts = [];
+  let length = 0;
+  const reader = response.body.getReader();
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    parts.push(part.value);
+    length += part.value.length;
+    onShare?.(length / bytes);
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+/** A file if its length and checksum are right. */
+function checked(name, found, { files }) {
+  const { bytes, crc32 } = files[name];
+  if (found.length !== bytes)
+    throw new Error(`${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole; reload the page`);
+  if (checksum(found) !== crc32) throw new Error(`${name} is damaged (its checksum is wrong); reload the page`);
+  return found;
+}
+
+const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
+  for (let bit = 0; bit < 8; bit += 1) byte = byte & 1 ? (byte >>> 1) ^ 0xedb88320 : byte >>> 1;
+  return byte;
+});
+
+/** CRC-32, as of zlib: `crypto.subtle` has none, and is missing where a page comes over plain HTTP. */
+function checksum(bytes) {
+  let sum = 0xffffffff;
+  for (const byte of bytes) sum = REMAINDERS[(sum ^ byte) & 255] ^ (sum >>> 8);
+  return ~sum >>> 0;
+}
+
+/** What is wrong with the golden sentences (translation/golden.py), or null. */
+async function difference(translator, golden) {
+  const whole = { goesOn: async () => true, take: () => {} };
+  const answers = await translator.translate(golden.map(({ source }) => source), { isRaw: true }, whole);
+  for (const [place, { source, text, score }] of golden.entries()) {
+    const own = answers[place];
+    const isNear = Math.abs(own.score - score) <= 1e-2 + 1e-3 * Math.abs(score); // `simd` and `plain` round otherwise
+    if (own.text !== text || !isNear)
+      return `nothing is translated, because this browser computes otherwise than clearhead: the golden sentence “${source}” became “${own.text}” (${own.score.toFixed(3)}), and should be “${text}” (${score.toFixed(3)})`;
+  }
+  return null;
+}

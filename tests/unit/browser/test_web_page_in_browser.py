@@ -1,0 +1,252 @@
+"""The page that `export --to web` writes, in a real browser: from disk, over HTTP, without a network, and damaged."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Error, Page, expect
+
+from browsers import serious
+from clearhead.browser.writer import write_web
+from clearhead.bundle import load_bundle, save_bundle
+from clearhead.translation.golden import make_golden
+from clearhead.translation.translator import Translator
+
+MOST_MILLISECONDS = 60_000
+expect.set_options(timeout=MOST_MILLISECONDS)
+SIZES = {"d_model": 64, "num_heads": 2, "d_ff": 128, "num_encoder_layers": 1, "num_decoder_layers": 2}
+INFO = {"data": {"languages": ["de", "en"]}}
+
+
+@pytest.fixture(scope="module")
+def model(make_bundle, tmp_path_factory) -> Path:
+    """Return the directory of a small model with golden sentences."""
+    directory = tmp_path_factory.mktemp("model") / "de-en"
+    bundle = make_bundle(info=INFO, **SIZES)
+    save_bundle(directory, bundle, golden=make_golden(Translator(bundle)), card="# A small model\n")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def translator(model) -> Translator:
+    return Translator(load_bundle(model), model)
+
+
+@pytest.fixture(scope="module")
+def single(model, tmp_path_factory) -> Path:
+    """Return the model as one HTML file, in 8 bits."""
+    page = tmp_path_factory.mktemp("single") / "page.html"
+    write_web(load_bundle(model), page, "de-en", "int8", single_file=True)
+    return page
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory) -> Path:
+    """Return the model as a folder, in 8 bits."""
+    directory = tmp_path_factory.mktemp("folder") / "page"
+    write_web(load_bundle(model), directory, "de-en", "int8", single_file=False)
+    return directory
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """Return what the browser said in its console, errors, and the addresses that it asked for."""
+    return []
+
+
+@pytest.fixture
+def context(browser, complaints) -> Iterator[BrowserContext]:
+    context = browser.new_context()
+    context.set_default_timeout(MOST_MILLISECONDS)
+
+    def listen(page: Page) -> None:
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+
+    context.on("page", listen)
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Return a function that serves a directory and returns its address."""
+    ends = []
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    def start(directory: Path) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        ends.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server, thread in ends:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def opened(context: BrowserContext, address: str) -> Page:
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_function("() => clearhead.ready")
+    return page
+
+
+def test_a_single_file_translates_by_double_click(context, complaints, single, translator, sentences):
+    asked: list[str] = []
+    context.on("request", lambda one: asked.append(one.url))
+    page = opened(context, single.as_uri())
+    texts = list(sentences[:4])
+    found = [page.evaluate("(text) => clearhead.translate(text, { nbest: 3 })", text) for text in texts]
+    own = translator.translate(texts, precision="int8", num_best=3)
+    assert [one["text"] for one in found] == [one.text for one in own]
+    assert [one["score"] for one in found] == pytest.approx([one.score for one in own], abs=1e-4)
+    assert [[other["text"] for other in one["alternatives"]] for one in found] == [
+        [other.text for other in one.alternatives] for one in own
+    ]
+    page.fill("#source", texts[0])
+    expect(page.locator("#translation")).to_have_text(own[0].text)
+    assert {url for url in asked if not url.startswith("blob:")} == {single.as_uri()}
+    assert complaints == []
+
+
+def test_a_folder_works_without_a_network_once_it_was_open(context, complaints, folder, translator, sentences, serve):
+    address = serve(folder)
+    asked: list[str] = []
+    context.on("request", lambda one: asked.append(one.url))
+    page = opened(context, address)
+    page.evaluate("() => navigator.serviceWorker.ready")
+    page.wait_for_function("async () => (await caches.keys()).length == 1")
+    context.set_offline(True)
+    page.reload()
+    page.wait_for_function("() => clearhead.ready")
+    [own] = translator.translate([sentences[0]], precision="int8")
+    assert page.evaluate("(text) => clearhead.translate(text)", sentences[0])["text"] == own.text
+    assert {url for url in asked if not url.startswith((address, "blob:"))} == set()
+    assert complaints == []
+
+
+def test_a_tab_shows_the_inside_of_a_sentence(context, complaints, single, sentences):
+    page = opened(context, single.as_uri())
+    page.fill("#source", sentences[1])
+    expect(page.locator("#translation")).not_to_be_empty()
+    with context.expect_page() as found:
+        page.locator("#inside").click()
+    inside = found.value
+    expect(inside.locator("#page")).to_be_visible()
+    expect(inside.locator("#source-words")).to_contain_text(sentences[1].split()[0])
+    assert serious(Axe().run(inside)) == []
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_is_accessible_and_fits(browser, single, sentences, width):
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(single.as_uri())
+    page.fill("#source", sentences[0])
+    expect(page.locator("#translation")).not_to_be_empty()
+    assert serious(Axe().run(page)) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_a_new_text_ends_the_translation_of_the_last(context, single, sentences, translator):
+    page = opened(context, single.as_uri())
+    long = "\n".join(f"{number} {sentence}" for number in range(30) for sentence in sentences)
+    page.fill("#source", long[:19_000])
+    page.wait_for_timeout(400)
+    page.fill("#source", sentences[0])
+    [own] = translator.translate([sentences[0]], precision="int8")
+    expect(page.locator("#translation")).to_have_text(own.text)
+
+
+@pytest.mark.parametrize(("missing", "notice"), [("relaxed", "takes longer"), ("simd", "several times as long")])
+def test_older_browsers_take_a_slower_form(context, single, tmp_path, sentences, translator, missing, notice):
+    page_without = tmp_path / "page.html"
+    # The names of the forms, as the worker tries them; validation fails for the missing ones.
+    text = single.read_text()
+    refuse = {"relaxed": 'name === "simd" && ', "simd": "false && "}[missing]
+    changed = text.replace("const takes = (name) =>", f"const takes = (name) => {refuse}", 1)
+    assert changed != text
+    page_without.write_text(changed)
+    page = opened(context, page_without.as_uri())
+    expect(page.locator("#notice")).to_contain_text(notice)
+    found = page.evaluate("(text) => clearhead.translate(text)", sentences[0])
+    [own] = translator.translate([sentences[0]], precision="int8")
+    assert found["text"] == own.text
+
+
+def damage(folder: Path, at: Path, change: Callable[[Path], Any]) -> Path:
+    for file in folder.iterdir():
+        (at / file.name).write_bytes(file.read_bytes())
+    change(at)
+    return at
+
+
+def truncate(at: Path) -> None:
+    (at / "model.safetensors").write_bytes((at / "model.safetensors").read_bytes()[:-5])
+
+
+def flip(at: Path) -> None:
+    content = bytearray((at / "model.safetensors").read_bytes())
+    content[-7] ^= 1
+    (at / "model.safetensors").write_bytes(content)
+
+
+def other_golden(at: Path) -> None:
+    page = (at / "index.html").read_text()
+    changed = re.sub(r'("golden":\[\{"source":"[^"]*","text":")', r"\1something else ", page)
+    assert changed != page
+    (at / "index.html").write_text(changed)
+
+
+def remove(at: Path) -> None:
+    (at / "tokenizer.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (truncate, "it was not loaded whole"),
+        (flip, "model.safetensors is damaged"),
+        (other_golden, "nothing is translated, because this browser computes otherwise"),
+        (remove, "tokenizer.json cannot be read"),
+    ],
+    ids=["truncated", "flipped", "golden", "missing"],
+)
+def test_what_is_damaged_is_said_and_translates_nothing(browser, folder, tmp_path, serve, sentences, change, says):
+    address = serve(damage(folder, tmp_path, change))
+    page = browser.new_page()
+    page.goto(address)
+    page.fill("#source", sentences[0])
+    expect(page.locator("#message")).to_contain_text(says)
+    expect(page.locator("#translation")).to_be_empty()
+    assert page.evaluate("clearhead.ready") is False
+    with pytest.raises(Error, match=says):
+        page.evaluate("() => clearhead.translate('a')")
+    page.close()
+
+
+def test_the_explanation_for_programs_has_the_keys_of_python(context, single, sentences, translator):
+    from clearhead.inspection.explain import explain
+
+    page = opened(context, single.as_uri())
+    found = page.evaluate("(text) => clearhead.explain(text)", sentences[2])
+    own = json.loads(json.dumps(explain(translator, sentences[2]).to_dict(packed=True)))
+    assert found.keys() == own.keys()
+    assert found["source_tokens"] == own["source_tokens"]

@@ -1,0 +1,50 @@
+"""`export --to web` refuses what a browser cannot run, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clearhead.browser import writer
+from clearhead.browser.writer import write_web
+from clearhead.errors import ClearheadError
+
+SIZES = {"d_model": 64, "num_heads": 2, "d_ff": 128, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+def refused(bundle: Any, path: Any, says: str, precision: Any = "int8") -> None:
+    with pytest.raises(ClearheadError, match=says):
+        write_web(bundle, path / "page", "page", precision, single_file=False)
+    assert list(path.iterdir()) == []
+
+
+def test_what_a_browser_cannot_run_is_refused(make_bundle, tmp_path):
+    refused(make_bundle(), tmp_path, "for int8 the compiled core takes d_model, d_ff and num_heads")
+    refused(make_bundle(positions="relative", **SIZES), tmp_path, "the page has no relative positions")
+
+
+def test_a_vocabulary_of_another_library_is_refused(make_bundle, tmp_path):
+    class Foreign:
+        kind = "sentencepiece"
+
+    bundle = replace(make_bundle(**SIZES), tokenizer=Foreign())
+    refused(bundle, tmp_path, "this one is sentencepiece, imported from another library")
+
+
+def test_a_model_that_is_too_large_is_refused(make_bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "MOST_BYTES", 1_000)
+    refused(make_bundle(**SIZES), tmp_path, "and a page holds at most 0 MB; choose --precision int8")
+
+
+def test_an_installation_without_the_core_says_what_would_help(make_bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "FORMS", ("none",))
+    refused(make_bundle(**SIZES), tmp_path, "this installation has no core for browsers")
+
+
+def test_an_existing_path_is_refused(make_bundle, tmp_path):
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "file").touch()
+    with pytest.raises(ClearheadError, match="exists"):
+        write_web(make_bundle(**SIZES), tmp_path / "page", "page", "int8", single_file=False)
