@@ -5,7 +5,7 @@ const UNSPACED =
   "\u0e00-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fff\u3001-\u312f\u31a0-\u31ff\u3400-\u9fff\ua9e0-\ua9ff" +
   "\uaa60-\uaa7f\uf900-\ufaff\uff00-\uff9f\u{116d0}-\u{116ff}\u{1aff0}-\u{1afff}\u{1b000}-\u{1b16f}\u{20000}-\u{3ffff}";
 /** White space as in Python, which differs from that of JavaScript. */
-const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+export const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const LINE_END = "\\n\\v\\f\\r\\x1c-\\x1e\\x85\\u2028\\u2029";
 
 const WORD = new RegExp(`[${UNSPACED}]|[^${SPACE}${UNSPACED}]+`, "gu");

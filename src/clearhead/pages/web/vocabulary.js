@@ -1,8 +1,9 @@
 // A learned vocabulary (tokenizers/learned.py): BPE, Unigram or WordPiece over the bytes of UTF-8.
 
-const SPACE = "\t-\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"; // JavaScript's \s is another
+// White space of the tokenizers library; that of JavaScript and that of Python are others.
+const GAP = "\t-\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const WORDS = new RegExp(
-  `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|[${SPACE}]+(?![^${SPACE}])|[${SPACE}]+`,
+  `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^${GAP}\\p{L}\\p{N}]+|[${GAP}]+(?![^${GAP}])|[${GAP}]+`,
   "gu",
 );
 const LONGEST_WORD = 64; // in bytes; a longer one is cut
@@ -73,19 +74,24 @@ export class Vocabulary {
       }
   }
 
+  /** The readable text of each id, names for special tokens; part of a character is shown as U+FFFD. */
+  pieces(ids) {
+    return ids.map((id) => (this.special.has(id) ? this.names[id] : textOf(this.#bytes(id))));
+  }
+
   /** The text of ids. */
   decode(ids) {
-    const bytes = [];
-    for (const id of ids) {
-      if (this.special.has(id)) continue;
-      const name = this.names[id];
-      if (this.signs.has(name)) bytes.push(...new TextEncoder().encode(name));
-      else for (const character of name) bytes.push(BYTES.get(character));
-    }
-    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes)).replace(/^ /, "");
+    const text = textOf(ids.flatMap((id) => (this.special.has(id) ? [] : this.#bytes(id)))).replace(/^ /, "");
     return this.signs.size ? text.replace(new RegExp(`([${[...this.signs.keys()].join("")}]) `, "gu"), "$1") : text;
   }
+
+  #bytes(id) {
+    const name = this.names[id];
+    return this.signs.has(name) ? [...new TextEncoder().encode(name)] : [...name].map((one) => BYTES.get(one));
+  }
 }
+
+const textOf = (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes));
 
 const SPLITTERS = {
   /** Merge the pair that was learned first, until none is left. */
