@@ -145,6 +145,22 @@ def _placeholder_or_number() -> re.Pattern[str]:
     return re.compile(f"{_PLACEHOLDER} | {number}", re.VERBOSE)
 
 
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Return the patterns of this module by name, for the same search in another language (`pages/web`)."""
+    return {
+        "may_be_placeholder": _MAY_BE_PLACEHOLDER,
+        "may_be_kept": _MAY_BE_KEPT,
+        "placeholder": placeholder(),
+        "placeholder_or_number": _placeholder_or_number(),
+        "kept": _kept(),
+        "closing_mark": re.compile(CLOSING_MARK),
+        "tag": TAG,
+        "statement": _STATEMENT,
+        "erb_block": _ERB_BLOCK,
+        "angular": _ANGULAR,
+    }
+
+
 def pair_role(code: str) -> tuple[str, bool] | None:
     """Return the name of the pair that a code can be half of, and whether it is the closing half; None if of no pair.
 

@@ -1,0 +1,136 @@
+"""What a page in a browser needs of a model to read and write text: patterns, facts of training, alignment head."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from clearhead.bundle import Bundle
+from clearhead.decoding.cross_attention import AlignmentHead
+from clearhead.text import placeholders
+from clearhead.text.line_statistics import LineStatistics
+from clearhead.text.quality_flags import KINDS, USUAL_COPIES
+
+_WORD = r"\p{L}\p{N}_"
+_SPACE = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_INSIDE = {"w": _WORD, "s": _SPACE, "d": r"\p{Nd}"}
+"""Python's classes of characters, for a set in a pattern of JavaScript, whose own are others."""
+_OUTSIDE = {"w": f"[{_WORD}]", "W": f"[^{_WORD}]", "s": f"[{_SPACE}]", "S": f"[^{_SPACE}]", "d": r"\p{Nd}"}
+_KEPT_ESCAPES = frozenset("bntrfv0123456789")
+_SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
+"""Characters that JavaScript lets a pattern escape; the flag `u` forbids other escapes."""
+
+_ITEM = (
+    r"(?P<set>\[\^?\]?(?:\\.|[^\\\]])*\])"
+    r"|\\(?:U(?P<wide>[0-9A-Fa-f]{8})|(?P<code>u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|(?P<escaped>.))"
+    r"|(?P<possessive>[*+?}]\+)|(?P<any>\.)|(?P<other>[^\\\[])"
+)
+_LEFT_OUT = r"(?P<left_out>#[^\n]*|\s)|"
+"""What a verbose pattern has for readers alone."""
+_IN_SET = re.compile(r"\\(?:U([0-9A-Fa-f]{8})|(u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|(.))|([^\\])", re.DOTALL)
+
+
+def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str, Any]:
+    """Return what `pages/web/translator.js` needs of a model beside its vocabulary, as JSON values.
+
+    A page normalizes lines as Python does (`decode.familiar`), since that needs nothing but the line statistics.
+
+    Args:
+        bundle: A model with a vocabulary of ours.
+        head: The head that aligns words (`translation.alignment.alignment_head`); by default the mean over all heads.
+
+    Returns:
+        `patterns`, those of `text.placeholders` for JavaScript's flag `u`; `signs`, how many the vocabulary has and of
+        which kinds; `flags`, the kinds of flags in order; `head`; `training`, facts of the training lines, or None if
+        they are unknown.
+    """
+    return {
+        "patterns": {name: javascript_pattern(pattern) for name, pattern in placeholders.patterns().items()},
+        "signs": {
+            "count": bundle.tokenizer.num_placeholders,
+            "first": ord(placeholders.SIGNS[0]),
+            "alone": placeholders.NUM_ALONE,
+            "pairs": placeholders.NUM_PAIRS,
+        },
+        "flags": list(KINDS),
+        "head": (head or AlignmentHead())._asdict(),
+        "training": None if bundle.line_statistics is None else _training(bundle.line_statistics),
+    }
+
+
+def _training(lines: LineStatistics) -> dict[str, Any]:
+    return {
+        "most_tokens": lines.source_tokens.p999,
+        "sentences": list(lines.sentences),
+        "least_ratio": lines.least_ratio,
+        "most_ratio": lines.most_ratio,
+        "copies_are_usual": lines.copies >= USUAL_COPIES * lines.lines,
+        "rare_cases": list(lines.rare_cases()),
+        "drops_stray_space": lines.seldom_has_stray_space(),
+        "changes_without_words": lines.changes_without_words(),
+        "source_characters": lines.source_characters,
+        "target_characters": lines.target_characters,
+        "summary": str(lines),
+    }
+
+
+def javascript_pattern(pattern: re.Pattern[str]) -> str:
+    r"""Return the source of the same pattern for JavaScript's RegExp with the flag `u`.
+
+    White space, letters and digits are Python's. Possessive quantifiers, which JavaScript lacks, become greedy ones; a
+    set that begins with `[^\W` becomes a condition and a letter.
+
+    >>> javascript_pattern(re.compile(r"(?<!\w)\#[^\W\d]++ | \ .", re.VERBOSE))
+    '(?<![\\p{L}\\p{N}_])#(?:(?![\\p{Nd}])[\\p{L}\\p{N}_])+| [^\\n]'
+    """
+    items = (_LEFT_OUT if pattern.flags & re.VERBOSE else "") + _ITEM
+    found = []
+    for item in re.finditer(items, pattern.pattern, re.DOTALL):
+        text = item[0]
+        match item.lastgroup:
+            case "set":
+                found.append(_set(text))
+            case "wide":
+                found.append(f"\\u{{{int(item['wide'], 16):x}}}")
+            case "escaped":
+                found.append(_escaped(item["escaped"]))
+            case "possessive":
+                found.append(text[0])
+            case "left_out":
+                pass
+            case "any":
+                found.append(r"[\s\S]" if pattern.flags & re.DOTALL else r"[^\n]")
+            case _:
+                found.append(text)
+    return "".join(found)
+
+
+def _set(text: str) -> str:
+    """Return a set of characters for JavaScript."""
+    if text.startswith(r"[^\W"):
+        return f"(?:(?![{_members(text[4:-1])}])[{_WORD}])"
+    start = 2 if text.startswith("[^") else 1
+    return text[:start] + _members(text[start:-1]) + "]"
+
+
+def _members(text: str) -> str:
+    found = []
+    for wide, code, escaped, plain in _IN_SET.findall(text):
+        if wide:
+            found.append(f"\\u{{{int(wide, 16):x}}}")
+        elif code:
+            found.append(f"\\{code}")
+        elif escaped:
+            found.append(_INSIDE.get(escaped) or (f"\\{escaped}" if escaped in _SYNTAX | {"-", *"nrtfv"} else escaped))
+        else:
+            found.append(f"\\{plain}" if plain in "[]" else plain)
+    return "".join(found)
+
+
+def _escaped(character: str) -> str:
+    """Return an escape outside a set for JavaScript."""
+    if character in _OUTSIDE:
+        return _OUTSIDE[character]
+    if character == "Z":
+        return "$"
+    return f"\\{character}" if character in _KEPT_ESCAPES | _SYNTAX else character
