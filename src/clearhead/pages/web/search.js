@@ -1,5 +1,7 @@
 // Greedy and beam search by the core, many steps a call: decoding/native/slots.py and search.py.
 
+import { maskAfter, placeholderIds } from "./masks.js";
+
 const MOST_SECONDS = 0.01; // after which a call begins no further step, so that a new text does not wait
 const [LOOP_TOKENS, LOOP_TIMES] = [20, 3]; // decoding/repetition.py
 
@@ -18,10 +20,26 @@ export function mostTimes(ids) {
   return most;
 }
 
+/** Whether a translation ends by repeating tokens far more often than its source; decoding/repetition.py:is_loop. */
+function endsInLoop(written, timesInSource) {
+  const repeats = (times) => {
+    for (let period = 1; period <= Math.floor(written.length / (times + 1)); period++) {
+      const same = Math.max(times * period, LOOP_TOKENS + 1 - period); // tokens equal to those one period earlier
+      let at = written.length - 1;
+      const first = written.length - same;
+      while (at >= first && at >= period && written[at] === written[at - period]) at--;
+      if (at < first) return true;
+    }
+    return false;
+  };
+  return written.length > LOOP_TOKENS && repeats(LOOP_TIMES) && repeats(LOOP_TIMES * timesInSource);
+}
+
 /**
  * Translate sentences together.
  * @param {Weights} weights
- * @param {{source: number[], given: number[]}[]} sentences - Ids, ended by eos, and forced first tokens that cost nothing.
+ * @param {{source: number[], given: number[]}[]} sentences - Ids, ended by eos, and forced first tokens that cost
+ *   nothing. The placeholders of a source are in its translation as often (masks.js).
  * @param {{beam: number, nbest: number, lengthPenalty: number, lengthPenaltyForm: string, extraLength: number,
  *   endLoops: boolean}} options
  * @param {() => Promise<boolean>} [goesOn] - Asked between calls of the core; false ends the search.
@@ -52,6 +70,7 @@ class Slots {
   constructor(weights, sentences, limits, options) {
     const { core, config, memoryWidth } = weights;
     const { beam, nbest } = options;
+    const guides = sentences.map(({ source }) => placeholderIds(config, source).length > 0);
     Object.assign(this, { weights, core, options });
     this.found = sentences.map(() => null);
     this.count = beam === 1 ? 1 : beam + 1;
@@ -63,12 +82,14 @@ class Slots {
       const at = (place) => numbers + 4 * place;
       core.view.setInt32(at(beam), config.bos_id, true);
       const hypotheses = core.make("Hypotheses", {
-        max_length: limit, prefix: given.length, given: given.length, guided_until: given.length,
+        max_length: limit, prefix: given.length, given: given.length,
+        guided_until: guides[number] ? limit : given.length,
         longest_penalty: beam === 1 ? 1 : lengthPenalty(limit, options.lengthPenalty, options.lengthPenaltyForm),
         num_open: 1, scores: at(0), newest: at(beam), parents: at(2 * beam), masks: at(3 * beam), written: at(4 * beam),
         finished: core.makeAll("Finished", Array(nbest).fill({})), finished_tokens: at(4 * beam + 2 * beam * limit),
       });
       const slot = { number, source, given, limit, hypotheses, masks: at(3 * beam), places: 0 };
+      Object.assign(slot, { isGuided: guides[number], written: at(4 * beam) });
       slot.fields = { memory: memories[number], source_length: source.length, newest: core.allocate(8 * beam) };
       this.#makeRoom(slot, room);
       return slot;
@@ -76,7 +97,8 @@ class Slots {
     const given = [...new Set(sentences.flatMap((sentence) => sentence.given))];
     this.maskOf = new Map(given.map((token, number) => [token, 2 + number])); // after those of `enum Mask`
     const size = config.vocab_size;
-    const masks = new Uint8Array(size * (2 + given.length));
+    this.fixedMasks = 2 + given.length; // masks before those of placeholders, of which a step has one a row at most
+    const masks = new Uint8Array(size * (this.fixedMasks + (guides.some(Boolean) ? rows : 0)));
     masks.fill(1, 0, size);
     for (const token of config.never_written) masks[token] = 0;
     [config.eos_id, ...given].forEach((token, number) => (masks[(1 + number) * size + token] = 1));
@@ -84,8 +106,9 @@ class Slots {
       (beam === 1 || !length ? 1 : lengthPenalty(length, options.lengthPenalty, options.lengthPenaltyForm)));
     const column = () => core.allocate(4 * rows);
     const best = () => core.allocate(4 * most * sentences.length);
+    this.masks = core.put(masks);
     this.step = core.make("Step", {
-      beam_size: beam, count: this.count, num_candidates: most, vocab_size: size, masks: core.put(masks),
+      beam_size: beam, count: this.count, num_candidates: most, vocab_size: size, masks: this.masks,
       slot: column(), beam: column(), parent: column(), position: column(), token: column(), mask: column(),
       score: column(), candidate_score: best(), candidate_beam: best(), candidate_token: best(),
     });
@@ -104,9 +127,11 @@ class Slots {
     const { beam, nbest } = options;
     const of = (slot, field) => core.get("Hypotheses", slot.hypotheses, field);
     const lengths = open.map((slot) => of(slot, "length"));
+    this.placed = new Map(); // masks of placeholders, by what they allow
     open.forEach((slot, place) => {
       const [length, { given }] = [lengths[place], slot];
       if (length < given.length) core.view.setInt32(slot.masks, this.maskOf.get(given[length]), true);
+      else if (slot.isGuided) this.#guide(slot, length, of(slot, "num_open"));
       if ((length + 1) * beam > slot.places) this.#makeRoom(slot, 2 * (length + 1) * beam);
       core.view.setUint32(this.sentences + 4 * place, slot.hypotheses, true);
       core.set("Slot", this.slots + place * core.layout.structs.Slot.size, slot.fields);
@@ -139,13 +164,36 @@ class Slots {
     this.open = open.filter((slot) => of(slot, "num_open"));
   }
 
+  /** Set the masks of the hypotheses of a sentence with placeholders. */
+  #guide(slot, length, numOpen) {
+    const { core, weights, options } = this;
+    const { config } = weights;
+    slot.timesInSource ??= mostTimes(slot.source);
+    for (let beam = 0; beam < numOpen; beam++) {
+      const at = slot.written + 4 * ((length % 2) * options.beam + beam) * slot.limit;
+      const written = [...core.ints(at, length)];
+      const isOver = options.endLoops && endsInLoop(written.slice(slot.given.length), slot.timesInSource);
+      const mask = maskAfter(config, slot.source, written, slot.limit, isOver);
+      let number = mask === null ? core.layout.constants.ANYTHING : this.placed.get(mask.key);
+      if (mask?.isEnd) number = core.layout.constants.END_ALONE;
+      else if (number === undefined) {
+        number = this.fixedMasks + this.placed.size;
+        this.placed.set(mask.key, number);
+        const bytes = new Uint8Array(core.memory.buffer, this.masks + number * config.vocab_size, config.vocab_size);
+        bytes.set(mask.bytes());
+      }
+      core.view.setInt32(slot.masks + 4 * beam, number, true);
+    }
+  }
+
   /** Make room for keys and values, and copy what is there. */
   #makeRoom(slot, places) {
     const { core, weights } = this;
     const { past, parents } = slot.fields;
     const room = { past: core.allocate(4 * places * weights.memoryWidth), parents: core.allocate(4 * places) };
     if (slot.places) {
-      core.floats(room.past, slot.places * weights.memoryWidth).set(core.floats(past, slot.places * weights.memoryWidth));
+      const numbers = slot.places * weights.memoryWidth;
+      core.floats(room.past, numbers).set(core.floats(past, numbers));
       core.ints(room.parents, slot.places).set(core.ints(parents, slot.places));
     }
     Object.assign(slot.fields, room);
