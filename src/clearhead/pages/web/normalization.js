@@ -1,0 +1,127 @@
+// Lines in the case and white space of the training text: translation/normalization.py.
+
+import { numCharacters } from "../translate/words.js";
+import { isLowerCase, isUpperCase, stripped, withSingleSpaces } from "./characters.js";
+import { cutLine } from "./sentences.js";
+
+const LETTER_OR_SIGN = "[\\p{L}\\p{Nl}\\p{No}]"; // letters, and the numbers that are no digits
+const PART = `(?:${LETTER_OR_SIGN}|[\\u0300-\\u036f])`;
+const CASED_WORD = new RegExp(`${LETTER_OR_SIGN}${PART}*(?:['’]${PART}+)*`, "gu");
+const SINGLE_WORD = new RegExp(`^[^\\p{L}\\p{N}_]*(${LETTER_OR_SIGN}{4,})[^\\p{L}\\p{N}_]*$`, "u");
+const LONG_WORDS = new RegExp(`${LETTER_OR_SIGN}{2,}`, "gu");
+const WITHOUT_CAPITAL = /[ßªº]/gu; // small letters that also occur in lines of capitals
+const OTHER_I = ["tr", "tur", "az"]; // codes of languages whose `i` and `I` are different letters
+const [MOST_WORDS, LONGEST_CASED] = [65_536, 40];
+
+/** `capitals`, `small letters`, or null: the case of all letters of a text of two words or more; line_statistics.py. */
+export function letterCase(text) {
+  const plain = text.replace(WITHOUT_CAPITAL, "");
+  const isCapitals = isUpperCase(plain);
+  if (!(isCapitals || isLowerCase(plain)) || (plain.match(LONG_WORDS)?.length ?? 0) < 2) return null;
+  for (const letter of new Set(plain))
+    if (/\p{L}/u.test(letter) && letter.toLowerCase() === letter.toUpperCase()) return null;
+  if (isCapitals) return "capitals";
+  return /\p{L}/u.test(/[\p{L}\p{N}]/u.exec(plain)[0]) ? "small letters" : null;
+}
+
+export class Normalizer {
+  #cases = new Map();
+
+  /**
+   * @param {Placeholders} placeholders
+   * @param {?object} training - Facts of the training lines (interop/web/text.py); null if unknown.
+   * @param {Set<string>} written - The characters of the training targets.
+   */
+  constructor(vocabulary, placeholders, training, written) {
+    Object.assign(this, { vocabulary, placeholders, written });
+    this.rareCases = training?.rare_cases ?? [];
+    this.dropsStraySpace = training?.drops_stray_space ?? false;
+  }
+
+  /**
+   * The normalized form of a line, in sentences.
+   * @returns {{text: string, sentences: string[], gaps: string[], original: string[], inCapitals: boolean}} `original`
+   *   are the sentences before; `inCapitals` says that the translation must be converted to capitals.
+   */
+  normalize(text, { familiar, source_lang: sourceLanguage }, targetLanguage) {
+    const { sentences, gaps } = cutLine(text, sourceLanguage);
+    const unchanged = { text, sentences, gaps, original: sentences, inCapitals: false };
+    if (!familiar || !stripped(text)) return unchanged;
+    const drops = this.dropsStraySpace && text !== withSingleSpaces(stripped(text));
+    const read = drops
+      ? sentences.map((one) => this.placeholders.changeWords(stripped(one), withSingleSpaces))
+      : sentences;
+    const letters = this.#rareCase(text, sourceLanguage, targetLanguage);
+    const usual = letters ? read.map((sentence) => this.#inUsualCase(sentence)) : read;
+    if (!drops && usual.every((one, number) => one === sentences[number])) return unchanged;
+    const own = drops ? gaps.map((gap) => gap && " ") : gaps;
+    const whole = usual.map((sentence, number) => (number ? own[number - 1] : "") + sentence).join("");
+    const inCapitals = letters === "capitals" && usual.some((one, number) => one !== read[number]);
+    return { text: whole, sentences: usual, gaps, original: sentences, inCapitals };
+  }
+
+  /** The case of all words of a line if it is rare in the training text. */
+  #rareCase(text, sourceLanguage, targetLanguage) {
+    if (!this.rareCases.length) return null;
+    const words = this.placeholders.wordsAlone(text);
+    let found = letterCase(words);
+    const single = found === null ? SINGLE_WORD.exec(words)?.[1] : undefined;
+    if (single !== undefined && isUpperCase(single)) {
+      const [usual, capitals] = [this.#usualCase(single), single].map((form) => this.vocabulary.encode(form).length);
+      found = usual === 1 && capitals > 2 ? "capitals" : null; // a word known in capitals is a name
+    }
+    if (!this.rareCases.includes(found)) return null;
+    const isPlain = text.normalize("NFC") === text && numCharacters(text.toLowerCase()) === numCharacters(text);
+    return isPlain && !hasOtherI(sourceLanguage, text) && !hasOtherI(targetLanguage, this.written) ? found : null;
+  }
+
+  #inUsualCase(sentence) {
+    let begins = this.rareCases.includes("small letters"); // sentences of the training text begin with a capital
+    const isMarkedUp = sentence.startsWith("<"); // a tag is not the beginning of the sentence
+    return this.placeholders.changeWords(sentence, (words) => {
+      let usual = words.replace(CASED_WORD, (word) => this.#usualCase(word));
+      const begun = /[\p{L}\p{N}]/u.exec(words)?.[0];
+      let isFirst = begins && begun !== undefined && /\p{L}/u.test(begun);
+      if (isFirst)
+        usual = usual.replace(CASED_WORD, (word) => {
+          const changed = isFirst ? capitalised(word) : word;
+          isFirst = false;
+          return changed;
+        });
+      begins &&= begun === undefined && isMarkedUp;
+      return usual;
+    });
+  }
+
+  /** A word in the case with the fewest tokens, then with the pieces learned first. */
+  #usualCase(word) {
+    if (numCharacters(word) > LONGEST_CASED) return word;
+    if (!this.#cases.has(word)) {
+      if (this.#cases.size > MOST_WORDS) this.#cases.clear();
+      const [small, capitals] = [word.toLowerCase(), word.toUpperCase()];
+      const forms = [...new Set([small, capitalised(small), capitals])];
+      const keys = forms
+        .filter((form) => numCharacters(form) === numCharacters(word))
+        .map((form) => {
+          const ids = this.vocabulary.encode(form);
+          return [ids.length, Number(form === capitals), ids.reduce((sum, id) => sum + id, 0), form];
+        });
+      keys.sort((one, other) => one[0] - other[0] || one[1] - other[1] || one[2] - other[2]);
+      this.#cases.set(word, keys[0][3]);
+    }
+    return this.#cases.get(word);
+  }
+}
+
+function capitalised(word) {
+  const [first] = word;
+  const capital = first.toUpperCase();
+  return numCharacters(capital) === 1 ? capital + word.slice(first.length) : word; // that of `ß` is two letters
+}
+
+/** Whether a text has two letters i by its language; by its characters if that is unknown. */
+function hasOtherI(language, characters) {
+  if (language) return OTHER_I.some((code) => language.toLowerCase().startsWith(code));
+  const known = new Set(characters);
+  return known.has("ı") || known.has("İ");
+}

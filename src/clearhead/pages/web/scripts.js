@@ -1,0 +1,26 @@
+// Scripts of letters: text/scripts.py, which takes them from the names of letters, here from their property.
+//
+// A letter of a script that is not listed, or whose name does not begin with its script (`ª`, `ʰ`), differs.
+
+const NAMES =
+  "Latin Cyrillic Greek Han Hiragana Katakana Hangul Arabic Hebrew Devanagari Thai Armenian Georgian Bengali " +
+  "Gurmukhi Gujarati Oriya Tamil Telugu Kannada Malayalam Sinhala Lao Tibetan Myanmar Khmer Ethiopic Mongolian " +
+  "Bopomofo Syriac Thaana Cherokee Yi";
+const SCRIPTS = NAMES.split(" ").map((name) => [name.toUpperCase(), new RegExp(`\\p{Script=${name}}`, "u")]);
+const CHINESE_AND_JAPANESE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}ー]/u;
+const scripts = new Map();
+
+/** The script of a letter, such as `LATIN`; null for another character. */
+export function scriptOf(letter) {
+  if (!scripts.has(letter)) {
+    const found = /\p{L}/u.test(letter) ? (SCRIPTS.find(([, pattern]) => pattern.test(letter))?.[0] ?? "OTHER") : null;
+    if (scripts.size > 10_000) scripts.clear();
+    scripts.set(letter, found);
+  }
+  return scripts.get(letter);
+}
+
+export const scriptsOf = (characters) => new Set([...characters].map(scriptOf).filter(Boolean));
+
+/** Whether one of the letters is of a script without spaces between sentences. */
+export const isUnspaced = (...letters) => letters.some((letter) => CHINESE_AND_JAPANESE.test(letter));

@@ -1,0 +1,104 @@
+// Sentences of a line, and lines from translated sentences: text/sentence_splitting.py.
+//
+// Where Python asks sentencex for the ends of sentences, this asks the browser (Intl.Segmenter, the rules of Unicode).
+// Doubtful ends are then ignored as in Python. What differs:
+// - Unicode's rules know no abbreviations: a line ends after `Dr.` before a capital.
+// - They end a sentence at every line end and paragraph separator, and not at a closing quotation mark alone.
+// A browser without Intl.Segmenter keeps every line whole; one that is too long for the model is cut there and flagged.
+
+import { innerSpan, isLetter, isLowerCase, isSpace, isUpperCase, stripped } from "./characters.js";
+import { isUnspaced, scriptOf } from "./scripts.js";
+
+const INITIAL = /(?:^|[^\p{L}\p{N}_])\p{L}\.\s*$/u;
+const ORDINAL = /(?:^|[^\p{L}\p{N}_])\p{Nd}{1,2}\.\s*$/u;
+const DASH = /^\s*[-–—]/u;
+const SAID = /^(?:と|って)/u; // continues the sentence of a Japanese quotation
+const BEGINNING = /[.!?…]["'”’»)\]]*\s+["'“‘«([]*\p{L}/gu; // of a sentence in a text of small letters
+const TAIL = 200; // characters at the end of a sentence in which an initial or ordinal is looked for
+const segmenters = new Map();
+
+/**
+ * The sentences of a line and the white space between them, as CutLine in Python.
+ * @param {?string} language - Code of its language, such as `de`; null if it is unknown.
+ */
+export function cutLine(text, language) {
+  const pieces = splitSentences(text, language);
+  if (pieces.length === 1) return { sentences: [text], gaps: [] };
+  const spans = pieces.map(innerSpan);
+  const gaps = pieces.slice(1).map((after, number) =>
+    pieces[number].slice(spans[number][1]) + after.slice(0, spans[number + 1][0]));
+  return { sentences: pieces.map(stripped), gaps };
+}
+
+/** Sentences, each with the white space that follows it. */
+export function splitSentences(text, language) {
+  const segmenter = segmenterOf(language ?? (/\p{Script=Greek}/u.test(text) ? "el" : "en"));
+  if (segmenter === null) return [text];
+  const isEnglish = language?.toLowerCase().split(/[-_]/)[0].startsWith("en") ?? false;
+  const capitals = new Set([...new Set(text)].filter(isUpperCase).map(scriptOf));
+  const sentences = [];
+  let [start, at] = [0, 0];
+  let [letter, ends] = ["", false]; // the last letter since `start`, and whether a sentence may end here
+  const plain = isLowerCase(text) ? text.replace(BEGINNING, withCapital) : text;
+  for (const { segment } of segmenter.segment(plain)) {
+    const piece = text.slice(at, at + segment.length);
+    const first = firstLetter(piece);
+    const isApart = at > 0 && (isSpace(text[at - 1]) || isUnspaced(letter, first));
+    const isSaid = SAID.test(piece) && "」』".includes(text[at - 1]);
+    const goesOn = !stripped(piece) || DASH.test(piece) || isSaid || continues(letter, first, capitals);
+    if (ends && letter && isApart && !goesOn) {
+      sentences.push(text.slice(start, at));
+      [start, letter] = [at, ""];
+    }
+    at += piece.length;
+    letter = lastLetter(piece) || letter;
+    const tail = piece.slice(-TAIL);
+    ends = !INITIAL.test(tail) && (isEnglish || !ORDINAL.test(tail));
+  }
+  if (letter || !sentences.length) return [...sentences, text.slice(start)];
+  return [...sentences.slice(0, -1), sentences.at(-1) + text.slice(start)];
+}
+
+/** The translations of a line's sentences, with the white space of the source line between them. */
+export function joinSentences(texts, gaps) {
+  return texts.slice(1).reduce((line, text, number) => line + spaceBefore(text, line, gaps[number]) + text, texts[0]);
+}
+
+function spaceBefore(text, line, gap) {
+  if (!line || !text) return "";
+  return isUnspaced(lastLetter(line) || firstLetter(text)) ? gap.replace(/\p{Zs}/gu, "") : gap || " ";
+}
+
+function segmenterOf(language) {
+  if (typeof Intl.Segmenter !== "function") return null;
+  const code = language.toLowerCase().split(/[-_]/)[0];
+  if (!segmenters.has(code)) segmenters.set(code, new Intl.Segmenter(code, { granularity: "sentence" }));
+  return segmenters.get(code);
+}
+
+/** Whether a letter continues a sentence: a small one, in a text with capitals of its script. */
+function continues(before, first, capitals) {
+  if (!/\p{Lowercase}/u.test(first)) return false;
+  const script = scriptOf(first);
+  return (!before || scriptOf(before) === script) && capitals.has(script);
+}
+
+/** What may begin a sentence with its letter as a capital, as the rules expect. */
+function withCapital(beginning) {
+  const letter = lastLetter(beginning);
+  const capital = letter.toUpperCase();
+  return capital.length === letter.length ? beginning.slice(0, -letter.length) + capital : beginning;
+}
+
+const firstLetter = (text) => /\p{L}/u.exec(text)?.[0] ?? "";
+
+/** The last letter; looked for from the end, since most of a text has letters. */
+function lastLetter(text) {
+  for (let at = text.length - 1; at >= 0; at--) {
+    const isPair = at > 0 && text.charCodeAt(at) >> 10 === 0x37; // the second half of a character of two units
+    const character = isPair ? text.slice(at - 1, at + 1) : text[at];
+    if (isLetter(character)) return character;
+    if (isPair) at--;
+  }
+  return "";
+}
