@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.base import AxeResults
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -27,6 +32,38 @@ def opened_browser() -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
         yield opened
         opened.close()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_) -> None:
+        pass
+
+
+@contextmanager
+def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) -> Iterator[Page]:
+    """Open a page that imports the modules of a translating page, as `./web/search.js`, for the block.
+
+    Args:
+        browser: The browser.
+        directory: Is served, with the page and the modules in it.
+        html: The page.
+        ready: Expression that is true when the page is ready.
+    """
+    for folder in ("web", "translate"):
+        shutil.copytree(str(files("clearhead") / "pages" / folder), directory / folder)
+    (directory / "index.html").write_text(html)
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        page = browser.new_page()
+        try:
+            page.goto(f"http://127.0.0.1:{server.server_port}/")
+            page.wait_for_function(f"() => Boolean({ready})")
+            yield page
+        finally:
+            page.close()
+            server.shutdown()
+            thread.join()
 
 
 def serious(found: AxeResults) -> list[tuple[str, list[str]]]:

@@ -1,0 +1,306 @@
+"""What a page knows of texts is what Python knows: placeholders, case, links, spans of tokens, and flags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from browsers import page_with_modules
+from clearhead.files.streams import read_lines
+from clearhead.inspection.tokens import Reader
+from clearhead.interop.web.text import text_settings
+from clearhead.pages import script
+from clearhead.text import placeholders
+from clearhead.text.line_statistics import LineCounter
+from clearhead.text.placeholder_masking import protect, units_of
+from clearhead.text.quality_flags import SeenInTraining, find_flags
+from clearhead.text.sentence_splitting import cut_line, join_sentences
+from clearhead.text.word_links import joined_links, link_words, words_of
+from clearhead.tokenizers import Tokenizer
+from clearhead.translation.normalization import Normalizer
+
+PAGE = """<script type="module">
+import * as flags from "./web/flags.js";
+import * as links from "./web/links.js";
+import * as normalization from "./web/normalization.js";
+import * as placeholders from "./web/placeholders.js";
+import * as sentences from "./web/sentences.js";
+import * as spans from "./web/spans.js";
+import * as vocabulary from "./web/vocabulary.js";
+window.web = { ...flags, ...links, ...normalization, ...placeholders, ...sentences, ...spans, ...vocabulary };
+</script>"""
+
+TEXTS = [
+    "",
+    "Ein Hund.",
+    "Delete <b>%s</b>? It has %1$s of {count} files &amp; 100 % of $HOME",
+    "{% if x %}a{% else %}b{% endif %} 50%ig, 100 % sure, {{#if y}}y{{/if}} <% if a %>x<% end %>",
+    "Mail name@example.org or https://example.org/x?y=1. 😆👨‍👩‍👧 :smile: `code` **bold** *em* |version|",
+    "START_LINK_1 a CLOSE_LINK, {$START_LINK} 犬https://a.b/犬 é@x.de ä%s -n, --dry-run f(x) a_b",
+    "1.250,5 dogs at 20:15 on 2016-05-03 in the U.S. Senate, 12,50 € ... \u200b",
+    "<br/> <b> </b>",
+    "<g1>a < b</g1> <x2/> %d%% :name \u00a0@:key.x $t(key) </0>",
+    "٣٤٥ números, １２ Hunde 犬が走る。\U000f0003 sign",
+]
+PAIRS = [
+    ("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018"),
+    ("1.250 Hunde am 3.5.2016", "1 dog on May 3, 2018"),
+    ("12 Hunde um 20 Uhr", "twelve dogs at 8 pm"),
+    ("Der Zug hat 1.250 Plätze.", "The train of 2016 has 1,250 seats."),
+    ("٣٤٥ Hunde, 5,000,000 Katzen", "345 dogs, 5,000 cats"),
+    ("Zwei junge Männer sind im Freien.", "Zwei junge Männer sind in the open."),
+    ("Ein Mann.", "a man and a man and a man and a man and a man"),
+    ("ha ha ha ha ha ha ha", "ha ha ha ha ha ha ha"),
+    ("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time"),
+    ("<b>{a}</b> und <i>b</i>", "</b>a<b> and <i class='x'>b</i> %s"),
+    ("{% if x %}a{% else %}b{% endif %}", "{% else %}a{% if x %}b{% endif %}"),
+    ("EIN MANN GEHT NACH HAUSE", "A man goes home"),
+    ("ein mann geht nach hause", "A man goes home"),
+    ("Пётр видит собаку.", "Peter sees a dog Ω."),
+    ("Ein Hund.", ""),
+    ("Ein Hund.", "  \u200b"),
+    ("Ein sehr langer Satz mit vielen Wörtern, der nicht enden will.", "Short."),
+    ("Ja.", "That is a very long answer to a very short question, which nobody has asked for."),
+    ("\ue000 Hund", "dog \ue001"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(browser, tmp_path_factory) -> Iterator[Any]:
+    """Return a page with the modules of a translating page as `web`."""
+    with page_with_modules(browser, tmp_path_factory.mktemp("web_text"), PAGE, "window.web") as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def make_trained(make_bundle, sentences) -> Callable[..., Any]:
+    """Return a function to a model that knows the lines it was trained on."""
+
+    def make(**settings):
+        counter = LineCounter("de")
+        for sentence in sentences:
+            for target in (sentence[:5], sentence * 2):
+                counter.add(sentence, target, 40, 40)
+        statistics = counter.statistics().model_dump(mode="json")
+        return make_bundle(info={"data": {"line_statistics": statistics}}, **settings)
+
+    return make
+
+
+def loaded(page, bundle) -> None:
+    """Make a model's vocabulary and what is known of its training text available to the page's functions."""
+    page.evaluate(
+        """([file, settings]) => {
+          const { Flags, Normalizer, Placeholders, Vocabulary } = window.web;
+          const charactersIn = (ranges) => ranges === undefined ? null : new Set(ranges.split(" ").flatMap((range) => {
+            const [first, last = first] = range.split("-").map((code) => Number.parseInt(code, 16));
+            return Array.from({ length: last - first + 1 }, (_, n) => String.fromCodePoint(first + n));
+          }));
+          const { training } = settings;
+          const [read, written] = [training?.source_characters, training?.target_characters].map(charactersIn);
+          window.vocabulary = new Vocabulary(file);
+          window.placeholders = new Placeholders(settings);
+          window.normalizer = new Normalizer(window.vocabulary, window.placeholders, training, written ?? new Set());
+          window.flags = new Flags(window.vocabulary, window.placeholders, settings, { read, written });
+        }""",
+        [json.loads(bundle.tokenizer.text), text_settings(bundle)],
+    )
+
+
+def test_placeholders_and_words_are_those_of_python(page, make_bundle):
+    loaded(page, make_bundle(placeholders=True))
+    for text in TEXTS:
+        found = page.evaluate(
+            """(text) => ({
+              found: placeholders.find(text).map(({ 0: one }) => one),
+              numbers: placeholders.find(text, true).map(({ 0: one }) => one),
+              words: placeholders.wordsAlone(text), hasWords: placeholders.hasWords(text),
+              isBlank: placeholders.isBlank(text), capitals: placeholders.changeWords(text, (one) => one.toUpperCase()),
+              units: placeholders.unitsOf(text).map(({ texts }) => texts), masked: placeholders.protect(text).text,
+              restored: ((masked) => masked.restored(masked.text))(placeholders.protect(text)),
+            })""",
+            text,
+        )
+        assert found == {
+            "found": [match[0] for match in placeholders.find_placeholders(text)],
+            "numbers": [match[0] for match in placeholders.find_placeholders(text, with_numbers=True)],
+            "words": placeholders.words_alone(text),
+            "hasWords": placeholders.has_words(text),
+            "isBlank": placeholders.is_blank(text),
+            "capitals": placeholders.change_words(text, str.upper),
+            "units": [list(unit.texts) for unit in units_of(text)],
+            "masked": protect(text).text,
+            "restored": text,
+        }
+
+
+def test_a_model_without_signs_masks_nothing(page, make_bundle):
+    loaded(page, make_bundle())
+    assert page.evaluate("(text) => placeholders.protect(text).text", TEXTS[2]) == TEXTS[2]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_spans_of_tokens_are_those_of_python(page, make_bundle, kind):
+    bundle = make_bundle(kind=kind, placeholders=True)
+    loaded(page, bundle)
+    for text in [*TEXTS, " ein  Hund ", "part of a character \ufffd and more", "ẞ \U0001f600\u0301"]:
+        protected = protect(text)
+        (ids,) = bundle.tokenizer.encode_sources([protected.text])
+        found = page.evaluate(
+            """([text, ids]) => {
+              const masked = placeholders.protect(text);
+              return [web.shownSpans(vocabulary, masked, ids), web.shownSpans(vocabulary, masked, ids, text),
+                      vocabulary.pieces(ids)];
+            }""",
+            [text, ids],
+        )
+        reader = Reader(bundle.tokenizer, protected)
+        of_source, of_target = reader.source_spans(ids), reader.target_spans(text, ids)
+        spans = [[None if span is None else list(span) for span in side] for side in (of_source, of_target)]
+        assert found == [*spans, bundle.tokenizer.pieces(ids)]
+
+
+def test_words_are_linked_as_python_links_them(page):
+    generator = np.random.default_rng(7)
+    for source, target in [
+        ("Ein kleiner Hund.", "a small dog ."),
+        ("犬 が走る\U00020000", "a \U0001f600 dog"),
+        ("", "x"),
+    ]:
+        sides = []
+        for text in (source, target):
+            cuts = sorted({0, len(text), *generator.integers(0, len(text) + 1, 4).tolist()})
+            sides.append([*pairwise(cuts), (len(text), len(text))])
+        weights = generator.random((len(sides[1]), len(sides[0])))
+        weights[:, : len(weights) // 2] = 0.25  # ties
+        found = page.evaluate(
+            """([weights, tokens, texts]) => {
+              const rows = weights.map((row) => Float64Array.from(row));
+              return web.linkWords(rows, ...tokens, ...texts.map(web.wordSpans));
+            }""",
+            [weights.tolist(), sides, [source, target]],
+        )
+        assert [tuple(link) for link in found] == link_words(weights, *sides, words_of(source), words_of(target))
+
+
+def test_links_of_sentences_become_those_of_their_line(page):
+    links, sources, targets = [[(0, 0), (1, 2)], [(0, 0)]], ["Ein Hund.", "犬だ"], ["a big dog.", "It is."]
+    line, translated = "Ein Hund.  犬だ", "a big dog. It is."
+    found = page.evaluate("(given) => web.joinedLinks(...given)", [links, sources, targets, line, translated])
+    assert [tuple(link) for link in found] == joined_links(links, sources, targets, line, translated)
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_flags_are_those_of_python(page, make_bundle, make_trained, is_trained):
+    bundle = (make_trained if is_trained else make_bundle)()
+    loaded(page, bundle)
+    tokenizer = bundle.tokenizer
+    seen = SeenInTraining.of(bundle.line_statistics, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
+    for source, text in PAIRS:
+        facts = {"tokens": 3 * len(source), "sentences": 2}
+        found = page.evaluate(
+            "([source, text, facts]) => flags.of(source, text, { ...facts, masked: source })", [source, text, facts]
+        )
+        wanted = find_flags(source, text, **facts, seen=seen, masked=source)
+        assert [(one["kind"], one["detail"]) for one in found] == [(flag.kind, flag.detail) for flag in wanted]
+
+
+@pytest.mark.parametrize("language", ["de", "tr", None])
+def test_lines_get_the_case_and_white_space_of_the_training_text(page, make_trained, language):
+    bundle = make_trained(decode={"source_lang": language})
+    loaded(page, bundle)
+    normalize = Normalizer(bundle.tokenizer, bundle.line_statistics)
+    lines = [
+        "EIN KLEINER HUND RENNT ÜBER DIE WIESE!",
+        "ein kleiner hund",
+        "Ein  kleiner\tHund ",
+        "HUND",
+        "NATO",
+        "a  %s  b",
+    ]
+    for line in [*lines, "<b>EIN HUND</b> {name}", "3 hunde rennen", "犬が走る。", "ΕΝΑΣ ΣΚΎΛΟΣ", "STRASSE WEIẞ"]:
+        found = page.evaluate(
+            "([line, settings]) => normalizer.normalize(line, settings, null)",
+            [line, bundle.decode.model_dump(mode="json")],
+        )
+        wanted = normalize(line, bundle.decode)
+        assert (found["text"], found["inCapitals"]) == (wanted.text, wanted.in_capitals)
+        assert "".join(found["original"]) == "".join(wanted.original)
+
+
+SPLIT = [
+    ("Ein kleiner Hund rennt. Zwei Männer sitzen.\tAm 3. Mai kostete es 12 €!", "de"),
+    ("1. Open it. 2. Close it. See the 3. Button.", "en"),
+    ("I use Node.js. It works! Really? Yes…", None),
+    ("er kam am montag. sie ging.", "de"),
+    ("犬が走る。犬が走る。「犬だ。」と言った。", "ja"),
+    ("A. Turing met J. Neumann. – Then he left.", "en"),
+    ("... ?!", None),
+    ("  One.   Two.  ", "en"),
+    ("Ένα; Δύο.", "el"),
+]
+
+
+@pytest.mark.parametrize(("line", "language"), SPLIT)
+def test_a_line_has_the_sentences_that_python_finds(page, line, language):
+    wanted = cut_line(line, language)
+    found = page.evaluate("(given) => web.cutLine(...given)", [line, language])
+    assert (tuple(found["sentences"]), tuple(found["gaps"])) == wanted
+    texts = [f"t{number}." for number in range(len(wanted.sentences))]
+    for own in (texts, ["犬。" for _ in texts], ["" for _ in texts]):
+        joined = page.evaluate("(given) => web.joinSentences(...given)", [own, list(wanted.gaps)])
+        assert joined == join_sentences(own, wanted.gaps)
+
+
+def test_a_browser_without_a_segmenter_keeps_lines_whole(page):
+    found = page.evaluate("""() => {
+      const { Segmenter } = Intl;
+      Intl.Segmenter = undefined;
+      try { return web.cutLine("Ein Hund. Zwei.", "de"); } finally { Intl.Segmenter = Segmenter; }
+    }""")
+    assert found == {"sentences": ["Ein Hund. Zwei."], "gaps": []}
+
+
+def test_real_text_is_read_as_python_reads_it(page, data_dir):
+    """On sentences of software and of news: placeholders, words and flags."""
+    directory = data_dir("python-docs-en-fr")
+    names = sorted(path for path in directory.iterdir() if path.name.startswith("test."))
+    sides = [list(read_lines(path))[:400] for path in names[:2]]
+    bundle_texts = [line for side in sides for line in side]
+    tokenizer = Tokenizer.train(bundle_texts, vocab_size=600)
+    seen = SeenInTraining.of(None, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
+
+    class Bundle:
+        line_statistics = None
+
+    Bundle.tokenizer = tokenizer
+    loaded(page, Bundle)
+    found = page.evaluate(
+        """([sources, targets]) => sources.map((source, n) => [
+          placeholders.unitsOf(source).map(({ texts }) => texts), placeholders.wordsAlone(source),
+          flags.of(source, targets[n], { tokens: 9, sentences: 1, masked: source })
+            .map(({ kind, detail }) => [kind, detail]),
+        ])""",
+        sides,
+    )
+    for (units, words, flags), source, target in zip(found, *sides, strict=True):
+        assert units == [list(unit.texts) for unit in units_of(source)]
+        assert words == placeholders.words_alone(source)
+        wanted = find_flags(source, target, tokens=9, sentences=1, seen=seen, masked=source)
+        assert flags == [[flag.kind, flag.detail] for flag in wanted]
+
+
+def test_the_modules_have_different_names_for_everything(page):
+    problem = page.evaluate(
+        """async (text) => {
+          const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+          return import(address).then(() => null, (error) => String(error));
+        }""",
+        script("web/translator.js"),
+    )
+    assert problem is None
