@@ -183,7 +183,14 @@ function repetition(source, text) {
   for (const other of source.matchAll(REPEATED_A_LITTLE)) inSource = Math.max(inSource, timesOf(other));
   if (times <= 2 * inSource) return "";
   const unit = unitOf(match);
-  return `${stripped(unit) || `'${unit}'`} ${times} times`;
+  return `${inQuotes(stripped(unit) || unit)} ${times} times`;
+}
+
+/** A text as Python's repr writes it. */
+function inQuotes(text) {
+  const sign = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escapes = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", [sign]: `\\${sign}` };
+  return sign + text.replace(/[\\\n\r\t'"]/gu, (one) => escapes[one] ?? one) + sign;
 }
 
 const unitOf = ([, one, two, more]) => one ?? two ?? more;

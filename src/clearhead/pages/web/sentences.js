@@ -14,6 +14,7 @@ const ORDINAL = /(?:^|[^\p{L}\p{N}_])\p{Nd}{1,2}\.\s*$/u;
 const DASH = /^\s*[-–—]/u;
 const SAID = /^(?:と|って)/u; // continues the sentence of a Japanese quotation
 const BEGINNING = /[.!?…]["'”’»)\]]*\s+["'“‘«([]*\p{L}/gu; // of a sentence in a text of small letters
+const OPENING = /\p{Ps}/u;
 const TAIL = 200; // characters at the end of a sentence in which an initial or ordinal is looked for
 const segmenters = new Map();
 
@@ -40,8 +41,10 @@ export function splitSentences(text, language) {
   let [start, at] = [0, 0];
   let [letter, ends] = ["", false]; // the last letter since `start`, and whether a sentence may end here
   const plain = isLowerCase(text) ? text.replace(BEGINNING, withCapital) : text;
-  for (const { segment } of segmenter.segment(plain)) {
-    const piece = text.slice(at, at + segment.length);
+  for (const { index, segment } of segmenter.segment(plain)) {
+    let end = index + segment.length;
+    while (end < text.length && end > at && OPENING.test(text[end - 1])) end--; // it opens the next sentence
+    const piece = text.slice(at, end);
     const first = firstLetter(piece);
     const isApart = at > 0 && (isSpace(text[at - 1]) || isUnspaced(letter, first));
     const isSaid = SAID.test(piece) && "」』".includes(text[at - 1]);
