@@ -2,14 +2,21 @@
 //
 // Where Python asks sentencex for the ends of sentences, this asks the browser (Intl.Segmenter, the rules of Unicode).
 // Doubtful ends are then ignored as in Python. What differs:
-// - Unicode's rules know no abbreviations: a line ends after `Dr.` before a capital.
-// - They end a sentence at every line end and paragraph separator, and not at a closing quotation mark alone.
+// - Unicode's rules know no abbreviations: a line ends after one that is not in the short list below.
+// - They end a sentence between a full stop and a quotation mark that closes it after a space (`. "`).
+// - They end one before a digit, and after a closing bracket or quotation mark, where sentencex often does not.
+// Of the 8,461 ends that Python finds in paragraphs of five lines (Multi30k, newstest2013 in German, English and French,
+// Tanaka in Japanese, Python's documentation in two languages, the Bible in German), 9 are missed, and 166 are added.
 // A browser without Intl.Segmenter keeps every line whole; one that is too long for the model is cut there and flagged.
 
 import { innerSpan, isLetter, isLowerCase, isSpace, isUpperCase, stripped } from "./characters.js";
 import { isUnspaced, scriptOf } from "./scripts.js";
 
 const INITIAL = /(?:^|[^\p{L}\p{N}_])\p{L}\.\s*$/u;
+// Sentencex has lists of hundreds in each language.
+const ABBREVIATIONS =
+  "Dr Mr Mrs Ms Mme Mlle Prof St Ste Sr Sra Jr Nr Mio Mrd bzw ca vgl sog ggf vs Hr Lt Capt Sgt Rev Gov Sen Bd Abs Art";
+const ABBREVIATION = new RegExp(`(?:^|[^\\p{L}\\p{N}_])(?:${ABBREVIATIONS.replaceAll(" ", "|")})\\.\\s*$`, "u");
 const ORDINAL = /(?:^|[^\p{L}\p{N}_])\p{Nd}{1,2}\.\s*$/u;
 const DASH = /^\s*[-–—]/u;
 const SAID = /^(?:と|って)/u; // continues the sentence of a Japanese quotation
@@ -56,7 +63,7 @@ export function splitSentences(text, language) {
     at += piece.length;
     letter = lastLetter(piece) || letter;
     const tail = piece.slice(-TAIL);
-    ends = !INITIAL.test(tail) && (isEnglish || !ORDINAL.test(tail));
+    ends = ![INITIAL, ABBREVIATION, ...(isEnglish ? [] : [ORDINAL])].some((pattern) => pattern.test(tail));
   }
   if (letter || !sentences.length) return [...sentences, text.slice(start)];
   return [...sentences.slice(0, -1), sentences.at(-1) + text.slice(start)];
