@@ -84,8 +84,10 @@ export class Weights {
   /**
    * Encode sentences; return for each the address of the keys and values of cross-attention. Throws RangeError if an id
    * is not in the vocabulary: the core uses ids as addresses.
+   * @param {number[][]} sources
+   * @param {object} [outputs] - Addresses of other arrays to fill, by their names in `Sources`.
    */
-  encode(sources) {
+  encode(sources, outputs = {}) {
     const { core, config, lanes } = this;
     const known = config.source_vocab_size ?? config.vocab_size;
     for (const id of sources.flat())
@@ -109,7 +111,7 @@ export class Weights {
     });
     const bytes = 4 * lanes * this.memoryWidth; // of a block
     const memory = core.allocate(block * bytes);
-    const fields = { num_rows: rows, longest, memory };
+    const fields = { ...outputs, num_rows: rows, longest, memory };
     ["token", "position", "first", "length", "block"].forEach((name, n) => (fields[name] = columns + 4 * n * rows));
     fields.scratch = core.allocate(this.scratch(this.encoder, rows, longest, 0, false));
     core.functions.encode(this.encoder, tokens.at, core.make("Sources", fields));
