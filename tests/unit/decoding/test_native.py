@@ -22,10 +22,14 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import sentences_of
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError, DeviceError
+from clearhead.inspection.forward_pass import ModelPass, numbers
+from clearhead.inspection.heads import attentions, projections
 from clearhead.kernels import library as library_module
 from clearhead.kernels.library import form, library
 from clearhead.kernels.panels import LANES, uninitialized
+from clearhead.kernels.structs import STRUCTS
 from clearhead.model import Transformer
+from clearhead.model.recorder import HiddenStates, Recorder
 from clearhead.model.stored import StoredModel
 from every_run import one_in, slow
 
@@ -532,11 +536,51 @@ def test_cross_attention_is_the_softmax_of_scaled_dot_products(make_model):
         np.testing.assert_allclose(found, weights / weights.sum(axis=1, keepdims=True), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"norm": "pre"},
+        {"norm": "post", "attention_bias": True},
+        {"positions": "rotary", "norm": "pre"},
+        {"output_scale": True, "final_norm": True, "d_k": 32, "d_v": 16},
+    ],
+    ids=described,
+)
+def test_states_queries_keys_and_values_are_those_of_the_model(make_model, settings):
+    model = make_model(**{**WIDTHS, "num_encoder_layers": 2, "num_decoder_layers": 3, **settings})
+    config, source, target = model.config, [5, 7, 11, 7, END], [13, 17, 19, END]
+    ran = ModelPass(model, torch.tensor([source]), torch.tensor([[config.bos_id, *target[:-1]]]), tuple(target))
+    hidden, keys, values = HiddenStates(), config.num_heads * config.key_dim, config.num_heads * config.value_dim
+    ran.run(Recorder(hidden=hidden))
+
+    def empty(layers, rows, width):
+        return np.empty((layers, rows, width), dtype=np.float32)
+
+    sides = {
+        "encoder": (empty(3, 5, config.d_model), empty(2, 5, 2 * keys + values)),
+        "decoder": (empty(4, 4, config.d_model), empty(3, 4, 2 * keys + values)),
+    }
+    queries, record = empty(3, 4, keys), STRUCTS["Record"]
+    of_encoder, of_decoder = (record().point(states=states, qkv=qkv) for states, qkv in sides.values())
+    NativeEngine(model)._compute(
+        [source], [target], record=of_decoder.point(queries=queries), encoder_record=of_encoder
+    )
+    for side, (states, qkv) in sides.items():
+        expected = numbers(hidden.encoder if side == "encoder" else hidden.decoder)
+        np.testing.assert_allclose(states, expected, rtol=0, atol=2e-5)
+        for found, own in zip(qkv, projections(attentions(model, side), ran.run), strict=True):
+            parts = (own.queries, own.keys, own.values)
+            rows = np.concatenate([part.swapaxes(0, 1).reshape(len(found), -1) for part in parts], axis=1)
+            np.testing.assert_allclose(found, rows, rtol=0, atol=2e-5)
+    for found, own in zip(queries, projections(attentions(model, "cross"), ran.run), strict=True):
+        np.testing.assert_allclose(found, own.queries.swapaxes(0, 1).reshape(len(found), -1), rtol=0, atol=2e-5)
+
+
 def test_nothing_is_written_beyond_what_a_row_attends_to(make_model):
     compiled = NativeEngine(make_model(**WIDTHS, num_decoder_layers=2))
     sources, targets = draw(compiled.model.config, (3, 5)), draw(compiled.model.config, (7, 2))
     own, cross = np.full((2, 2, 2, 9, 7), 0.0, dtype=np.float32)  # [layer][head][row][longest]
-    compiled._compute(sources, targets, self_attn=own, cross_attn=cross)
+    compiled._compute(sources, targets, record=STRUCTS["Record"]().point(self_attn=own, cross_attn=cross))
     for row, (length, source) in enumerate([*((place, 3) for place in range(1, 8)), (1, 5), (2, 5)]):
         for weights, size in ((own[:, :, row], length), (cross[:, :, row], source)):
             assert (weights[..., size:] == 0.0).all()

@@ -18,7 +18,7 @@ from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.kernels.library import describe, library
 from clearhead.kernels.panels import PANEL, uninitialized
-from clearhead.kernels.structs import STRUCTS
+from clearhead.kernels.structs import STRUCTS, Struct
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import keep_freed_memory, num_threads
 
@@ -151,7 +151,7 @@ class NativeEngine(Engine):
             ValueError: If sources and targets do not pair up, or one has no ids.
         """
         weights = self._no_weights(sources, targets)
-        self._compute(sources, targets, cross_attn=weights)
+        self._compute(sources, targets, record=STRUCTS["Record"]().point(cross_attn=weights))
         of_targets = np.split(weights, np.cumsum([len(target) for target in targets])[:-1], axis=2)
         return [own[..., : len(source)] for own, source in zip(of_targets, sources, strict=True)]
 
@@ -171,7 +171,13 @@ class NativeEngine(Engine):
         config = self.model.config
         of_encoder = np.zeros((config.num_encoder_layers, config.num_heads, len(source), len(source)), dtype=np.float32)
         of_decoder, cross = self._no_weights([source], [target]), self._no_weights([source], [target])
-        self._compute([source], [target], of_encoder, self_attn=of_decoder, cross_attn=cross)
+        record = STRUCTS["Record"]
+        self._compute(
+            [source],
+            [target],
+            record=record().point(self_attn=of_decoder, cross_attn=cross),
+            encoder_record=record().point(self_attn=of_encoder),
+        )
         return of_encoder, of_decoder[..., : len(target)], cross[..., : len(source)]
 
     def _no_weights(
@@ -185,7 +191,8 @@ class NativeEngine(Engine):
         self,
         sources: Sequence[Sequence[int]],
         targets: Sequence[Sequence[int]],
-        encoder_attn: Float[np.ndarray, "E H S S"] | None = None,
+        record: Struct | None = None,
+        encoder_record: Struct | None = None,
         **found: Float[np.ndarray, "..."],
     ) -> None:
         """Compute all positions of given targets.
@@ -193,7 +200,8 @@ class NativeEngine(Engine):
         Args:
             sources: Source ids of each sentence.
             targets: Target ids of each sentence.
-            encoder_attn: Receives the encoder's attention weights, if there is one source.
+            record: The core's `Record` of the decoder's arrays to fill with intermediate results.
+            encoder_record: Likewise for the encoder, if there is one source.
             found: The arrays of the core's `Targets` that are to be filled.
         """
         assert self.precision == "fp32"
@@ -217,7 +225,7 @@ class NativeEngine(Engine):
             "wanted": wanted,
         }
         # Not kept from a search: for all lines they need too much memory.
-        memories = self.weights.encode(sources, self_attn=encoder_attn)
+        memories = self.weights.encode(sources, record=encoder_record)
         slots = [
             STRUCTS["Slot"](source_length=len(source)).point(memory=memory)
             for source, memory in zip(sources, memories, strict=True)
@@ -230,5 +238,7 @@ class NativeEngine(Engine):
             **found,
             scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
+        if record is not None:
+            struct.record = record
         _, tokens = self.weights.tokens("target_embedding", longest)
         core.score(stack, tokens, struct)

@@ -80,7 +80,7 @@ class NativeWeights:
         self,
         sources: Sequence[Sequence[int]],
         team: Struct | None = None,
-        self_attn: Float[np.ndarray, "E H S S"] | None = None,
+        record: Struct | None = None,
     ) -> list[Float[np.ndarray, "B LW"]]:
         """Return the cross-attention keys and values of every decoder layer for each sentence.
 
@@ -89,7 +89,7 @@ class NativeWeights:
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.
             team: Helper threads.
-            self_attn: Receives the attention weights of every encoder layer and head; for a single sentence.
+            record: The core's `Record` of arrays to fill with intermediate results; for a single sentence.
 
         Raises:
             IndexError: If an id is not in the source vocabulary.
@@ -100,12 +100,10 @@ class NativeWeights:
         groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
         memories: list[np.ndarray] = []
         for _, group in groups:
-            memories += self._encode([sources[number] for number in group], team, self_attn)
+            memories += self._encode([sources[number] for number in group], team, record)
         return memories
 
-    def _encode(
-        self, sources: Sequence[Sequence[int]], team: Struct | None, self_attn: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None, record: Struct | None) -> list[np.ndarray]:
         lengths = [len(source) for source in sources]
         rows, longest = sum(lengths), max(lengths)
         vocabulary, stack = self.model.config.source_vocabulary, self.encoder
@@ -120,10 +118,12 @@ class NativeWeights:
         memory = uninitialized([block[-1], LANES * self.memory_width])
         scratch = uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], np.uint8)
         struct = STRUCTS["Sources"](num_rows=rows, longest=longest)
-        struct.point(memory=memory, self_attn=self_attn, scratch=scratch)
+        struct.point(memory=memory, scratch=scratch)
         struct.point_into(columns, token=0, position=rows, first=2 * rows, length=3 * rows, block=4 * rows)
         if team is not None:
             struct.team = pointer(team)
+        if record is not None:
+            struct.record = record
         _, tokens = self.tokens("source_embedding", longest)
         self.core.encode(stack, tokens, struct)
         return np.split(memory, block[1:-1])

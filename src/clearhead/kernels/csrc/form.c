@@ -63,7 +63,7 @@ static void end(const Stack *stack) { if (uses_amx(stack)) end_tiles(); }
 static void encode_sources(const Stack *stack, const Tokens *t, const Sources *sources) {
     Scratch s = begin(stack, sources->scratch, sources->num_rows, sources->longest, 0, 0, sources->team);
     Places at = {.num_rows = sources->num_rows, .position = sources->position, .first = sources->first,
-                 .length = sources->length, .longest = sources->longest, .self_attn = sources->self_attn};
+                 .length = sources->length, .longest = sources->longest, .record = sources->record};
     run_layers(stack, t, sources->token, &at, &s);
     int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v, width = keys + values;
     int64_t layers = stack->output.outputs / width;
@@ -130,11 +130,11 @@ static void score_targets(const Stack *stack, const Tokens *t, const Targets *ta
     Scratch s = begin(stack, targets->scratch, rows, targets->longest, 1, 0, NULL);
     Places at = {.num_rows = rows, .position = targets->position, .first = targets->first, .length = targets->length,
                  .slots = targets->slots, .slot = targets->slot, .longest = targets->longest,
-                 .self_attn = targets->self_attn, .cross_attn = targets->cross_attn};
+                 .record = targets->record};
     run_layers(stack, t, targets->token, &at, &s);
     if (targets->log_probs) look_up(stack, t, targets, &s);
     end(stack);
-    if (!targets->log_probs) return; /* only the attention is asked for */
+    if (!targets->log_probs) return; /* only the record is asked for */
     for (int64_t i = 0; i < targets->num_slots; i++) targets->totals[i] = 0.0f;
     for (int64_t row = 0; row < rows; row++) targets->totals[targets->slot[row]] += targets->log_probs[row];
 }

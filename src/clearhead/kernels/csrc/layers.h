@@ -201,9 +201,14 @@ typedef struct {
     const int32_t *first, *length; /* of each row, the first row it attends to and how many; NULL in a search */
     const Slot *slots;             /* decoder */
     const int32_t *slot;           /* of each row */
-    int64_t longest;               /* stride of the rows' paths in a search, and of the weights below */
-    float *self_attn, *cross_attn; /* attention weights, as in Targets */
+    int64_t longest;               /* stride of the rows' paths in a search, and of the attention weights in the record */
+    Record record;
 } Places;
+
+/* Copy numbers of all rows to the place of a layer in an array of the record, if it is asked for. */
+static void keep(float *array, int64_t layer, const float *numbers, int64_t count) {
+    if (array) memcpy(array + layer * count, numbers, count * sizeof *array);
+}
 
 /* The weights of a row in the first head of a layer. */
 static float *seen_by(const Stack *stack, float *weights, int64_t index, const Places *at, int64_t row) {
@@ -235,7 +240,7 @@ static void attend_to_sentences(const Stack *stack, const Tokens *t, int64_t ind
                      .place = stride, .count = end - row};
         const float *bias = t->relative ? t->relative + t->reach - 1 : NULL; /* at position 0 */
         attend(stack, end - row, qkv, stride, &c, 1, bias, 2 * t->reach - 1, s, s->attended + row * values,
-               seen_by(stack, at->self_attn, index, at, row), at->num_rows * at->longest, at->longest);
+               seen_by(stack, at->record.self_attn, index, at, row), at->num_rows * at->longest, at->longest);
     }
 }
 
@@ -254,6 +259,7 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
             memcpy(past, qkv + keys, (keys + values) * sizeof *past);
         }
     }
+    keep(at->record.qkv, index, s->qkv, at->num_rows * stride);
     if (!stack->layers[index].query.panels) {
         attend_to_sentences(stack, t, index, at, s);
         return;
@@ -272,13 +278,14 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
         c.block = LANES * c.place;
         const float *bias = t->relative ? t->relative + t->reach - 1 - at->position[row] : NULL; /* at position 0 */
         attend(stack, 1, s->qkv + row * stride, stride, &c, 0, bias, 2 * t->reach - 1, s, s->attended + row * values,
-               seen_by(stack, at->self_attn, index, at, row), at->num_rows * at->longest, 0);
+               seen_by(stack, at->record.self_attn, index, at, row), at->num_rows * at->longest, 0);
     }
 }
 
 static void cross_attention(const Stack *stack, int64_t index, const Places *at, Scratch *s) {
     int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
     int64_t stride = stack->layers[index].query.outputs, size = LANES * (keys + values);
+    keep(at->record.queries, index, s->qkv, at->num_rows * stride);
     for (int64_t row = 0, end; row < at->num_rows; row = end) {
         end = end_of(at->slot, row, at->num_rows);
         const Slot *slot = at->slots + at->slot[row];
@@ -286,7 +293,7 @@ static void cross_attention(const Stack *stack, int64_t index, const Places *at,
         Context c = {.keys = memory, .values = memory + LANES * keys, .key_block = stack->num_layers * size,
                      .block = stack->num_layers * size, .place = values, .count = slot->source_length};
         attend(stack, end - row, s->qkv + row * stride, stride, &c, 1, NULL, 0, s, s->attended + row * values,
-               seen_by(stack, at->cross_attn, index, at, row), at->num_rows * at->longest, at->longest);
+               seen_by(stack, at->record.cross_attn, index, at, row), at->num_rows * at->longest, at->longest);
     }
 }
 
@@ -319,6 +326,7 @@ static void embed(const Stack *stack, const Tokens *t, const int32_t *token, con
 static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token, const Places *at, Scratch *s) {
     int64_t rows = at->num_rows;
     embed(stack, t, token, at, s->x);
+    keep(at->record.states, 0, s->x, rows * stack->d_model);
     for (int64_t index = 0; index < stack->num_layers; index++) {
         const Layer *layer = stack->layers + index;
         product(&layer->qkv, before(stack, &layer->self_norm, rows, s), rows, s->qkv, 0, s);
@@ -347,8 +355,10 @@ static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token
         }
         product(&layer->down, s->hidden, rows, s->update, 0, s);
         after(stack, &layer->ff_norm, rows, s);
+        keep(at->record.states, index + 1, s->x, rows * stack->d_model);
     }
     if (stack->final_norm.weight) normalize(&stack->final_norm, s->x, rows, stack->d_model, s->x);
+    keep(at->record.states, stack->num_layers, s->x, rows * stack->d_model);
     if (stack->divides_output) {
         float root = sqrtf((float)stack->d_model);
         for (int64_t i = 0; i < rows * stack->d_model; i++) s->x[i] /= root;

@@ -117,6 +117,14 @@ typedef struct {
 
 enum State { NOTHING, A_PRODUCT, TO_LEAVE };
 
+/* Intermediate results of a call, [layer] first. Each array receives them, or is NULL. */
+typedef struct {
+    float *states;  /* [layer + 1][row][D]: embedded tokens, then outputs of the layers; the last after the final norm */
+    float *qkv;     /* [layer][row][outputs of qkv]: queries, keys and values of self-attention, as it reads them */
+    float *queries; /* [layer][row][outputs of query]: of cross-attention */
+    float *self_attn, *cross_attn; /* attention weights [layer][head][row][longest], zeros before the call */
+} Record;
+
 /* Source tokens to encode. Rows of a sentence are adjacent. */
 typedef struct {
     int64_t num_rows;
@@ -125,7 +133,7 @@ typedef struct {
     const int32_t *first, *length; /* of each row, the first row of its sentence and how many there are */
     const int32_t *block;          /* of each row, the first block of its sentence in `memory` */
     float *memory; /* keys and values for cross-attention: [block of LANES positions][layer][turned keys, values] */
-    float *self_attn; /* as in Targets */
+    Record record;
     char *scratch;
     Team *team;
 } Sources;
@@ -139,7 +147,7 @@ typedef struct {
     const int32_t *first, *length; /* of each row, the first row of its target and how many it attends to */
     const int32_t *token, *wanted; /* the input token, and the token to score after it */
     float *log_probs, *totals;     /* of each row, and of each slot; or NULL */
-    float *self_attn, *cross_attn; /* attention weights [layer][head][row][longest], zeros before the call; or NULL */
+    Record record;
     char *scratch;
 } Targets;
 

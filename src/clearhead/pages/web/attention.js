@@ -1,20 +1,29 @@
-// The attention weights of every head for a given translation, by the core: decoding/native/engine.py.
+// A pass over a given source and target, all positions at once, by the core: decoding/native/engine.py.
 
-/** Weights of encoder and decoder self-attention and of cross-attention, in this order. */
-const ATTENTIONS = ["encoder", "decoder", "cross"];
+/** What `forcedPass` can return. */
+export const ALL_OF_A_PASS = ["encoder", "decoder", "cross", "states", "vectors"];
 
 /**
- * Compute all positions of a target at once.
+ * Return the attention weights of every head: of the encoder, of the decoder, and of cross-attention.
  * @param {Weights} weights
  * @param {number[]} source - Source ids, ended by eos.
  * @param {number[]} target - Target ids, ended by eos.
  * @param {string[]} [wanted] - The attentions to return.
- * @returns {{encoder: object, decoder: object, cross: object}} Each `{ values, shape }`, a Float32Array and its shape
- *   [layers, heads, rows, columns]; row t of `cross` is the step that writes target token t. Throws RangeError if an id
- *   is not in its vocabulary, a side has no ids, or the model has fewer positions.
+ * @returns {{encoder: object, decoder: object, cross: object}} Each `{ values, shape }`: a Float32Array, and its shape
+ *   [layers, heads, rows, columns]. Row t of `decoder` and of `cross` is the step that writes target token t. Throws
+ *   RangeError if a side has no ids, an id is not in its vocabulary, or the model has fewer positions.
  */
-export function attention(weights, source, target, wanted = ATTENTIONS) {
-  const { core, config } = weights;
+export function attention(weights, source, target, wanted = ["encoder", "decoder", "cross"]) {
+  return forcedPass(weights, source, target, wanted);
+}
+
+/**
+ * Return what a pass computed: the attentions named in `wanted` as `attention` does, and if they are named
+ * `states: { encoder, decoder }` of shape [layers + 1, tokens, D], as `HiddenStates` in model/recorder.py, and
+ * `vectors: { encoder, decoder, cross }` with `queries`, `keys` and `values` of shape [layers, heads, tokens, width].
+ */
+export function forcedPass(weights, source, target, wanted) {
+  const { core, config, panel } = weights;
   if (!source.length || !target.length) throw new RangeError("a side has no ids, not even the end token");
   for (const id of target)
     if (!(id >= 0 && id < config.vocab_size))
@@ -23,47 +32,97 @@ export function attention(weights, source, target, wanted = ATTENTIONS) {
   weights.tokens("source_embedding", source.length);
   const tokens = weights.tokens("target_embedding", target.length);
   const before = core.end;
+  const { num_heads: heads, key_dim: keyWidth, value_dim: valueWidth } = config;
+  const longest = Math.max(source.length, target.length);
+  const padded = (width) => Math.ceil(width / panel) * panel;
+  const [qkvWidth, queryWidth] = [padded(heads * (2 * keyWidth + valueWidth)), padded(heads * keyWidth)];
+  const sides = {
+    encoder: { rows: source.length, layers: config.num_encoder_layers, columns: source.length },
+    decoder: { rows: target.length, layers: config.num_decoder_layers, columns: longest },
+  };
+  const room = (name, count) => (wanted.includes(name) ? core.zeros(4 * count) : 0);
   try {
-    const rows = target.length;
-    const longest = Math.max(source.length, rows);
-    const numbers = (name, count) => (wanted.includes(name) ? core.zeros(4 * config.num_heads * count) : 0);
-    const at = {
-      encoder: numbers("encoder", config.num_encoder_layers * source.length ** 2),
-      decoder: numbers("decoder", config.num_decoder_layers * rows * longest),
-      cross: numbers("cross", config.num_decoder_layers * rows * longest),
-    };
-    const [memory] = weights.encode([source], { self_attn: at.encoder });
+    for (const [name, side] of Object.entries(sides))
+      side.record = {
+        states: room("states", (side.layers + 1) * side.rows * config.d_model),
+        qkv: room("vectors", side.layers * side.rows * qkvWidth),
+        self_attn: room(name, side.layers * heads * side.rows * side.columns),
+      };
+    const { encoder, decoder } = sides;
+    decoder.record.queries = room("vectors", decoder.layers * decoder.rows * queryWidth);
+    decoder.record.cross_attn = room("cross", decoder.layers * heads * decoder.rows * longest);
+    const [memory] = weights.encode([source], { record: encoder.record });
     const column = (of) => core.put(Int32Array.from(target, of));
     const targets = core.make("Targets", {
-      num_rows: rows, num_slots: 1, longest, slots: core.make("Slot", { memory, source_length: source.length }),
-      slot: column(() => 0), first: column(() => 0),
-      position: column((_, row) => row), length: column((_, row) => row + 1),
+      num_rows: target.length, num_slots: 1, longest, record: decoder.record,
+      slots: core.make("Slot", { memory, source_length: source.length }), slot: column(() => 0),
+      position: column((_, row) => row), first: column(() => 0), length: column((_, row) => row + 1),
       token: column((_, row) => (row ? target[row - 1] : config.bos_id)), wanted: column((id) => id),
-      self_attn: at.decoder, cross_attn: at.cross,
-      scratch: core.allocate(weights.scratch(weights.decoder, rows, longest, 1, false)),
+      scratch: core.allocate(weights.scratch(weights.decoder, target.length, longest, 1, false)),
     });
     core.functions.score(weights.decoder, tokens.at, targets);
-    const shapes = {
-      encoder: [config.num_encoder_layers, config.num_heads, source.length, source.length],
-      decoder: [config.num_decoder_layers, config.num_heads, rows, rows],
-      cross: [config.num_decoder_layers, config.num_heads, rows, source.length],
-    };
-    return Object.fromEntries(wanted.map((name) => {
-      const stride = name === "encoder" ? source.length : longest;
-      return [name, { values: firstColumns(core, at[name], stride, shapes[name]), shape: shapes[name] }];
-    }));
+
+    const found = {};
+    const weightsOf = (at, { layers, rows }, columns, stride) =>
+      ofRows([layers, heads, rows, columns], (layer, head, row) =>
+        core.floats(at + 4 * ((layer * heads + head) * rows + row) * stride, columns));
+    if (wanted.includes("encoder"))
+      found.encoder = weightsOf(encoder.record.self_attn, encoder, source.length, source.length);
+    if (wanted.includes("decoder"))
+      found.decoder = weightsOf(decoder.record.self_attn, decoder, target.length, longest);
+    if (wanted.includes("cross")) found.cross = weightsOf(decoder.record.cross_attn, decoder, source.length, longest);
+    if (wanted.includes("states"))
+      found.states = ofEach(sides, ({ record, layers, rows }) => {
+        const shape = [layers + 1, rows, config.d_model];
+        return { values: core.floats(record.states, shape.reduce((size, length) => size * length)).slice(), shape };
+      });
+    if (wanted.includes("vectors")) {
+      const part = (at, { layers, rows }, stride, from, width) =>
+        ofRows([layers, heads, rows, width], (layer, head, row) =>
+          core.floats(at + 4 * ((layer * rows + row) * stride + from + head * width), width));
+      found.vectors = ofEach(sides, (side) => ({
+        queries: part(side.record.qkv, side, qkvWidth, 0, keyWidth),
+        keys: part(side.record.qkv, side, qkvWidth, heads * keyWidth, keyWidth),
+        values: part(side.record.qkv, side, qkvWidth, 2 * heads * keyWidth, valueWidth),
+      }));
+      found.vectors.cross = {
+        queries: part(decoder.record.queries, decoder, queryWidth, 0, keyWidth),
+        ...memoryVectors(weights, memory, source.length),
+      };
+    }
+    return found;
   } finally {
     core.release(before);
   }
 }
 
-/** Copy the first numbers of rows that are `stride` apart. */
-function firstColumns(core, at, stride, shape) {
-  const columns = shape.at(-1);
-  const rows = shape.slice(0, -1).reduce((product, size) => product * size, 1);
-  const all = core.floats(at, rows * stride);
-  const values = new Float32Array(rows * columns);
-  for (let row = 0; row < rows; row++)
-    values.set(all.subarray(row * stride, row * stride + columns), row * columns);
-  return values;
+/** Keys and values of cross-attention, from blocks of positions whose keys are turned; see `Slot` in csrc/types.h. */
+function memoryVectors({ core, config, lanes }, memory, length) {
+  const { num_heads: heads, num_decoder_layers: layers, key_dim: keyWidth, value_dim: valueWidth } = config;
+  const [keys, values] = [heads * keyWidth, heads * valueWidth];
+  const block = (layer, position) =>
+    memory + 4 * (Math.floor(position / lanes) * layers + layer) * lanes * (keys + values);
+  return {
+    keys: ofRows([layers, heads, length, keyWidth], (layer, head, row) => {
+      const all = core.floats(block(layer, row), lanes * keys);
+      return Float32Array.from({ length: keyWidth }, (_, n) => all[(head * keyWidth + n) * lanes + (row % lanes)]);
+    }),
+    values: ofRows([layers, heads, length, valueWidth], (layer, head, row) =>
+      core.floats(block(layer, row) + 4 * (lanes * keys + (row % lanes) * values + head * valueWidth), valueWidth)),
+  };
+}
+
+/** An array of this shape, [layers, heads, rows, width], from a function that returns a row. */
+function ofRows(shape, rowOf) {
+  const [layers, heads, rows, width] = shape;
+  const values = new Float32Array(layers * heads * rows * width);
+  for (let layer = 0, at = 0; layer < layers; layer++)
+    for (let head = 0; head < heads; head++)
+      for (let row = 0; row < rows; row++, at += width) values.set(rowOf(layer, head, row), at);
+  return { values, shape };
+}
+
+/** An object with the same keys, and what `of` makes of each value. */
+export function ofEach(object, of) {
+  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key, of(value, key)]));
 }

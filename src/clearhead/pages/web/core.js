@@ -1,6 +1,6 @@
 // The compiled core as WebAssembly: its memory, and its structures as JSON describes them (kernels/structs.py).
 
-const LINE = 64; // bytes of a cache line; arrays begin at one, as in kernels/panels.py
+const CACHE_LINE = 64; // bytes of a cache line; arrays begin at one, as in kernels/panels.py
 
 // Bytes of a small module with an instruction: a browser that lacks it does not take the module.
 const USES = { // (func (result v128) ..): i32x4.splat; f32x4.relaxed_madd
@@ -50,7 +50,7 @@ export class Core {
 
   /** Return the address of as many bytes, which stay until `release`. Throws RangeError if there is no more memory. */
   allocate(bytes) {
-    const start = Math.ceil(this.end / LINE) * LINE;
+    const start = Math.ceil(this.end / CACHE_LINE) * CACHE_LINE;
     const missing = start + bytes - this.memory.buffer.byteLength;
     if (missing > 0) this.memory.grow(Math.ceil(missing / 65536));
     this.end = start + bytes;
@@ -96,6 +96,14 @@ export class Core {
     const at = this.zeros(size * all.length);
     all.forEach((fields, number) => this.set(name, at + number * size, fields));
     return at;
+  }
+
+  /** Allocate a copy of a structure with other values in these fields. */
+  copy(name, at, fields) {
+    const copied = this.allocate(this.layout.structs[name].size);
+    new Uint8Array(this.memory.buffer).copyWithin(copied, at, at + this.layout.structs[name].size);
+    this.set(name, copied, fields);
+    return copied;
   }
 
   set(name, at, fields) {
