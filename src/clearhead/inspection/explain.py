@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Float32
     from torch import Tensor
 
+    from clearhead.bundle import Bundle
     from clearhead.decoding.engine import Engine
 
 _NO_WEIGHTS = np.zeros((0, 0, 0, 0), dtype=np.float32)
@@ -140,7 +141,7 @@ def explain(
         search=tree if search else None,
         lens=found.lens,
         norms=found.norms,
-        model=_facts(translator, config),
+        model=model_facts(translator.bundle, translator.path, config),
         alignment_head=alignment_head(translator.bundle),
         reader=reader,
         model_pass=found.model_pass,
@@ -232,14 +233,20 @@ def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[
     return ModelPass(model, source, shifted, tuple(target_ids))
 
 
-def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
-    """Return the value of `Explanation.model`."""
-    shape = translator.bundle.config
-    settings = translator.bundle.info.get("settings")
+def model_facts(bundle: Bundle, path: Path | None, config: DecodeConfig) -> dict[str, Any]:
+    """Return the value of `Explanation.model`.
+
+    Args:
+        bundle: The model.
+        path: Where it was read from; None if it has no name.
+        config: Only `beam_size` is used.
+    """
+    shape = bundle.config
+    settings = bundle.info.get("settings")
     train = settings.get("train") if isinstance(settings, Mapping) else None
     smoothing = train.get("label_smoothing") if isinstance(train, Mapping) else None
     return {
-        "name": None if translator.path is None else _name_of(translator.path),
+        "name": None if path is None else _name_of(path),
         "num_encoder_layers": shape.num_encoder_layers,
         "num_decoder_layers": shape.num_decoder_layers,
         "num_heads": shape.num_heads,

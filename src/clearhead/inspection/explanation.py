@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the format of `Explanation.to_dict`; it increases when existing keys change their meaning."""
 
-_MOST_EXACT, _MOST_ROUNDED = 150_000, 1_200_000
+MOST_EXACT, MOST_ROUNDED = 150_000, 1_200_000
 """Most numbers of queries, keys and values in a page: exact (4 bytes each), and in 8 bits (4/3 bytes each)."""
 
 
@@ -334,9 +334,9 @@ class Explanation:
         found = {name: self.projections(name) for name in self.attentions}
         layers = [layer for of_one in found.values() for layer in of_one]
         size = sum(part.size for layer in layers for part in (layer.queries, layer.keys, layer.values))
-        if size > _MOST_ROUNDED:
+        if size > MOST_ROUNDED:
             return None
-        rows = pack if size <= _MOST_EXACT else packed_rows
+        rows = pack if size <= MOST_EXACT else packed_rows
         return {
             name: {
                 "queries": rows(np.stack([layer.queries for layer in of_one])),

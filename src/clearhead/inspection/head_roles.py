@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,18 @@ class HeadRole:
     do: str
     """The predicate for several heads, as in "these heads look at the previous token"."""
     sentence: str
+
+
+def role_rules() -> dict[str, Any]:
+    """Return the words and bounds of the roles as plain values for JSON, for a page that finds roles itself."""
+    bounds = {
+        "least_share": _LEAST_SHARE,
+        "least_wide": _LEAST_WIDE,
+        "least_peak": _LEAST_PEAK,
+        "least_ratio": _LEAST_RATIO,
+        "even": _EVEN,
+    }
+    return {"words": {kind: words._asdict() for kind, words in _WORDS.items()}, "bounds": bounds}
 
 
 def self_roles(

@@ -3,6 +3,7 @@
 import { drawAlignment } from "./alignment.js";
 import { drawAttribution } from "./attribution.js";
 import { drawBeams } from "./beams.js";
+import { drawComputation } from "./computation.js";
 import { attentionsOf } from "./data.js";
 import { byId, lazily } from "./dom.js";
 import { drawConsidered, drawFacts, drawRoles } from "./glance.js";
@@ -38,6 +39,7 @@ redraws.push(drawHead(selection, explanation.model.scale));
 const hasSteps = explanation.steps.length > 0;
 const sections = [
   ["row", true, () => redraws.push(drawRow(selection, explanation.model))],
+  ["computation", Boolean(explanation.computation), () => drawComputation(selection, explanation)],
   ["steps", hasSteps, () => drawSteps(selection, explanation)],
   ["search", explanation.search !== null, () => drawBeams(selection, explanation.search)],
   ["lens", hasSteps && explanation.logit_lens !== null, () => redraws.push(drawLens(selection, explanation))],

@@ -21,20 +21,22 @@ export class StoredArrays {
     return this.headers[this.aliases[name] ?? name].shape;
   }
 
-  /** Write a matrix or vector to `to`, a Float32Array. */
-  read(name, to) {
+  /** Write a matrix or vector to `to`, a Float32Array; of a matrix, the rows that fit, from row `first`. */
+  read(name, to, first = 0) {
     name = this.aliases[name] ?? name;
-    const { dtype } = this.headers[name];
-    if (dtype === "F32") return to.set(this.#bytes(name, Float32Array));
-    const levels = this.#bytes(name, Int8Array);
-    const scales = this.#bytes(`${name}_scale`, Float32Array);
-    const width = levels.length / scales.length;
+    const { dtype, shape } = this.headers[name];
+    const from = first * (shape[1] ?? 1);
+    if (dtype === "F32") return to.set(this.#numbers(name, Float32Array, from, to.length));
+    const levels = this.#numbers(name, Int8Array, from, to.length);
+    const width = shape[1];
+    const scales = this.#numbers(`${name}_scale`, Float32Array, first, Math.ceil(levels.length / width));
     for (let i = 0; i < levels.length; i++) to[i] = levels[i] * scales[Math.floor(i / width)];
   }
 
-  #bytes(name, kind) {
-    const [from, until] = this.headers[name].data_offsets;
-    return new kind(this.file.slice(this.start + from, this.start + until));
+  #numbers(name, kind, from, count) {
+    const [start, end] = this.headers[name].data_offsets.map((place) => this.start + place);
+    const first = start + from * kind.BYTES_PER_ELEMENT;
+    return new kind(this.file.slice(first, Math.min(end, first + count * kind.BYTES_PER_ELEMENT)));
   }
 }
 
