@@ -19,7 +19,7 @@ from clearhead.browser.engine import engine_settings
 from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle, require_new
-from clearhead.decoding import NativeEngine
+from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import new_directory, new_file, os_error_as
 from clearhead.inspection.head_statistics import STATISTICS
@@ -191,15 +191,23 @@ def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[
 
 
 def _golden(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return the golden sentences as this precision translates them, without those that rounding changes.
+    """Return the golden sentences with the texts and scores of a search in this precision.
 
-    A browser without fused products rounds otherwise, which must not be taken for an error.
+    Without those that rounding changes: a browser without fused products rounds otherwise, which is no error.
     """
     translator = Translator(bundle, bundle.directory)
     golden = bundle.golden or make_golden(translator)
-    found = translator.translate([sentence["source"] for sentence in golden], raw=True)
-    same = [one for one, sentence in zip(found, golden, strict=True) if one.text == sentence["text"]]
-    return [{"source": one.source, "text": one.text, "score": one.score} for one in same or found]
+    sources = [str(sentence["source"]) for sentence in golden]
+    parts = translator.pair_encoder.split_sources(sources, bundle.decode.target_lang)
+    ids, _ = translator.pair_encoder.encode(parts, [""] * len(parts), bundle.decode)
+    engine = NativeEngine(StoredModel.of(bundle.weights), bundle.decode.precision)
+    best = [one for one, *_ in decode(engine, ids, SearchOptions(bundle.decode))]
+    texts = bundle.tokenizer.decode_batch([one.tokens for one in best])
+    found = [
+        {"source": source, "text": text, "score": one.log_prob}
+        for source, text, one in zip(sources, texts, best, strict=True)
+    ]
+    return [one for one, sentence in zip(found, golden, strict=True) if one["text"] == sentence["text"]] or found
 
 
 def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:

@@ -46,5 +46,5 @@ def test_an_installation_without_the_core_says_what_would_help(make_bundle, tmp_
 def test_an_existing_path_is_refused(make_bundle, tmp_path):
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "file").touch()
-    with pytest.raises(ClearheadError, match="exists"):
+    with pytest.raises(ClearheadError, match="is there already"):
         write_web(make_bundle(**SIZES), tmp_path / "page", "page", "int8", single_file=False)

@@ -22,7 +22,7 @@ export class Flags {
   #vocabularyScripts;
 
   /**
-   * @param {object} settings - What text_settings in interop/web/text.py returns.
+   * @param {object} settings - What text_settings in browser/text.py returns.
    * @param {{read: ?Set<string>, written: ?Set<string>}} characters - Those of the training lines; null if unknown.
    */
   constructor(vocabulary, placeholders, settings, characters) {

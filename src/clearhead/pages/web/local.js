@@ -7,7 +7,7 @@ import { linesOf } from "../translate/words.js";
 export const INSIDE = "?inside";
 export const DETECTS = false;
 
-const model = JSON.parse(byId("model").textContent);
+const model = JSON.parse(byId("exported-model").textContent);
 const worker = new Worker(URL.createObjectURL(new Blob([JSON.parse(byId("worker").textContent)], { type: "text/javascript" })));
 /** What is to be done with the answers to each call, by its number. */
 const calls = new Map();
@@ -49,9 +49,12 @@ const fileNames = Object.keys(model.files);
 const contents = fileNames.map((name) => inPage(name) ?? { address: new URL(name, document.baseURI).href });
 const files = Object.fromEntries(fileNames.map((name, place) => [name, contents[place]]));
 
+/** Shows a notice above the panes; the page of an explanation has no place for it. */
 const notice = (text) => {
-  byId("notice").textContent = text;
-  byId("notice").hidden = text === "";
+  const place = byId("notice");
+  if (place === null) return;
+  place.textContent = text;
+  place.hidden = text === "";
 };
 
 const SLOW = {
@@ -115,12 +118,12 @@ export async function servedModels() {
 
 export async function translateTexts({ text: lines, target }, signal, take) {
   await opened;
-  await call("translate", { lines, target, alignments: true }, { signal, take });
+  await call("translate", { lines, target, alignments: true, scores: false }, { signal, take });
 }
 
 export async function translateSentence({ text, target, num_best: nbest }, signal) {
   await opened;
-  const [answer] = await call("translate", { lines: [text], target, nbest }, { signal });
+  const [answer] = await call("translate", { lines: [text], target, nbest, scores: false }, { signal });
   return answer.alternatives;
 }
 

@@ -29,7 +29,7 @@ export class Normalizer {
 
   /**
    * @param {Placeholders} placeholders
-   * @param {?object} training - Facts of the training lines (interop/web/text.py); null if unknown.
+   * @param {?object} training - Facts of the training lines (browser/text.py); null if unknown.
    * @param {Set<string>} written - The characters of the training targets.
    */
   constructor(vocabulary, placeholders, training, written) {

@@ -1,6 +1,6 @@
 // Placeholders of texts, and the signs that take their place: text/placeholders.py and text/placeholder_masking.py.
 //
-// The patterns are Python's own, translated when the model is exported (interop/web/text.py).
+// The patterns are Python's own, translated when the model is exported (browser/text.py).
 
 import { isLetter } from "./characters.js";
 
@@ -37,7 +37,7 @@ export class Placeholders {
   #patterns;
   #compiled = new Map();
 
-  /** @param {object} settings - What text_settings in interop/web/text.py returns. */
+  /** @param {object} settings - What text_settings in browser/text.py returns. */
   constructor({ patterns, signs }) {
     this.#patterns = patterns;
     this.signs = signs;

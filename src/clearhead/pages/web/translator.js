@@ -30,11 +30,12 @@ export class Translator {
    * @param {Weights} weights - The weights that search.
    * @param {Vocabulary} vocabulary
    * @param {object} settings - What the page knows of the model; of `text` see interop/web/text.py.
-   * @param {Weights} [scorer] - Weights in fp32, which score and align; by default those that search, whose scores in
-   *   int8 are the search's own.
+   * @param {function(): Weights} [makeScorer] - Returns weights in fp32, which score and explain; called when they are
+   *   first needed. By default they are those that search, whose scores in int8 are the search's own.
    */
-  constructor(weights, vocabulary, settings, scorer = weights) {
-    Object.assign(this, { weights, vocabulary, settings, scorer });
+  constructor(weights, vocabulary, settings, makeScorer = () => weights) {
+    Object.assign(this, { weights, vocabulary, settings });
+    this.#makeScorer = makeScorer;
     const { config } = weights;
     const { training } = settings.text;
     this.limit = Math.min(settings.decode.max_input_tokens, config.max_length ?? Infinity);
@@ -52,20 +53,38 @@ export class Translator {
     this.knownWithoutWords = training?.changes_without_words ? read : new Set();
   }
 
+  #makeScorer;
+  #scorer = null;
+
+  get scorer() {
+    this.#scorer ??= this.#makeScorer();
+    return this.#scorer;
+  }
+
+  /** What the search finds for a line as it is, without a change of its text: text and score. For golden sentences. */
+  async found(line) {
+    const { decode } = this.settings;
+    const [language, text] = this.splitSource(line, decode.target_lang, 1);
+    const source = this.sourceIds(this.placeholders.protect(text, decode.protect_numbers).text, language);
+    const [[best]] = await search(this.weights, [{ source, given: [] }], this.#options(1, null));
+    return { text: this.vocabulary.decode(best.tokens), score: best.score };
+  }
+
   /**
    * Translate texts, lines as a rule: white space around each line stays, and a text of several lines is translated
    * line by line.
    * @param {string[]} texts
-   * @param {{target: ?string, nbest: number, beam: ?number, alignments: boolean}} how - Target language of lines
-   *   without a tag; number of translations of each text; beam size, by default the model's; whether to link words.
+   * @param {{target: ?string, nbest: number, beam: ?number, alignments: boolean, scores: boolean}} how - Target language
+   *   of lines without a tag; number of translations of each text; beam size, by default the model's; whether to link
+   *   words; whether scores are those of fp32, not the search's own.
    * @param {{goesOn: function(): Promise<boolean>, take: function(object)}} control - `goesOn` is asked between calls
    *   of the core, and ends the translation with false; `take` gets each answer as soon as it is done, in order.
    * @returns {Promise<?object[]>} The answers, as of POST /v1/translate, with `index`; `tokens` are ids. Null if ended.
    * Throws TranslationError if a line has no target language, or cannot be encoded.
    */
-  async translate(texts, { target = null, nbest = 1, beam = null, alignments = false } = {}, control = {}) {
-    const { goesOn = async () => true, take = () => {} } = control;
-    const options = this.#options(nbest, beam);
+  async translate(texts, how = {}, { goesOn = async () => true, take = () => {} } = {}) {
+    const { target = null, nbest = 1, beam = null, alignments = false, scores = true } = how;
+    const options = { ...this.#options(nbest, beam), scores };
     const read = [];
     let number = 0; // of lines that are not blank
     for (const [index, text] of texts.entries()) {
@@ -239,14 +258,15 @@ export class Translator {
       short.forEach((row, number) => (groups[row].found = again[number].found.slice(0, options.nbest)));
     }
     const every = groups.flatMap(({ found }) => found);
-    if (!(await this.#encodeAgain(every, goesOn))) return null;
+    if (!(await this.#encodeAgain(every, options.scores, goesOn))) return null;
     return groups.map(({ found }) => found);
   }
 
   /** Give texts the tokens that the vocabulary has for them, and the score of those tokens. */
-  async #encodeAgain(found, goesOn) {
+  async #encodeAgain(found, scores, goesOn) {
     const longest = this.weights.config.max_length ?? Infinity;
-    const isExact = this.scorer === this.weights; // a search in fp32 finds the scores itself
+    const scorer = scores ? this.scorer : this.weights;
+    const isExact = scorer === this.weights; // a search in fp32 finds the scores itself
     const wanted = found.filter((one) => {
       const ids = this.targetIds(one.text);
       const isOther = ids.length <= longest && ids.join() !== one.tokens.join();
@@ -256,7 +276,7 @@ export class Translator {
     for (const group of groupsOf(wanted.map((one) => ({ one, ids: one.tokens })))) {
       if (!(await goesOn())) return false;
       const own = group.map(({ one }) => one);
-      const scores = forcedScores(this.scorer, own.map(({ source }) => source), own.map(({ tokens }) => tokens));
+      const scores = forcedScores(scorer, own.map(({ source }) => source), own.map(({ tokens }) => tokens));
       own.forEach((one, number) => (one.score = scores[number]));
     }
     return true;

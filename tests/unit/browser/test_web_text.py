@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from browsers import page_with_modules
+from clearhead.browser.text import text_settings
 from clearhead.files.streams import read_lines
 from clearhead.inspection.tokens import Reader
-from clearhead.interop.web.text import text_settings
 from clearhead.pages import script
 from clearhead.text import placeholders
 from clearhead.text.line_statistics import LineCounter

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Error
 
 from browsers import page_with_modules
+from clearhead.browser.engine import engine_settings
+from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.arrays import write_arrays
-from clearhead.interop.web.engine import engine_settings
-from clearhead.interop.web.text import text_settings
 from clearhead.model.stored import StoredModel
 from clearhead.serving.text_translation import translate_texts
 from clearhead.text.line_statistics import LineCounter
@@ -46,7 +46,8 @@ window.load = async (form, precision) => {
   const arrays = new StoredArrays(await read("model.safetensors", "arrayBuffer"), settings.aliases);
   const made = (precision) => new Weights(core, settings.config, arrays, precision);
   const [weights, scorer] = precision === "fp32" ? [made("fp32")] : [made(precision), made("fp32")];
-  window.translator = new Translator(weights, new Vocabulary(await read("tokenizer.json", "json")), settings, scorer);
+  const vocabulary = new Vocabulary(await read("tokenizer.json", "json"));
+  window.translator = new Translator(weights, vocabulary, settings, () => scorer ?? weights);
 };
 window.translated = async (texts, how) => {
   const taken = [];

@@ -18,6 +18,8 @@ from playwright.sync_api import Error, expect
 from unpacking import unpacked
 
 import clearhead.pages
+from clearhead.browser.engine import engine_settings
+from clearhead.browser.explanation import explanation_settings
 from clearhead.files.arrays import write_arrays
 from clearhead.inspection.explain import explain
 from clearhead.inspection.head_roles import cross_roles, role_rules, self_roles
@@ -25,8 +27,6 @@ from clearhead.inspection.head_statistics import head_statistics
 from clearhead.inspection.page import render_page
 from clearhead.inspection.serialization import packed, packed_rows, packed_weights, plain_values
 from clearhead.inspection.tokens import token_words
-from clearhead.inspection.web import explanation_settings
-from clearhead.interop.web.engine import engine_settings
 from clearhead.model.stored import StoredModel
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
@@ -232,7 +232,7 @@ def core(site) -> None:
 @pytest.fixture
 def load(page, site, core, make_translator):
     """Return a function that loads a model of these settings into the page, and returns its translator in Python."""
-    from clearhead.interop.web.text import text_settings
+    from clearhead.browser.text import text_settings
 
     def load(**settings: Any) -> Translator:
         info = {"settings": {"train": {"label_smoothing": 0.1}}}
