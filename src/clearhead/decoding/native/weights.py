@@ -1,6 +1,6 @@
 """The weights of a model in the structures of the compiled core, and the encoding of source sentences.
 
-Shapes: S source length, E encoder layers, L decoder layers, H heads, W width of keys and values together.
+Shapes: B blocks of positions, L decoder layers, W width of keys and values together.
 """
 
 from __future__ import annotations

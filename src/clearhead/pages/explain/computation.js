@@ -123,15 +123,10 @@ function outputLine({ input, norm, isScaled, state, logits }, { components }) {
       make("td", { class: "number" }, percent(one.probability)),
     ),
   );
-  const table = make(
-    "table",
-    { class: "vectors" },
-    make("thead", {}, make("tr", {}, headings)),
-    make("tbody", {}, tokens),
-  );
+  const head = make("thead", {}, make("tr", {}, headings));
   const rows = [["x, after the last layer", input], normRow(norm), isScaled ? ["/ √d_model", state] : null];
   return computedLine("Choose the next token", "softmax(x Wᵀ + b)", rows, [
-    table,
+    scrolled("Most probable tokens", head, make("tbody", {}, tokens)),
     make("p", { class: "soft" }, `ln Σ, over the whole vocabulary, is ${fixed(logits[0].log_sum, 4)} at this step.`),
   ]);
 }
@@ -145,9 +140,8 @@ function computedLine(title, formula, rows, after = null) {
     "li",
     {},
     make("h3", {}, `${title} `, make("span", { class: "formula" }, formula)),
-    make(
-      "table",
-      { class: "vectors" },
+    scrolled(
+      title,
       make("tbody", {}, rows.filter(Boolean).map(([name, values]) =>
         make(
           "tr",
@@ -160,4 +154,10 @@ function computedLine(title, formula, rows, after = null) {
     ),
     after ?? [],
   );
+}
+
+/** A table that scrolls where it is too wide, as on a phone. */
+function scrolled(title, ...parts) {
+  const table = make("table", { class: "vectors" }, parts);
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${title}: numbers` }, table);
 }

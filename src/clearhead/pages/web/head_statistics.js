@@ -1,5 +1,7 @@
 // Statistics of attention heads: inspection/head_statistics.py, which defines them.
 
+import { ofEach } from "./attention.js";
+
 const DIAGONAL_WIDTH = 0.2;
 
 /**
@@ -9,37 +11,41 @@ const DIAGONAL_WIDTH = 0.2;
  *   query attends only up to its own position.
  */
 export function headStatistics({ values, shape: [layers, heads, rows, columns] }, { isSelf, isCausal }) {
-  const cell = {
-    entropy: (weight) => (weight > 0 ? -weight * Math.log(weight) : 0),
-    distance: (weight, row, column) => weight * Math.abs(column - row),
-    diagonality: (weight, row, column) =>
-      weight * Math.exp(-((column / columns - row / rows) ** 2) / (2 * DIAGONAL_WIDTH ** 2)),
-    first_share: (weight, row, column) => (column === 0 ? weight : 0),
-    ...(!isCausal && { last_share: (weight, row, column) => (column === columns - 1 ? weight : 0) }),
-  };
+  const nearness = Float64Array.from({ length: rows * columns }, (_, place) => {
+    const [row, column] = [Math.floor(place / columns), place % columns];
+    return Math.exp(-((column / columns - row / rows) ** 2) / (2 * DIAGONAL_WIDTH ** 2));
+  });
   const diagonals = isSelf ? { same_share: 0, ...(columns > 1 && { previous_share: -1 }) } : {};
   if (isSelf && !isCausal && columns > 1) diagonals.next_share = 1;
-  const ofHead = (head) => {
-    const weight = (row, column) => values[(head * rows + row) * columns + column];
-    const found = { peak: 0 };
-    for (const name of Object.keys(cell)) found[name] = 0;
-    for (let row = 0; row < rows; row++) {
+  const ofHead = (weights) => {
+    let [entropy, peaks, distance, diagonality, first, last] = [0, 0, 0, 0, 0, 0];
+    for (let row = 0, place = 0; row < rows; row++) {
       let peak = 0;
-      for (let column = 0; column < columns; column++) {
-        peak = Math.max(peak, weight(row, column));
-        for (const [name, of] of Object.entries(cell)) found[name] += of(weight(row, column), row, column) / rows;
+      first += weights[place];
+      for (let column = 0; column < columns; column++, place++) {
+        const weight = weights[place];
+        if (weight > 0) entropy -= weight * Math.log(weight);
+        if (weight > peak) peak = weight;
+        distance += weight * Math.abs(column - row);
+        diagonality += weight * nearness[place];
       }
-      found.peak += peak / rows;
+      last += weights[place - 1];
+      peaks += peak;
     }
+    const sums = { entropy, peak: peaks, distance, diagonality, first_share: first };
+    if (!isCausal) sums.last_share = last;
+    const found = ofEach(sums, (sum) => sum / rows);
     for (const [name, offset] of Object.entries(diagonals)) {
-      const [first, end] = [Math.max(0, -offset), Math.min(rows, columns - offset)];
+      const [from, until] = [Math.max(0, -offset), Math.min(rows, columns - offset)];
       found[name] = 0;
-      for (let row = first; row < end; row++) found[name] += weight(row, row + offset) / (end - first);
+      for (let row = from; row < until; row++) found[name] += weights[row * columns + row + offset] / (until - from);
     }
     return found;
   };
-  const all = Array.from({ length: layers * heads }, (_, head) => ofHead(head));
+  const size = rows * columns;
+  const weightsOf = (head) => values.subarray(head * size, (head + 1) * size);
+  const all = Array.from({ length: layers * heads }, (_, head) => ofHead(weightsOf(head)));
   const table = (name) => Array.from({ length: layers }, (_, layer) =>
     all.slice(layer * heads, (layer + 1) * heads).map((found) => found[name]));
-  return Object.fromEntries(Object.keys(all[0]).map((name) => [name, table(name)]));
+  return ofEach(all[0], (_, name) => table(name));
 }
