@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Error, expect
 from unpacking import unpacked
 
 import clearhead.pages
+from browsers import serious
 from clearhead.browser.engine import engine_settings
 from clearhead.browser.explanation import explanation_settings
 from clearhead.files.arrays import write_arrays
@@ -381,5 +383,10 @@ def test_the_page_of_an_explanation_draws_it(browser, page, load, tmp_path):
     assert found["target_tokens"][2].strip() in drawn.locator("#computation-title").inner_text()
     expect(drawn.locator("#steps-table tbody tr")).to_have_count(len(found["steps"]))
     expect(drawn.locator("#attribution")).to_be_hidden()
+    drawn.set_viewport_size({"width": 390, "height": 844})
+    drawn.emulate_media(color_scheme="dark")
+    assert drawn.evaluate("document.documentElement.scrollWidth") == 390
+    found_by_axe = serious(Axe().run(drawn))
     drawn.close()
     assert complaints == []
+    assert found_by_axe == []

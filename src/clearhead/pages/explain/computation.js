@@ -52,8 +52,8 @@ function embeddingLine({ computation, read, step }, { row, scaled, position, sum
 }
 
 const SUBLAYERS = {
-  self_attn: ["Self-attention", (x) => `MultiHead(${x}, ${x}, ${x})`],
-  cross_attn: ["Cross-attention", (x) => `MultiHead(${x}, memory, memory)`],
+  self_attn: ["Self-attention", (x) => `MultiHead(${x})`],
+  cross_attn: ["Cross-attention", (x) => `MultiHead(${x}, memory)`],
   feed_forward: ["Feed-forward network", (x) => `FFN(${x})`],
 };
 
@@ -131,8 +131,11 @@ function outputLine({ input, norm, isScaled, state, logits }, { components }) {
   ]);
 }
 
-const normRow = (norm) =>
-  norm && [`norm: (x − ${fixed(norm.mean, 4)}) / ${fixed(norm.deviation, 4)} × weight + bias`, norm.output];
+function normRow(norm) {
+  if (norm === null) return null;
+  const centred = `x ${norm.mean < 0 ? "+" : "−"} ${fixed(Math.abs(norm.mean), 4)}`;
+  return [`norm: (${centred}) / ${fixed(norm.deviation, 4)} × weight + bias`, norm.output];
+}
 
 /** One item: its title, its formula, the vectors it computes one below the other, and what follows them. */
 function computedLine(title, formula, rows, after = null) {
