@@ -16,6 +16,7 @@ const [COPY_WINDOW, COPY_STRIDE, COPIED_SHARE, LONGEST_UNIT] = [12, 6, 0.5, 60];
 const REPEATED = /(.)\1{11,}|(..)\2{5,}|(.{3,60}?)\3{3,}/su;
 const REPEATED_A_LITTLE = /(.)\1{2,}|(..)\2{2,}|(.{3,60}?)\3+/gsu;
 const NUMBER = /\p{Nd}+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\p{Nd}+)*/gu;
+const INVISIBLE_CODE = /(?! )[\p{C}\p{Z}]/u;
 const STATEMENT_SIGNS = ["{%", "{{%", "{{<", "{{#", "{{^", "{{/"];
 
 export class Flags {
@@ -190,7 +191,14 @@ function repetition(source, text) {
 function inQuotes(text) {
   const sign = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escapes = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", [sign]: `\\${sign}` };
-  return sign + text.replace(/[\\\n\r\t'"]/gu, (one) => escapes[one] ?? one) + sign;
+  const shownOne = (one) => (INVISIBLE_CODE.test(one) ? escapeOf(one.codePointAt(0)) : one);
+  const written = Array.from(text, (one) => escapes[one] ?? shownOne(one));
+  return sign + written.join("") + sign;
+}
+
+function escapeOf(code) {
+  const [letter, length] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(length, "0")}`;
 }
 
 const unitOf = ([, one, two, more]) => one ?? two ?? more;

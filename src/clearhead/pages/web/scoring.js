@@ -28,7 +28,7 @@ export function forcedScores(weights, sources, targets) {
     const column = (name) => core.put(Int32Array.from(rows, (row) => row[name]));
     const fields = { num_rows: rows.length, num_slots: slots.length, longest, slots: core.makeAll("Slot", slots) };
     for (const name of ["slot", "position", "first", "length", "token", "wanted"]) fields[name] = column(name);
-    fields.log_probs = core.allocate(4 * rows.length);
+    fields.log_probs = core.allocate(4 * rows.length); // whose sums are the totals
     fields.totals = core.allocate(4 * slots.length);
     fields.scratch = core.allocate(weights.scratch(weights.decoder, rows.length, longest, 1, false));
     core.functions.score(weights.decoder, tokens.at, core.make("Targets", fields));

@@ -29,7 +29,7 @@ export class Translator {
   /**
    * @param {Weights} weights - The weights that search.
    * @param {Vocabulary} vocabulary
-   * @param {object} settings - What the page knows of the model; of `text` see interop/web/text.py.
+   * @param {object} settings - What the page knows of the model; of `text` see browser/text.py.
    * @param {function(): Weights} [makeScorer] - Returns weights in fp32, which score and explain; called when they are
    *   first needed. By default they are those that search, whose scores in int8 are the search's own.
    */
@@ -290,9 +290,13 @@ export class Translator {
     const text = this.vocabulary.decode(target);
     const { cross } = attention(this.scorer, source, target, ["cross"]);
     const spans = (ids, own) => masked.restoredSpans(own, tokenSpans(this.vocabulary, ids, own));
-    const words = (own) => wordSpans(masked.restored(own));
-    const weights = attentionOfHead(cross, this.settings.text.head);
-    return linkWords(weights, spans(source, masked.text), spans(target, text), words(masked.text), words(text));
+    const sides = [spans(source, masked.text), spans(target, text)];
+    // Of a source that was cut there may be very many words that no token is in.
+    const words = [masked.text, text].map((own, side) => {
+      const most = sides[side].reduce((farthest, [, end]) => Math.max(farthest, end), 0);
+      return wordSpans(masked.restored(own)).filter(([start]) => start < most);
+    });
+    return linkWords(attentionOfHead(cross, this.settings.text.head), ...sides, ...words);
   }
 
   #translation(piece, ids, group, { nbest, links, followsBlank }) {

@@ -61,17 +61,21 @@ export class Vocabulary {
     const parts = this.splitsDigits ? text.split(/(\p{N})/u).filter(Boolean) : [text];
     for (const part of parts)
       for (const [word] of part.matchAll(WORDS)) {
-        let found = this.known.get(word);
-        if (!found) {
-          const characters = [...new TextEncoder().encode(word)].map((byte) => CHARACTERS[byte]);
-          found = [];
-          for (let at = 0; at < characters.length; at += LONGEST_WORD)
-            found.push(...this.split(characters.slice(at, at + LONGEST_WORD)));
-          if (this.known.size > 10_000) this.known.clear();
-          this.known.set(word, found);
-        }
-        ids.push(...found);
+        const known = this.known.get(word);
+        if (known) ids.push(...known);
+        else this.#encodeWord(word, ids);
       }
+  }
+
+  #encodeWord(word, ids) {
+    const characters = Array.from(new TextEncoder().encode(word), (byte) => CHARACTERS[byte]);
+    for (let at = 0; at < characters.length; at += LONGEST_WORD) {
+      const found = this.split(characters.slice(at, at + LONGEST_WORD));
+      ids.push(...found);
+      if (characters.length > LONGEST_WORD) continue; // rare, and perhaps very long
+      if (this.known.size > 10_000) this.known.clear();
+      this.known.set(word, found);
+    }
   }
 
   /** The readable text of each id, names for special tokens; part of a character is shown as U+FFFD. */
