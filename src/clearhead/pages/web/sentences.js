@@ -5,8 +5,9 @@
 // - Unicode's rules know no abbreviations: a line ends after one that is not in the short list below.
 // - They end a sentence between a full stop and a quotation mark that closes it after a space (`. "`).
 // - They end one before a digit, and after a closing bracket or quotation mark, where sentencex often does not.
-// Of the 8,461 ends that Python finds in paragraphs of five lines (Multi30k, newstest2013 in German, English and French,
-// Tanaka in Japanese, Python's documentation in two languages, the Bible in German), 9 are missed, and 166 are added.
+// Of the 8,461 ends that Python finds in paragraphs of five lines (Multi30k, newstest2013 in German, English and
+// French, Tanaka in Japanese, Python's documentation in two languages, the Bible in German), 9 are missed, and 166 are
+// added.
 // A browser without Intl.Segmenter keeps every line whole; one that is too long for the model is cut there and flagged.
 
 import { innerSpan, isLetter, isLowerCase, isSpace, isUpperCase, stripped } from "./characters.js";

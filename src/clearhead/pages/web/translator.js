@@ -7,12 +7,12 @@ import { linesOf, SPACE } from "../translate/words.js";
 import { attention } from "./attention.js";
 import { innerSpan, stripped } from "./characters.js";
 import { covers, Flags } from "./flags.js";
-import { attentionOfHead, joinedLinks, linkWords, wordSpans } from "./links.js";
+import { attentionOfHead, linkWords, wordSpans } from "./links.js";
 import { Normalizer } from "./normalization.js";
 import { Placeholders } from "./placeholders.js";
+import { answerOf, joinedText, translationOf } from "./results.js";
 import { forcedScores } from "./scoring.js";
 import { search } from "./search.js";
-import { joinSentences } from "./sentences.js";
 import { tokenSpans } from "./spans.js";
 
 const [MOST_PIECES, MOST_TOKENS] = [16, 512]; // translated together; their memory grows with both
@@ -80,7 +80,8 @@ export class Translator {
    * @param {{goesOn: function(): Promise<boolean>, take: function(object)}} control - `goesOn` is asked between calls
    *   of the core, and ends the translation with false; `take` gets each answer as soon as it is done, in order.
    * @returns {Promise<?object[]>} The answers, as of POST /v1/translate, with `index`; `tokens` are ids. Null if ended.
-   * Throws TranslationError if a line has no target language, or cannot be encoded.
+   * Throws TranslationError if a line has no target language, or cannot be encoded. One call at a time, also of what
+   * else uses the weights: the memory of the core is a stack, which a second call would release under the first.
    */
   async translate(texts, how = {}, { goesOn = async () => true, take = () => {} } = {}) {
     const { target = null, nbest = 1, beam = null, alignments = false, scores = true } = how;
@@ -102,7 +103,8 @@ export class Translator {
       while (answers.length < read.length) {
         const next = read[answers.length];
         if (next.lines.some(({ pieces = [] }) => pieces.some(({ translation }) => translation === null))) return;
-        answers.push(this.#answer(next, options, alignments));
+        const joined = joinedText(next, nbest, alignments, this);
+        answers.push({ index: next.index, ...answerOf(joined) });
         take(answers.at(-1));
       }
     };
@@ -318,97 +320,6 @@ export class Translator {
     return { ...translation, ...own, tokens: [], alternatives, warnings, links: links && [] };
   }
 
-  /** The answer of a text from the translations of its lines. */
-  #answer({ index, text, lines }, options, alignments) {
-    const own = lines.filter(({ line }) => line);
-    const made = own.map((line) => this.#joinedLine(line, options.nbest));
-    return { index, ...answerOf(this.#joinedText(text, lines, own, made, options.nbest, alignments)) };
-  }
-
-  #joinedLine({ line, read, pieces, gaps, inCapitals }, nbest) {
-    const sentences = pieces.map(({ translation }) => translation);
-    if (sentences.length === 1 && sentences[0].source === line) return sentences[0];
-    const capitals = (text) => this.placeholders.changeWords(text, (words) => words.toUpperCase());
-    const whole = (texts) => (inCapitals ? capitals(joinSentences(texts, gaps)) : joinSentences(texts, gaps));
-    const joined = this.#joined(line, sentences, nbest, whole);
-    if (sentences.some(({ links }) => links !== null)) {
-      const linked = sentences.map(({ links }) => links ?? []);
-      const [parts, texts] = [pieces.map((piece) => piece.text), sentences.map((one) => one.text)];
-      joined.links = joinedLinks(linked, parts, texts, read, joinSentences(texts, gaps));
-    }
-    return joined;
-  }
-
-  #joinedText(text, lines, own, made, nbest, alignments) {
-    if (!made.length) return translationOf({ source: text, text, score: 0, links: alignments ? [] : null });
-    if (made.length === 1 && made[0].source === text) return made[0];
-    const withSpaces = (texts) => {
-      const rest = texts.values();
-      return lines.map(({ before, line, after }) => before + (line ? rest.next().value : "") + after).join("");
-    };
-    const joined = this.#joined(text, made, nbest, withSpaces);
-    if (made.length === 1) joined.sentences = made[0].sentences;
-    if (alignments) {
-      const parts = [own.map((line) => line.text), made.map((one) => one.text)];
-      joined.links = joinedLinks(made.map(({ links }) => links ?? []), ...parts, text, withSpaces(parts[1]));
-    }
-    return joined;
-  }
-
-  /** Translations of parts as that of the whole; its alternatives are the best combinations of theirs. */
-  #joined(source, parts, nbest, join) {
-    const rows = bestCombinations(
-      parts.map(({ alternatives, text, score }) => (alternatives.length ? alternatives : [{ text, score }])), nbest);
-    const different = new Map();
-    for (const row of rows) {
-      const text = join(row.map((one) => one.text));
-      const isScored = row.every(({ score }) => score !== null);
-      const score = isScored ? row.reduce((sum, one) => sum + one.score, 0) : null;
-      if (!different.has(text)) different.set(text, { text, score });
-    }
-    const best = [...different.values()];
-    return translationOf({
-      source, ...best[0], tokens: parts.flatMap(({ tokens }) => tokens), alternatives: nbest > 1 ? best : [],
-      sourceTruncated: parts.some((one) => one.sourceTruncated), sentences: parts,
-      outputTruncated: parts.some((one) => one.outputTruncated), links: null,
-      warnings: this.flags.merged(parts.map(({ warnings }) => warnings)),
-    });
-  }
-}
-
-/** A translation, of a piece, a line or a text; translation/result.py. */
-const translationOf = (fields) => ({
-  tokens: [], alternatives: [], sourceTruncated: false, outputTruncated: false, sentences: [], warnings: [], ...fields,
-});
-
-/** The best combinations of one choice from each group, by the sum of their ranks, then by probability. */
-function bestCombinations(choices, count) {
-  let best = [{ ranks: 0, cost: 0, chosen: null }];
-  for (const group of choices) {
-    // Both sums can only grow by adding a choice, so a combination outside the best so far cannot return.
-    const longer = best.flatMap(({ ranks, cost, chosen: before }) =>
-      group.map((one, rank) => ({ ranks: ranks + rank, cost: cost - (one.score ?? 0), chosen: { one, before } })));
-    best = longer.sort((a, b) => a.ranks - b.ranks || a.cost - b.cost).slice(0, count);
-  }
-  return best.map(({ chosen }) => {
-    const row = [];
-    for (let link = chosen; link !== null; link = link.before) row.push(link.one);
-    return row.reverse();
-  });
-}
-
-/** A translation as POST /v1/translate returns it; translation/json_output.py. */
-function answerOf(translation) {
-  const judged = ({ text, score }) => ({ text, score: score === null ? null : Number(score.toFixed(6)) });
-  const { source, tokens, links, alternatives, sourceTruncated, outputTruncated, sentences, warnings } = translation;
-  return {
-    source, ...judged(translation), tokens, ...(links === null ? {} : { alignment: links }),
-    alternatives: alternatives.map(judged), truncated: sourceTruncated || outputTruncated,
-    source_truncated: sourceTruncated, output_truncated: outputTruncated,
-    sentences: sentences.map((one) => ({ source: one.source, ...judged(one) })),
-    warnings: warnings.map(({ kind }) => kind),
-    warning_details: Object.fromEntries(warnings.map(({ kind, detail }) => [kind, detail])),
-  };
 }
 
 /** Pieces to translate together, in order: one at first, so that its translation is there early. */
