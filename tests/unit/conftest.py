@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -195,3 +196,20 @@ def browser() -> Iterator[Browser]:
 
     with opened_browser() as browser:
         yield browser
+
+
+@pytest.fixture(scope="session")
+def web_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the compiled core as WebAssembly, in its three forms; zig compiles for a minute."""
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("needs zig: pip install ziglang")
+    directory, root = tmp_path_factory.mktemp("web_core"), Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("clearhead_setup", root / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    setup = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(setup)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        setup.build_web(directory)
+    return directory

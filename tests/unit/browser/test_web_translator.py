@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,7 @@ from clearhead.tokenizers import Tokenizer
 from clearhead.translation.json_output import translation_object
 from clearhead.translation.translator import Translator
 
-pytestmark = [
-    pytest.mark.slow,  # zig compiles for a minute
-    pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs zig: pip install ziglang"),
-]
+pytestmark = pytest.mark.slow  # zig compiles for a minute
 
 COMPILED = {"d_model": 64, "num_heads": 2, "d_ff": 64}
 """A shape that the compiled core supports, in int8 too."""
@@ -81,16 +78,9 @@ LINES = [
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory) -> Path:
+def directory(tmp_path_factory, web_core) -> Path:
     """Return a directory with the compiled core in its three forms."""
-    found, root = tmp_path_factory.mktemp("web_translator"), Path(__file__).parents[3]
-    spec = importlib.util.spec_from_file_location("clearhead_setup", root / "setup.py")
-    setup = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(setup)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        setup.build_web(found)
-    return found
+    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web_translator") / "site"))
 
 
 @pytest.fixture(scope="module")
