@@ -21,7 +21,7 @@ export function mostTimes(ids) {
 }
 
 /** Whether a translation ends by repeating tokens far more often than its source; decoding/repetition.py:is_loop. */
-function endsInLoop(written, timesInSource) {
+export function endsInLoop(written, timesInSource) {
   const repeats = (times) => {
     for (let period = 1; period <= Math.floor(written.length / (times + 1)); period++) {
       const same = Math.max(times * period, LOOP_TOKENS + 1 - period); // tokens equal to those one period earlier
