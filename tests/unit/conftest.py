@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -200,16 +199,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def web_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with the compiled core as WebAssembly, in its three forms; zig compiles for a minute."""
-    if importlib.util.find_spec("ziglang") is None:
-        pytest.skip("needs zig: pip install ziglang")
-    directory, root = tmp_path_factory.mktemp("web_core"), Path(__file__).parents[2]
-    spec = importlib.util.spec_from_file_location("clearhead_setup", root / "setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    setup = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(setup)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        setup.build_web(directory)
+    """Return a directory with the compiled core as WebAssembly, in its three forms."""
+    from clearhead.browser.writer import core_modules
+
+    directory = tmp_path_factory.mktemp("web_core")
+    for name, content in core_modules().items():
+        (directory / name).write_bytes(content)
     return directory

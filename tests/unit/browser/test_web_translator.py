@@ -26,8 +26,6 @@ from clearhead.tokenizers import Tokenizer
 from clearhead.translation.json_output import translation_object
 from clearhead.translation.translator import Translator
 
-pytestmark = pytest.mark.slow  # zig compiles for a minute
-
 COMPILED = {"d_model": 64, "num_heads": 2, "d_ff": 64}
 """A shape that the compiled core supports, in int8 too."""
 PAGE = """<script type="module">
@@ -161,6 +159,7 @@ def test_alternatives(page, opened, make_bundle):
     assert max(len(answer["alternatives"]) for answer in found) == 5
 
 
+@pytest.mark.slow
 def test_every_form_of_the_core(page, opened, make_bundle):
     for form in ("simd", "plain"):
         translator = opened(make_bundle(**COMPILED), form=form)
@@ -255,6 +254,7 @@ def test_a_long_line_takes_time_in_proportion(page, opened, make_bundle, part):
     assert seconds[2] < 30 * seconds[1] + 1
 
 
+@pytest.mark.slow
 def test_a_thousand_sentences_of_multi30k(page, opened, make_bundle, data_dir):
     directory = data_dir("multi30k")
     with gzip.open(directory / "test2016.de.gz", "rt", encoding="utf-8") as lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import shutil
 import threading
@@ -22,6 +21,7 @@ import clearhead.pages
 from browsers import serious
 from clearhead.browser.engine import engine_settings
 from clearhead.browser.explanation import explanation_settings
+from clearhead.browser.text import text_settings
 from clearhead.files.arrays import write_arrays
 from clearhead.inspection.explain import explain
 from clearhead.inspection.head_roles import cross_roles, role_rules, self_roles
@@ -32,15 +32,8 @@ from clearhead.inspection.tokens import token_words
 from clearhead.model.stored import StoredModel
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
+from every_run import one_in
 
-
-def needs_core(test: Any) -> Any:
-    """Mark a test that needs the core as WebAssembly, for which zig compiles for a minute."""
-    is_missing = importlib.util.find_spec("ziglang") is None
-    return pytest.mark.slow(pytest.mark.skipif(is_missing, reason="needs zig: pip install ziglang")(test))
-
-
-ROOT = Path(__file__).parents[3]
 WIDTHS = {"d_model": 64, "num_heads": 2, "d_ff": 128, "num_decoder_layers": 3}
 MODELS: dict[str, dict[str, Any]] = {
     "pre-norm": {},
@@ -51,7 +44,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 TEXT, TRANSLATION = "Ein Hund <b>rennt</b> 犬 über %s 3,5 Wiesen.", "A <b>dog</b>\u00a0runs %s.\u2009犬 走る"
 MODULES = {
-    "core": "Core",
+    "core": "bestForm, Core",
     "explaining": "explain",
     "head_roles": "selfRoles, crossRoles",
     "head_statistics": "headStatistics",
@@ -68,7 +61,7 @@ window.js = {{ {names} }};
 window.array = ({{ values, shape }}) => ({{ values: Float32Array.from(values), shape }});
 window.load = async () => {{
   const settings = await read("settings.json", "json");
-  const module = await WebAssembly.compile(await read("core-plain.wasm", "arrayBuffer"));
+  const module = await WebAssembly.compile(await read(`core-${{bestForm()}}.wasm`, "arrayBuffer"));
   const arrays = new StoredArrays(await read("model.safetensors", "arrayBuffer"), settings.aliases);
   const weights = new Weights(await Core.load(module, settings.layout), settings.config, arrays, "fp32");
   window.translator = new Translator(weights, new Vocabulary(await read("tokenizer.json", "json")), settings);
@@ -219,22 +212,14 @@ def assert_near(found: Any, expected: Any, path: str = "", *, tolerance: float =
 
 
 @pytest.fixture(scope="module")
-def core(site) -> None:
-    """Compile the core into the site."""
-    spec = importlib.util.spec_from_file_location("clearhead_setup", ROOT / "setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    setup = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(setup)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        setup.build_web(site)
+def core(site, web_core) -> None:
+    """Put the compiled core into the site."""
+    shutil.copytree(web_core, site, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def load(page, site, core, make_translator):
     """Return a function that loads a model, or one of these settings, into the page; it returns its translator."""
-    from clearhead.browser.text import text_settings
 
     def load(translator: Translator | None = None, **settings: Any) -> Translator:
         info = {"settings": {"train": {"label_smoothing": 0.1}}}
@@ -254,9 +239,8 @@ def load(page, site, core, make_translator):
     return load
 
 
-@needs_core
 @pytest.mark.parametrize("target", [None, TRANSLATION], ids=["found", "given"])
-@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("settings", one_in(4, MODELS.values()), ids=MODELS)
 def test_an_explanation_is_pythons(page, load, settings, target):
     translator = load(**settings)
     expected = explain(translator, TEXT, target, beam_size=3).to_dict(packed=True)
@@ -266,7 +250,6 @@ def test_an_explanation_is_pythons(page, load, settings, target):
     assert_near(found, json.loads(json.dumps(expected)))
 
 
-@needs_core
 def test_a_language_tag_and_the_head_that_aligns_words_count_as_in_python(page, load, make_bundle):
     info = {"guided_alignment": {"layer": 1, "head": 0, "is_reading": True}}
     bundle = make_bundle(**WIDTHS, kind="unigram", language_tags=("de", "fr"), info=info)
@@ -282,8 +265,7 @@ def test_a_language_tag_and_the_head_that_aligns_words_count_as_in_python(page, 
         page.evaluate("() => js.explain(translator, { text: 'A small dog' })")
 
 
-@needs_core
-@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("settings", one_in(5, MODELS.values(), first=1), ids=MODELS)
 def test_the_computation_ends_in_the_states_and_probabilities_of_the_model(page, load, settings):
     translator = load(**settings)
     explanation = explain(translator, TEXT, TRANSLATION, search=False)
@@ -313,7 +295,7 @@ def test_the_computation_ends_in_the_states_and_probabilities_of_the_model(page,
             assert log_sums == pytest.approx([log_sums[0]] * len(log_sums), abs=1e-3)
 
 
-@needs_core
+@pytest.mark.slow
 def test_an_explanation_in_greedy_search_and_of_a_long_sentence_is_pythons(page, load):
     translator = load(decode={"beam_size": 1})
     text = "Zwei Männer sitzen auf einer Bank. " * 12  # the vectors of so many tokens are rounded, or left out
@@ -324,7 +306,6 @@ def test_an_explanation_in_greedy_search_and_of_a_long_sentence_is_pythons(page,
         assert_near(found, json.loads(json.dumps(expected)))
 
 
-@needs_core
 @pytest.mark.parametrize(
     ("text", "limits", "message"),
     [
@@ -352,7 +333,7 @@ def units(text: str) -> list[int]:
     return [int.from_bytes(data[at : at + 2], "little") for at in range(0, len(data), 2)]
 
 
-@needs_core
+@pytest.mark.slow
 def test_work_that_is_no_longer_wanted_ends_and_frees_its_memory(page, load):
     load()
     ends = page.evaluate(
@@ -376,7 +357,6 @@ def test_work_that_is_no_longer_wanted_ends_and_frees_its_memory(page, load):
     assert len(set(ends)) == 1
 
 
-@needs_core
 def test_the_page_of_an_explanation_draws_it(browser, page, load, tmp_path):
     load()
     found = page.evaluate("(text) => js.explain(translator, { text })", TEXT)
