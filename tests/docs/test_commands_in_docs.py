@@ -54,6 +54,7 @@ ONLY_PARSED = {
     r"serve ": "runs until it is stopped; tests/unit/serving",
     r"import ": "reads models of other libraries; tests/reference imports each kind",
     r"export .* --to (hf|transformers|ctranslate2|onnx)": "takes seconds each; tests/reference",
+    r"export .* --to web": "the model of these tests is too narrow for 8 bits; tests/unit/browser",
     r"(backtranslate|distill) ": "run in test_own_text.py",
     r"paper errata": "takes 20 seconds; tests/unit/paper",
     r"paper concepts ": "run in test_concepts_page.py",

@@ -228,12 +228,11 @@ def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
         styles=[translate_style, explain_style],
         scripts=["'wasm-unsafe-eval'", *scripts.values()],
     )
-    icon = "data:image/svg+xml;base64," + b64encode(picture("icon.svg").encode()).decode()
     return fill(
         "web.html",
         policy=policy,
         name=settings["name"],
-        icon=icon,
+        icon=b64encode(picture("icon.svg").encode()).decode(),
         manifest="" if contents else fill("web_parts.html#manifest"),
         translate_style=translate_style,
         explain_style=explain_style,

@@ -84,6 +84,36 @@ def test_a_language_that_is_written_by_default_must_be_asked_for_elsewhere(make_
     assert any("positions end at 1,024 tokens there" in note for note in notes) is (to != "onnx")
 
 
+def test_a_page_is_one_file_or_a_folder(make_model_dir, tmp_path, run_command, capsys):
+    model = make_model_dir("de-en", d_model=64, num_heads=2, d_ff=64)
+    run_command(export, model, "-o", tmp_path / "page.html", "--to", "web", "--precision", "int8", "--single-file")
+    assert f"open     {tmp_path / 'page.html'}, by double click" in capsys.readouterr().out
+    assert "<title>de-en: translate</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    run_command(export, model, "-o", tmp_path / "one", "--to", "web", "--single-file")
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["index.html"]
+    capsys.readouterr()
+    run_command(export, model, "-o", tmp_path / "folder", "--to", "web")
+    assert "python -m http.server -d" in capsys.readouterr().out
+    assert {"index.html", "model.safetensors", "tokenizer.json", "service-worker.js"} <= {
+        path.name for path in (tmp_path / "folder").iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--to", "onnx", "--single-file"], "--single-file needs --to web"),
+        (
+            ["--to", "web", "--precision", "bf16"],
+            "--precision bf16 is not written with --to web; choose float32 or int8",
+        ),
+    ],
+)
+def test_options_of_a_page_are_checked(make_model_dir, tmp_path, run_command, options, says):
+    with pytest.raises(ConfigError, match=says):
+        run_command(export, make_model_dir(), "-o", tmp_path / "page", *options)
+
+
 @pytest.mark.usefixtures("unproven")
 def test_what_stands_there_stays(make_model_dir, tmp_path, run_command):
     (tmp_path / "mine").mkdir()

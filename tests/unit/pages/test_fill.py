@@ -76,13 +76,15 @@ def test_data_cannot_end_its_element_nor_be_no_json():
 
 
 def test_no_page_asks_for_anything_from_elsewhere():
-    served = {"translate.html", "inside.html", "server.js"}  # they ask the server that they come from
+    # They ask the server that they come from.
+    served = {"translate.html", "inside.html", "server.js", "web_parts.html", "opening.js", "service_worker.js"}
     for file in Path(str(files(pages))).rglob("*"):
         if file.suffix in (".html", ".css", ".js"):
             text = file.read_text(encoding="utf-8")
             assert not re.search(r"https?:|@import|url\(", text), file.name
             assert file.name in served or not re.search(r"src=|fetch\(", text), file.name
-            assert set(re.findall(r'(?:src|href)="([^#"]*)"', text)) <= {*re.findall(r'"((?:page/|\./|/)[^"]*)"', text)}
+            own = re.findall(r'"((?:page/|\./|/|data:|manifest\.)[^"]*)"', text)
+            assert set(re.findall(r'(?:src|href)="([^#"]*)"', text)) <= {*own}
 
 
 def test_every_file_is_part_of_the_package():
