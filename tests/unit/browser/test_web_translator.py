@@ -210,6 +210,21 @@ def test_half_a_character_is_refused(page, opened, make_bundle):
         page.evaluate("() => translated(['a', 'bc\\ud83d'], {})")
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([["a"], {"beam": 2.5}], "beam must be a whole number from 1 to 1000, not 2.5"),
+        ([["a"], {"nbest": 0}], "nbest must be a whole number from 1 to 1000, not 0"),
+        (["a", {}], "texts must be a list of texts"),
+        ([[None], {}], "texts must be a list of texts"),
+    ],
+)
+def test_wrong_arguments_are_refused(page, opened, make_bundle, given, message):
+    opened(make_bundle(**COMPILED))
+    with pytest.raises(Error, match=message):
+        page.evaluate("(given) => translated(...given)", given)
+
+
 def test_blank_translations_are_replaced(page, opened, make_bundle):
     """By the next best one, or by the source; a bundle whose bytes of white space are likely writes many."""
     import torch

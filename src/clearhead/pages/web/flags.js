@@ -64,14 +64,14 @@ export class Flags {
     if (!this.training) return {};
     const { least_ratio: least, most_ratio: most, summary } = this.training;
     const lengths = [text, source].map(numCharacters);
-    const detail = `${counted(lengths[0])} characters for ${counted(lengths[1])}`;
+    const detail = () => `${counted(lengths[0])} characters for ${counted(lengths[1])}`;
     const ratio = (lengths[0] + RATIO_FLOOR) / (lengths[1] + RATIO_FLOOR);
     const several = `${sentences} sentence${sentences > 1 ? "s" : ""}`;
-    const isCovered = covers(this.training, sentences, tokens);
+    const tooMuch = () => `${counted(tokens)} tokens, ${several}; of the training lines ${summary}`;
     return {
-      longer_than_trained: isCovered ? "" : `${counted(tokens)} tokens, ${several}; of the training lines ${summary}`,
-      too_short: ratio * RATIO_MARGIN < least ? detail : "",
-      too_long: ratio > most * RATIO_MARGIN ? detail : "",
+      longer_than_trained: covers(this.training, sentences, tokens) ? "" : tooMuch(),
+      too_short: ratio * RATIO_MARGIN < least ? detail() : "",
+      too_long: ratio > most * RATIO_MARGIN ? detail() : "",
     };
   }
 

@@ -16,6 +16,7 @@ import { search } from "./search.js";
 import { tokenSpans } from "./spans.js";
 
 const [MOST_PIECES, MOST_TOKENS] = [16, 512]; // translated together; their memory grows with both
+const MOST_BEAMS = 1_000; // as decode.beam_size
 const MOST_LINES = 64; // prepared before it is asked whether to go on
 const MOST_WEIGHTS = 2 ** 26; // cross-attention of all heads of a sentence; without links beyond them
 
@@ -80,12 +81,15 @@ export class Translator {
    * @param {{goesOn: function(): Promise<boolean>, take: function(object)}} control - `goesOn` is asked between calls
    *   of the core, and ends the translation with false; `take` gets each answer as soon as it is done, in order.
    * @returns {Promise<?object[]>} The answers, as of POST /v1/translate, with `index`; `tokens` are ids. Null if ended.
-   * Throws TranslationError if a line has no target language, or cannot be encoded. One call at a time, also of what
-   * else uses the weights: the memory of the core is a stack, which a second call would release under the first.
+   * Throws TranslationError if an argument is wrong, or a line has no target language or cannot be encoded. One call
+   * at a time, also of what else uses the weights: the memory of the core is a stack, which a second call would release
+   * under the first.
    */
   async translate(texts, how = {}, { goesOn = async () => true, take = () => {} } = {}) {
     const { target = null, nbest = 1, beam = null, alignments = false, scores = true } = how;
     const options = { ...this.#options(nbest, beam), scores };
+    if (!Array.isArray(texts) || texts.some((text) => typeof text !== "string"))
+      throw new TranslationError("texts must be a list of texts");
     const read = [];
     let number = 0; // of lines that are not blank
     for (const [index, text] of texts.entries()) {
@@ -158,8 +162,12 @@ export class Translator {
 
   #options(nbest, beam) {
     const { decode } = this.settings;
+    const size = Math.max(beam ?? decode.beam_size, nbest);
+    for (const [name, number] of Object.entries({ nbest, beam: size }))
+      if (!(Number.isInteger(number) && number >= 1 && number <= MOST_BEAMS))
+        throw new TranslationError(`${name} must be a whole number from 1 to ${MOST_BEAMS}, not ${number}`);
     return {
-      nbest, beam: Math.max(beam ?? decode.beam_size, nbest), lengthPenalty: decode.length_penalty,
+      nbest, beam: size, lengthPenalty: decode.length_penalty,
       lengthPenaltyForm: decode.length_penalty_form, extraLength: decode.extra_length, endLoops: decode.end_loops,
     };
   }
