@@ -16,8 +16,8 @@ import { isUnspaced, scriptOf } from "./scripts.js";
 const INITIAL = /(?:^|[^\p{L}\p{N}_])\p{L}\.\s*$/u;
 // Sentencex has lists of hundreds in each language.
 const ABBREVIATIONS =
-  "Dr Mr Mrs Ms Mme Mlle Prof St Ste Sr Sra Jr Nr Mio Mrd bzw ca vgl sog ggf vs Hr Lt Capt Sgt Rev Gov Sen Bd Abs Art";
-const ABBREVIATION = new RegExp(`(?:^|[^\\p{L}\\p{N}_])(?:${ABBREVIATIONS.replaceAll(" ", "|")})\\.\\s*$`, "u");
+  "Dr Mr Mrs Ms Mme Mlle Prof St Ste Sr Sra Jr Nr Mio Mrd bzw ca vgl sog ggf vs Hr Lt Capt Sgt Rev Gov Sen";
+const ABBREVIATION = new RegExp(`(?:^|[^\\p{L}\\p{N}_])(?:${ABBREVIATIONS.replaceAll(" ", "|")})\\.\\s*$`, "iu");
 const ORDINAL = /(?:^|[^\p{L}\p{N}_])\p{Nd}{1,2}\.\s*$/u;
 const DASH = /^\s*[-–—]/u;
 const SAID = /^(?:と|って)/u; // continues the sentence of a Japanese quotation
