@@ -6,7 +6,7 @@ import functools
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -40,7 +40,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) -> Iterator[Page]:
+def page_with_modules(
+    browser: Browser, directory: Path, html: str, ready: str, others: Mapping[str, str] | None = None
+) -> Iterator[Page]:
     """Open a page that imports the modules of a translating page, as `./web/search.js`, for the block.
 
     Args:
@@ -48,9 +50,12 @@ def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) 
         directory: Is served, with the page and the modules in it.
         html: The page.
         ready: Expression that is true when the page is ready.
+        others: Texts of modules that take the place of those of the same name, such as `web/search.js`.
     """
     for folder in ("web", "translate"):
         shutil.copytree(str(files("clearhead") / "pages" / folder), directory / folder)
+    for name, text in (others or {}).items():
+        (directory / name).write_text(text)
     (directory / "index.html").write_text(html)
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory)) as server:
         thread = threading.Thread(target=server.serve_forever)
