@@ -266,6 +266,22 @@ def test_a_browser_without_a_segmenter_keeps_lines_whole(page):
     assert found == {"sentences": ["Ein Hund. Zwei."], "gaps": []}
 
 
+def test_a_browser_that_cannot_look_behind_is_told_so(page, make_bundle):
+    found = page.evaluate(
+        """(settings) => {
+          const { RegExp } = window;
+          window.RegExp = function (source, flags) {
+            if (source.includes("(?<")) throw new SyntaxError("invalid group specifier name");
+            return new RegExp(source, flags);
+          };
+          try { return String(new web.Placeholders(settings)); } catch (error) { return error.message; }
+          finally { window.RegExp = RegExp; }
+        }""",
+        text_settings(make_bundle()),
+    )
+    assert found.startswith("this browser is too old")
+
+
 def test_real_text_is_read_as_python_reads_it(page, data_dir):
     """On sentences of software and of news: placeholders, words and flags."""
     directory = data_dir("python-docs-en-fr")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from clearhead.interop.web.engine import engine_settings
+from clearhead.interop.web.text import text_settings
 
 from browsers import page_with_modules
 from clearhead.decoding import decode, score
-from clearhead.interop.web.engine import engine_settings
-from clearhead.interop.web.text import text_settings
 from clearhead.serving.text_translation import translate_texts
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation import search

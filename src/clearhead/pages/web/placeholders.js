@@ -37,8 +37,16 @@ export class Placeholders {
   #patterns;
   #compiled = new Map();
 
-  /** @param {object} settings - What text_settings in browser/text.py returns. */
+  /**
+   * @param {object} settings - What text_settings in browser/text.py returns. Throws Error in a browser whose
+   *   regular expressions cannot look behind.
+   */
   constructor({ patterns, signs }) {
+    try {
+      new RegExp("(?<!a)b", "u");
+    } catch {
+      throw new Error("this browser is too old: its regular expressions cannot look behind (Safari before 16.4)");
+    }
     this.#patterns = patterns;
     this.signs = signs;
   }
