@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clearhead.interop.web.engine import engine_settings
-from clearhead.interop.web.text import text_settings
 
 from browsers import page_with_modules
+from clearhead.browser.engine import engine_settings
+from clearhead.browser.text import text_settings
 from clearhead.decoding import decode, score
+from clearhead.serving.event_stream import text_events
 from clearhead.serving.text_translation import translate_texts
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation import search
@@ -79,9 +80,12 @@ def named(ids: list[int]) -> str:
     return ",".join(map(str, ids))
 
 
+@pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize("nbest", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_same_texts_are_searched_scored_and_answered(page, make_bundle, sentences, monkeypatch, name, nbest):
+def test_the_same_texts_are_searched_scored_and_answered(
+    page, make_bundle, sentences, monkeypatch, name, nbest, in_parts
+):
     counter = LineCounter("de")
     for sentence in sentences:
         counter.add(sentence, sentence[:5], 40, 40)
@@ -106,16 +110,30 @@ def test_the_same_texts_are_searched_scored_and_answered(page, make_bundle, sent
 
     monkeypatch.setattr(search, "score", recorded_score)
     translator = searching_by(Translator(bundle), recorded)
-    made = translate_texts(translator, LINES, num_best=nbest, place_markup=False)
+    how = {"num_best": nbest, "place_markup": False}
+    if in_parts:
+        groups = text_events(translator, dict(enumerate(LINES)), **how)
+        made = [part for group in groups for part in group]
+    else:
+        translations = translate_texts(translator, LINES, **how)
+        made = [{"index": index, **translation_object(one)} for index, one in enumerate(translations)]
     settings = {
         **engine_settings(bundle.config),
         "decode": bundle.decode.model_dump(mode="json"),
         "text": text_settings(bundle),
     }
-    given = [json.loads(bundle.tokenizer.text), settings, LINES, {"nbest": nbest}, searches, scores]
+    given = [
+        json.loads(bundle.tokenizer.text),
+        settings,
+        LINES,
+        {"nbest": nbest, "inParts": in_parts},
+        searches,
+        scores,
+    ]
     found = page.evaluate("(given) => translated(...given)", given)
-    wanted = [{"index": index, **json.loads(json.dumps(translation_object(one)))} for index, one in enumerate(made)]
+    wanted = json.loads(json.dumps(made))
     for answer in [*found, *wanted]:
-        del answer["tokens"]  # ids, and texts
+        for name in ("tokens", "start", "end"):  # here ids, there texts; of streams of the server alone
+            answer.pop(name, None)
     assert found == wanted
     assert any(answer["warnings"] for answer in found)

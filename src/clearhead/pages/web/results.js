@@ -1,7 +1,7 @@
 // Translations of pieces as translations of lines and texts, and as answers: translation/result.py.
 
 import { joinedLinks } from "./links.js";
-import { joinSentences } from "./sentences.js";
+import { joinSentences, spaceBefore } from "./sentences.js";
 
 /** A translation, of a piece, a line or a text; `links` is null if they were not asked for. */
 export const translationOf = (fields) => ({
@@ -31,6 +31,50 @@ export function joinedText({ text, lines }, nbest, alignments, tools) {
     joined.links = joinedLinks(made.map(({ links }) => links), ...parts, text, withSpaces(parts[1]));
   }
   return joined;
+}
+
+/**
+ * The parts of a text that are answered one by one: its lines, and the sentences of a line that is split; see
+ * serving/event_stream.py. The sources of the parts joined are the text, their texts joined are its translation.
+ * @returns {{pieces: object[], made: function(): object}[]} The pieces that must be translated first, and the function
+ *   that then returns the translation; to be called in order.
+ */
+export function partsOf({ text, lines }, nbest, alignments, tools) {
+  const parts = [];
+  let before = ""; // white space that belongs to the next part
+  for (const line of lines) {
+    before += line.before;
+    if (line.line) {
+      const from = parts.length;
+      if (line.pieces.length === 1 || line.inCapitals)
+        parts.push({ pieces: line.pieces, source: line.line, found: () => joinedLine(line, nbest, tools) });
+      else {
+        const tag = line.line.slice(0, line.line.length - line.text.length);
+        let written = "";
+        line.pieces.forEach((piece, number) => {
+          const gap = number ? line.gaps[number - 1] : tag;
+          const found = () => {
+            const own = number ? spaceBefore(piece.translation.text, written, gap) : "";
+            written += own + piece.translation.text;
+            return { ...piece.translation, text: own + piece.translation.text };
+          };
+          parts.push({ pieces: [piece], source: gap + piece.original, found });
+        });
+      }
+      Object.assign(parts[from], { before });
+      before = "";
+    }
+    before += line.after;
+  }
+  if (!parts.length) return [{ pieces: [], made: () => joinedText({ text, lines }, nbest, alignments, tools) }];
+  parts.at(-1).after = before;
+  return parts.map(({ pieces, source, found, before: ahead = "", after = "" }) => ({
+    pieces,
+    made() {
+      const one = found();
+      return { ...one, source: ahead + source + after, text: ahead + one.text + after };
+    },
+  }));
 }
 
 function joinedLine({ line, read, pieces, gaps, inCapitals }, nbest, tools) {

@@ -75,7 +75,8 @@ export function joinSentences(texts, gaps) {
   return texts.slice(1).reduce((line, text, number) => line + spaceBefore(text, line, gaps[number]) + text, texts[0]);
 }
 
-function spaceBefore(text, line, gap) {
+/** The white space between the translation of a sentence and `line`, those of the sentences before it. */
+export function spaceBefore(text, line, gap) {
   if (!line || !text) return "";
   return isUnspaced(lastLetter(line) || firstLetter(text)) ? gap.replace(/\p{Zs}/gu, "") : gap || " ";
 }

@@ -10,7 +10,7 @@ import { covers, Flags } from "./flags.js";
 import { attentionOfHead, linkWords, wordSpans } from "./links.js";
 import { Normalizer } from "./normalization.js";
 import { Placeholders } from "./placeholders.js";
-import { answerOf, joinedText, translationOf } from "./results.js";
+import { answerOf, joinedText, partsOf, translationOf } from "./results.js";
 import { forcedScores } from "./scoring.js";
 import { search } from "./search.js";
 import { tokenSpans } from "./spans.js";
@@ -75,9 +75,11 @@ export class Translator {
    * Translate texts, lines as a rule: white space around each line stays, and a text of several lines is translated
    * line by line.
    * @param {string[]} texts
-   * @param {{target: ?string, nbest: number, beam: ?number, alignments: boolean, scores: boolean}} how - Target language
-   *   of lines without a tag; number of translations of each text; beam size, by default the model's; whether to link
-   *   words; whether scores are those of fp32, not the search's own.
+   * @param {{target: ?string, nbest: number, beam: ?number, alignments: boolean, scores: boolean, inParts: boolean}} how -
+   *   Target language of lines without a tag; number of translations of each text; beam size, by default the model's;
+   *   whether to link words; whether scores are those of fp32, not the search's own; whether each line, and each sentence
+   *   of a line that is split, is answered by itself, as in a stream of the server: the sources of the answers joined are
+   *   the texts.
    * @param {{goesOn: function(): Promise<boolean>, take: function(object)}} control - `goesOn` is asked between calls
    *   of the core, and ends the translation with false; `take` gets each answer as soon as it is done, in order.
    * @returns {Promise<?object[]>} The answers, as of POST /v1/translate, with `index`; `tokens` are ids. Null if ended.
@@ -86,7 +88,7 @@ export class Translator {
    * under the first.
    */
   async translate(texts, how = {}, { goesOn = async () => true, take = () => {} } = {}) {
-    const { target = null, nbest = 1, beam = null, alignments = false, scores = true } = how;
+    const { target = null, nbest = 1, beam = null, alignments = false, scores = true, inParts = false } = how;
     const options = { ...this.#options(nbest, beam), scores };
     if (!Array.isArray(texts) || texts.some((text) => typeof text !== "string"))
       throw new TranslationError("texts must be a list of texts");
@@ -102,13 +104,17 @@ export class Translator {
       });
       read.push({ index, text, lines });
     }
+    const parts = read.flatMap(({ index, ...one }) => {
+      const whole = { pieces: one.lines.flatMap(({ pieces = [] }) => pieces) };
+      whole.made = () => joinedText(one, nbest, alignments, this);
+      return (inParts ? partsOf(one, nbest, alignments, this) : [whole]).map((part) => ({ index, ...part }));
+    });
     const answers = [];
     const give = () => {
-      while (answers.length < read.length) {
-        const next = read[answers.length];
-        if (next.lines.some(({ pieces = [] }) => pieces.some(({ translation }) => translation === null))) return;
-        const joined = joinedText(next, nbest, alignments, this);
-        answers.push({ index: next.index, ...answerOf(joined) });
+      while (answers.length < parts.length) {
+        const { index, pieces, made } = parts[answers.length];
+        if (pieces.some(({ translation }) => translation === null)) return;
+        answers.push({ index, ...answerOf(made()) });
         take(answers.at(-1));
       }
     };
