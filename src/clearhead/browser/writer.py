@@ -30,6 +30,7 @@ from clearhead.pages import Html, content_policy, data_block, fill, joined, pict
 from clearhead.text.language_names import english_name
 from clearhead.text.quality_flags import KINDS
 from clearhead.tokenizers import Tokenizer
+from clearhead.translation.alignment import alignment_head
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
 
@@ -183,7 +184,7 @@ def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[
             }
             for code in dict.fromkeys([*sources, *targets])
         ],
-        "text": text_settings(bundle),
+        "text": text_settings(bundle, alignment_head(bundle)),
         "explanation": explanation_settings(bundle),
         "golden": _golden(bundle),
         "files": {file: {"bytes": len(content), "crc32": crc32(content)} for file, content in contents.items()},

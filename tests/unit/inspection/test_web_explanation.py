@@ -357,6 +357,7 @@ def test_work_that_is_no_longer_wanted_ends_and_frees_its_memory(page, load):
     assert len(set(ends)) == 1
 
 
+@pytest.mark.slow
 def test_the_page_of_an_explanation_draws_it(browser, page, load, tmp_path):
     load()
     found = page.evaluate("(text) => js.explain(translator, { text })", TEXT)

@@ -118,7 +118,7 @@ export async function servedModels() {
 
 export async function translateTexts({ text: lines, target }, signal, take) {
   await opened;
-  await call("translate", { lines, target, alignments: true, scores: false }, { signal, take });
+  await call("translate", { lines, target, alignments: true, scores: false, inParts: true }, { signal, take });
 }
 
 export async function translateSentence({ text, target, num_best: nbest }, signal) {

@@ -25,7 +25,7 @@ import { Vocabulary } from "./web/vocabulary.js";
 window.translated = (file, settings, texts, how, searches, scores) => {
   Object.assign(window, { searches, scores });
   const [weights, scorer] = [{ config: settings.config }, { config: settings.config }];
-  return new Translator(weights, new Vocabulary(file), settings, scorer).translate(texts, how);
+  return new Translator(weights, new Vocabulary(file), settings, () => scorer).translate(texts, how);
 };
 </script>"""
 STUBS = {
