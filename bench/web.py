@@ -22,7 +22,7 @@ os.environ.setdefault("CLEARHEAD_ISA", "avx2")  # before the core is loaded
 import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from clearhead.browser.writer import write_web
+from clearhead.browser.writer import in_precision, write_web
 from clearhead.bundle import load_bundle
 from clearhead.files.streams import read_lines
 from clearhead.runtime.device import set_num_threads
@@ -56,7 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     set_num_threads(1)
     lines = [line for line in read_lines(options.source) if line.strip()]
-    bundle = load_bundle(options.model)
+    bundle = in_precision(load_bundle(options.model), "int8")
     translator = Translator(bundle, options.model)
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
         file = Path(directory, "page.html")
@@ -108,7 +108,7 @@ def _compare_speed(
 ) -> None:
     def native() -> None:
         for first in range(0, len(lines), at_once):
-            translator.translate(lines[first : first + at_once], precision="int8", beam_size=beam)
+            translator.translate(lines[first : first + at_once], beam_size=beam)
 
     def here() -> None:
         page.evaluate(script, [lines, beam])
@@ -137,7 +137,7 @@ def _spread(values: Sequence[float], digits: int = 2) -> str:
 
 def _compare_results(page: Page, translator: Translator, lines: list[str], beam: int) -> None:
     found = page.evaluate(COMPARED, [lines, beam])
-    own = translator.translate(lines, precision="int8", beam_size=beam)
+    own = translator.translate(lines, beam_size=beam)
     same = sum(one.text == text for one, (text, *_) in zip(own, found, strict=True))
     apart = [abs((one.score or 0.0) - score) for one, (_, score, _) in zip(own, found, strict=True)]
     print(f"beam {beam}: {same:,} of {len(lines):,} texts are the same; scores differ by at most {max(apart):.1e}")

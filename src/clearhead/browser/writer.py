@@ -96,7 +96,7 @@ def _contents(
 ) -> dict[str, bytes]:
     """Return the files of the page, by name."""
     modules = core_modules()
-    small = _in_precision(bundle, precision)
+    small = in_precision(bundle, precision)
     _require_fit(small)
     arrays = StoredModel.of(small.weights).arrays
     stored = arrays.stored if isinstance(arrays, RoundedWeights) else arrays
@@ -131,8 +131,13 @@ def core_modules() -> dict[str, bytes]:
         ) from None
 
 
-def _in_precision(bundle: Bundle, precision: Literal["float32", "int8"]) -> Bundle:
-    """Return the bundle with its weights in a precision, in which it also translates."""
+def in_precision(bundle: Bundle, precision: Literal["float32", "int8"]) -> Bundle:
+    """Return the bundle with its weights in a precision, in which it also translates.
+
+    Raises:
+        ConfigError: If it is rounded already, to another precision.
+        ModelError: If the weights cannot be rounded.
+    """
     if bundle.precision == "bf16":
         raise ConfigError(
             "this model is in bf16 already, which no browser computes with; export the one it was made of"

@@ -37,6 +37,7 @@ export async function opened(settings, files, take) {
 /** Bytes of a file that is in the page as base 64, or at an address. */
 async function contentOf(file, { bytes }, onShare) {
   if (typeof file === "string") {
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(file); // many times as fast
     const characters = atob(file);
     const found = new Uint8Array(characters.length);
     for (let place = 0; place < found.length; place += 1) found[place] = characters.charCodeAt(place);
@@ -78,8 +79,9 @@ function checksum(bytes) {
 
 /** What is wrong with the golden sentences (translation/golden.py), or null. */
 async function difference(translator, golden) {
-  for (const { source, text, score } of golden) {
-    const own = await translator.found(source);
+  const found = await translator.found(golden.map(({ source }) => source));
+  for (const [place, { source, text, score }] of golden.entries()) {
+    const own = found[place];
     const isNear = Math.abs(own.score - score) <= 1e-2 + 1e-3 * Math.abs(score); // without fused products, rounded twice
     if (own.text !== text || !isNear)
       return `nothing is translated, because this browser computes otherwise than clearhead: the golden sentence “${source}” became “${own.text}” (${own.score.toFixed(3)}), and should be “${text}” (${score.toFixed(3)})`;

@@ -62,13 +62,16 @@ export class Translator {
     return this.#scorer;
   }
 
-  /** What the search finds for a line as it is, without a change of its text: text and score. For golden sentences. */
-  async found(line) {
+  /** What the search finds for lines as they are, no text changed: text and score of each. For golden sentences. */
+  async found(lines) {
     const { decode } = this.settings;
-    const [language, text] = this.splitSource(line, decode.target_lang, 1);
-    const source = this.sourceIds(this.placeholders.protect(text, decode.protect_numbers).text, language);
-    const [[best]] = await search(this.weights, [{ source, given: [] }], this.#options(1, null));
-    return { text: this.vocabulary.decode(best.tokens), score: best.score };
+    const sentences = lines.map((line, place) => {
+      const [language, text] = this.splitSource(line, decode.target_lang, place + 1);
+      const masked = this.placeholders.protect(text, decode.protect_numbers);
+      return { source: this.sourceIds(masked.text, language), given: [] };
+    });
+    const best = await search(this.weights, sentences, this.#options(1, null));
+    return best.map(([{ tokens, score }]) => ({ text: this.vocabulary.decode(tokens), score }));
   }
 
   /**
