@@ -292,8 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as problem:
         parser.error(f"cannot write there: {problem}; name another directory by --out")
     for results in [options.page] if options.page else run_all(options.minutes, quick=options.quick):
-        if not options.page:
-            measured.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        measured.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         write(results, options.out)
     print(options.out / "benchmarks.md")
 
