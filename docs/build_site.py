@@ -33,7 +33,7 @@ LINK = re.compile(r'(\]\(|\bhref=")([^)"#:\s]+)(?:#([^)"\s]*))?(?=[)"])')
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 """Head of a page that the search leaves out."""
 
-TO_TRANSLATOR = "\n\n**[The model of `make demo`, in your browser](translator.html)** is such a page.\n\n"
+TO_TRANSLATOR = "**[The model of `make demo`, in your browser](translator.html)** is such a page.\n\n"
 TO_OUTPUTS = "\n\n[This page with all outputs](tour-outputs.html) was made by running it.\n\n"
 COMPUTED_HEAD = """# The paper, computed
 
@@ -110,7 +110,8 @@ def write_pages(directory: Path) -> None:
         _write(directory / name, text.encode())
     if write_translator(directory / "translator.html"):
         page = directory / "web.md"
-        page.write_text(page.read_text("utf-8").replace("\n\n", TO_TRANSLATOR, 1), encoding="utf-8")
+        text = page.read_text("utf-8").replace("## ", f"{TO_TRANSLATOR}## ", 1)
+        page.write_text(text, encoding="utf-8")
     for path in sources:
         if site_path(path).startswith("source/"):
             _write(directory / site_path(path), _source(path).encode())
