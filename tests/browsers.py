@@ -40,10 +40,23 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
+def served(directory: Path) -> Iterator[str]:
+    """Serve a directory for the block; the value is its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
 def page_with_modules(
     browser: Browser, directory: Path, html: str, ready: str, others: Mapping[str, str] | None = None
 ) -> Iterator[Page]:
-    """Open a page that imports the modules of a translating page, as `./web/search.js`, for the block.
+    """Open a page that imports modules of the pages, as `./web/search.js`, for the block.
 
     Args:
         browser: The browser.
@@ -52,23 +65,19 @@ def page_with_modules(
         ready: Expression that is true when the page is ready.
         others: Texts of modules that take the place of those of the same name, such as `web/search.js`.
     """
-    for folder in ("web", "translate"):
+    for folder in ("web", "translate", "explain"):
         shutil.copytree(str(files("clearhead") / "pages" / folder), directory / folder)
     for name, text in (others or {}).items():
         (directory / name).write_text(text)
     (directory / "index.html").write_text(html)
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with served(directory) as address:
         page = browser.new_page()
         try:
-            page.goto(f"http://127.0.0.1:{server.server_port}/")
+            page.goto(address)
             page.wait_for_function(f"() => Boolean({ready})")
             yield page
         finally:
             page.close()
-            server.shutdown()
-            thread.join()
 
 
 def serious(found: AxeResults) -> list[tuple[str, list[str]]]:

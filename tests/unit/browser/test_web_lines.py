@@ -18,6 +18,7 @@ from clearhead.text.line_statistics import LineCounter
 from clearhead.translation import search
 from clearhead.translation.json_output import translation_object
 from clearhead.translation.translator import Translator, searching_by
+from every_run import one_in
 
 PAGE = """<script type="module">
 import { Translator } from "./web/translator.js";
@@ -81,7 +82,7 @@ def named(ids: list[int]) -> str:
 
 
 @pytest.mark.parametrize(("nbest", "in_parts"), [(1, True), (3, False)])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_in(3, MODELS))
 def test_the_same_texts_are_searched_and_answered(page, make_bundle, sentences, monkeypatch, name, nbest, in_parts):
     counter = LineCounter("de")
     for sentence in sentences:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
-from browsers import serious
+from browsers import serious, served
 from clearhead.browser.writer import write_web
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.translation.golden import make_golden
@@ -82,24 +80,8 @@ def context(browser, complaints) -> Iterator[BrowserContext]:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path], str]]:
     """Return a function that serves a directory and returns its address."""
-    ends = []
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    def start(directory: Path) -> str:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory))
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        ends.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield start
-    for server, thread in ends:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with ExitStack() as stack:
+        yield lambda directory: stack.enter_context(served(directory))
 
 
 def opened(context: BrowserContext, address: str) -> Page:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Error, expect
 from unpacking import unpacked
 
-import clearhead.pages
-from browsers import serious
+from browsers import page_with_modules, serious
 from clearhead.browser.engine import engine_settings
 from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.text import text_settings
@@ -32,7 +28,7 @@ from clearhead.inspection.tokens import token_words
 from clearhead.model.stored import StoredModel
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
-from every_run import one_in
+from every_run import one_in, slow
 
 WIDTHS = {"d_model": 64, "num_heads": 2, "d_ff": 128, "num_decoder_layers": 3}
 MODELS: dict[str, dict[str, Any]] = {
@@ -70,35 +66,17 @@ window.load = async () => {{
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """Return a directory with the JavaScript of the pages, and a page that uses it."""
-    found = tmp_path_factory.mktemp("site")
-    pages = Path(clearhead.pages.__file__).parent
-    for name in ("web", "translate", "explain"):
-        shutil.copytree(pages / name, found / name)
-    imports = "\n".join(f'import {{ {names} }} from "./web/{module}.js";' for module, names in MODULES.items())
-    (found / "index.html").write_text(PAGE.format(imports=imports, names=", ".join(MODULES.values())))
-    return found
+def site(tmp_path_factory, web_core) -> Path:
+    """Return a directory with the compiled core, for a page and models."""
+    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web_explanation") / "site"))
 
 
 @pytest.fixture(scope="module")
 def page(browser, site) -> Iterator[Any]:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        opened = browser.new_page()
-        try:
-            opened.goto(f"http://127.0.0.1:{server.server_port}/")
-            opened.wait_for_function("() => Boolean(window.js)")
-            yield opened
-        finally:
-            opened.close()
-            server.shutdown()
-            thread.join()
+    imports = "\n".join(f'import {{ {names} }} from "./web/{module}.js";' for module, names in MODULES.items())
+    html = PAGE.format(imports=imports, names=", ".join(MODULES.values()))
+    with page_with_modules(browser, site, html, "window.js") as page:
+        yield page
 
 
 def sent(array: np.ndarray) -> dict[str, Any]:
@@ -211,14 +189,8 @@ def assert_near(found: Any, expected: Any, path: str = "", *, tolerance: float =
         assert found == expected, path
 
 
-@pytest.fixture(scope="module")
-def core(site, web_core) -> None:
-    """Put the compiled core into the site."""
-    shutil.copytree(web_core, site, dirs_exist_ok=True)
-
-
 @pytest.fixture
-def load(page, site, core, make_translator):
+def load(page, site, make_translator):
     """Return a function that loads a model, or one of these settings, into the page; it returns its translator."""
 
     def load(translator: Translator | None = None, **settings: Any) -> Translator:
@@ -239,8 +211,8 @@ def load(page, site, core, make_translator):
     return load
 
 
-@pytest.mark.parametrize("target", [None, TRANSLATION], ids=["found", "given"])
-@pytest.mark.parametrize("settings", one_in(4, MODELS.values()), ids=MODELS)
+@pytest.mark.parametrize("target", [slow(None), TRANSLATION], ids=["found", "given"])
+@pytest.mark.parametrize("settings", one_in(5, MODELS.values()), ids=MODELS)
 def test_an_explanation_is_pythons(page, load, settings, target):
     translator = load(**settings)
     expected = explain(translator, TEXT, target, beam_size=3).to_dict(packed=True)
@@ -250,6 +222,7 @@ def test_an_explanation_is_pythons(page, load, settings, target):
     assert_near(found, json.loads(json.dumps(expected)))
 
 
+@pytest.mark.slow
 def test_a_language_tag_and_the_head_that_aligns_words_count_as_in_python(page, load, make_bundle):
     info = {"guided_alignment": {"layer": 1, "head": 0, "is_reading": True}}
     bundle = make_bundle(**WIDTHS, kind="unigram", language_tags=("de", "fr"), info=info)
@@ -265,7 +238,8 @@ def test_a_language_tag_and_the_head_that_aligns_words_count_as_in_python(page, 
         page.evaluate("() => js.explain(translator, { text: 'A small dog' })")
 
 
-@pytest.mark.parametrize("settings", one_in(5, MODELS.values(), first=1), ids=MODELS)
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 def test_the_computation_ends_in_the_states_and_probabilities_of_the_model(page, load, settings):
     translator = load(**settings)
     explanation = explain(translator, TEXT, TRANSLATION, search=False)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from playwright.sync_api import Error
 
+from browsers import page_with_modules
 from clearhead.browser.engine import engine_settings
 from clearhead.config import DecodeConfig
 from clearhead.decoding.beam_state import SearchOptions
@@ -21,7 +20,7 @@ from clearhead.decoding.decode import decode
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.files.arrays import write_arrays
 from clearhead.model.stored import StoredModel
-from every_run import one_in
+from every_run import one_in, slow
 
 ROOT = Path(__file__).parents[3]
 WIDTHS = {"vocab_size": 61, "d_model": 64, "d_ff": 128, "num_heads": 2}
@@ -34,9 +33,9 @@ MODELS = {
     "halves": {"positions": "sinusoidal_halves", "first_position": 1, "activation": "gelu_tanh"},
 }
 PAGE = """<script type="module">
-import { Core, bestForm } from "./core.js";
-import { StoredArrays, Weights } from "./weights.js";
-import { search } from "./search.js";
+import { Core, bestForm } from "./web/core.js";
+import { StoredArrays, Weights } from "./web/weights.js";
+import { search } from "./web/search.js";
 const read = async (name, as) => (await fetch(name, { cache: "no-store" }))[as]();
 window.found = async (form, model, precision, sentences, options) => {
   const module = await WebAssembly.compile(await read(`core-${form ?? bestForm()}.wasm`, "arrayBuffer"));
@@ -50,32 +49,14 @@ window.found = async (form, model, precision, sentences, options) => {
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory, web_core) -> Path:
-    """Return a directory with the modules of the core and a page that uses them."""
-    found = Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web") / "site"))
-    for script in (ROOT / "src" / "clearhead" / "pages" / "web").glob("*.js"):
-        (found / script.name).write_bytes(script.read_bytes())
-    (found / "index.html").write_text(PAGE)
-    return found
+    """Return a directory with the compiled core, for a page and models."""
+    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web") / "site"))
 
 
 @pytest.fixture(scope="module")
-def page(browser, directory) -> Iterator:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        opened = browser.new_page()
-        try:
-            opened.goto(f"http://127.0.0.1:{server.server_port}/")
-            opened.wait_for_function("() => Boolean(window.found)")
-            yield opened
-        finally:
-            opened.close()
-            server.shutdown()
-            thread.join()
+def page(browser, directory) -> Iterator[Any]:
+    with page_with_modules(browser, directory, PAGE, "window.found") as page:
+        yield page
 
 
 def both(page, directory, model, beam, precision, form):
@@ -104,7 +85,7 @@ def both(page, directory, model, beam, precision, form):
     )
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", [slow("fp32"), "int8"])
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("settings", one_in(3, MODELS.values()), ids=MODELS)
 def test_a_browser_finds_the_same_to_the_last_bit(page, directory, make_model, settings, beam, precision):
