@@ -25,7 +25,6 @@ from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.json_output import translation_object
 from clearhead.translation.translator import Translator
-from every_run import one_in
 
 COMPILED = {"d_model": 64, "num_heads": 2, "d_ff": 64}
 """A shape that the compiled core supports, in int8 too."""
@@ -253,7 +252,8 @@ def test_a_search_can_be_ended_at_any_time(page, opened, make_bundle):
         assert found["taken"] < len(LINES)
 
 
-@pytest.mark.parametrize("part", one_in(4, ["a ", "<b ", "a.b@", "{ %", "ha", "1.", "*a", "((", "   ", "A-B’", "犬"]))
+@pytest.mark.slow  # a busy machine could disturb it
+@pytest.mark.parametrize("part", ["a ", "<b ", "a.b@", "{ %", "ha", "1.", "*a", "((", "   ", "A-B’", "犬"])
 def test_a_long_line_takes_time_in_proportion(page, opened, make_bundle, part):
     opened(make_bundle(decode={"max_input_tokens": 64, "split": "never"}, **COMPILED))
     seconds = page.evaluate(
