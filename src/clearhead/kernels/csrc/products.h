@@ -57,8 +57,10 @@ INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t 
 /* What 4 bytes of a row hold, in every lane. */
 #define OF_ROW(x, i) all_ints(*(const int32_t *)((x) + (i) * stride + k))
 
-/* The same in 8 bits. */
-INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t row, int64_t column, Stream at) {
+/* The same in 8 bits; `at_once` is for `add_levels`. */
+INLINE void int8_block(
+    const int at_once, const int n, const int blocks, const Work *work, int64_t row, int64_t column, Stream at
+) {
     const Scratch *s = work->scratch;
     int64_t stride = work->product->inputs;
     const char *x = s->tiles + row * stride;
@@ -74,7 +76,20 @@ INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t 
             for (int r = 0; r < blocks * REGISTERS; r++) {
                 Ints w = WEIGHTS(line, r), next = WEIGHTS(line + 64, r), *last = &sum[n - 1][r];
                 for (int i = 0; i < n / 2; i++) add_levels_of_two(&sum[2 * i][r], &sum[2 * i + 1][r], w, next, pair[i]);
-                if (n % 2) *last = add_levels(add_levels(*last, w, OF_ROW(x, n - 1)), next, OF_ROW(x + 4, n - 1));
+                if (n % 2) *last = add_levels(at_once, *last, w, OF_ROW(x, n - 1));
+                if (n % 2) *last = add_levels(at_once, *last, next, OF_ROW(x + 4, n - 1));
+            }
+#elif defined(WASM)
+            KEEP_POINTER(line);
+            Ints levels[ROW_BLOCK];
+            for (int i = 0; i < n; i++) levels[i] = OF_ROW(x, i);
+            UNROLLED
+            for (int r = 0; r < blocks * REGISTERS; r++) {
+                Ints w = WEIGHTS(line, r);
+                for (int i = 0; i < n; i++) {
+                    sum[i][r] = add_levels(at_once, sum[i][r], w, levels[i]);
+                    IN_ORDER(sum[i][r]);
+                }
             }
 #else
             Ints w[2 * REGISTERS];
@@ -84,7 +99,7 @@ INLINE void int8_block(const int n, const int blocks, const Work *work, int64_t 
             }
             for (int i = 0; i < n; i++) {
                 Ints levels = OF_ROW(x, i);
-                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_levels(sum[i][r], w[r], levels);
+                for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = add_levels(at_once, sum[i][r], w[r], levels);
             }
 #endif
         }
@@ -152,7 +167,8 @@ INLINE void multiply_rows(const int precision, const int blocks, const Work *wor
 #define CALL(n, blocks) \
     Stream at = {weights, bytes, weights + bytes + bytes * row / rows, bytes / lines * n / rows}; \
     if (precision == FP32) fp32_block(n, blocks, work, row, column, at); \
-    else if (precision == INT8) int8_block(n, blocks, work, row, column, at); \
+    else if (precision == INT8 && adds_four()) int8_block(1, n, blocks, work, row, column, at); \
+    else if (precision == INT8) int8_block(0, n, blocks, work, row, column, at); \
     else bf16_block(precision == BF16X3, n, blocks, work, row, column, at)
     if (blocks == 2) { FEW(CALL, 2) }
     else { EACH_SIZE(CALL, 1) }
