@@ -59,7 +59,7 @@ def page(browser, directory) -> Iterator[Any]:
         yield page
 
 
-def both(page, directory, model, beam, precision, form):
+def both(page, directory, model, beam, precision, form, **options):
     """Return what the browser and what the native core find: tokens and score of each hypothesis of each sentence."""
     stored = StoredModel.of(model)
     write_arrays(directory / "model.safetensors", stored.arrays, {})
@@ -74,6 +74,7 @@ def both(page, directory, model, beam, precision, form):
         "lengthPenaltyForm": config.length_penalty_form,
         "extraLength": config.extra_length,
         "endLoops": config.end_loops,
+        **options,
     }
     found = page.evaluate(
         "([form, precision, sentences, options]) => found(form, 'model', precision, sentences, options)",
@@ -95,6 +96,14 @@ def test_a_browser_finds_the_same_to_the_last_bit(page, directory, make_model, s
             weight.mul_(2.0)
     found, native = both(page, directory, model, beam, precision, None)
     assert found == native
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_greedy_search_without_scores_finds_the_same_tokens(page, directory, make_model, precision):
+    model = make_model(**WIDTHS, norm="pre")
+    found, native = both(page, directory, model, 1, precision, None, scores=False)
+    assert [[one[0] for one in best] for best in found] == [[one[0] for one in best] for best in native]
+    assert {score for best in found for _, score, _ in best} == {0.0}
 
 
 @pytest.mark.parametrize(

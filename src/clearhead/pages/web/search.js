@@ -41,7 +41,8 @@ export function endsInLoop(written, timesInSource) {
  * @param {{source: number[], given: number[]}[]} sentences - Ids, ended by eos, and forced first tokens that cost
  *   nothing. The placeholders of a source are in its translation as often (masks.js).
  * @param {{beam: number, nbest: number, lengthPenalty: number, lengthPenaltyForm: string, extraLength: number,
- *   endLoops: boolean}} options
+ *   endLoops: boolean, scores: boolean}} options - Without `scores` (by default with them), those of a greedy search
+ *   are 0: it only compares the tokens.
  * @param {() => Promise<boolean>} [goesOn] - Asked between calls of the core; false ends the search.
  * @returns {Promise<{tokens: number[], score: number, rank: number, wasEnded: boolean}[][] | null>}
  */
@@ -74,6 +75,9 @@ class Slots {
     Object.assign(this, { weights, core, options });
     this.found = sentences.map(() => null);
     this.count = beam === 1 ? 1 : beam + 1;
+    this.decoder = beam > 1 || (options.scores ?? true)
+      ? weights.decoder
+      : core.copy("Stack", weights.decoder, { finds_best_alone: true });
     const [most, rows] = [beam === 1 ? 1 : 2 * beam, sentences.length * beam];
     const memories = weights.encode(sentences.map(({ source }) => source));
     this.open = sentences.map(({ source, given }, number) => {
@@ -139,14 +143,14 @@ class Slots {
     const most = Math.max(...lengths);
     const steps = Math.min(tokens.room - most, ...open.map((slot, n) => Math.floor(slot.places / beam) - lengths[n]));
     const longest = Math.max(most + steps, ...open.map(({ source }) => source.length));
-    const needed = this.weights.scratch(this.weights.decoder, open.length * beam, longest, this.count, true);
+    const needed = this.weights.scratch(this.decoder, open.length * beam, longest, this.count, true);
     if (needed > this.scratch) {
       this.scratch = needed + (needed >> 2);
       core.set("Step", this.step, { scratch: core.allocate(this.scratch) });
     }
     core.set("Step", this.step, { num_slots: open.length, longest, slots: this.slots });
     core.set("Search", this.search, { most_steps: steps });
-    if (core.functions.advance(this.weights.decoder, tokens.at, this.search))
+    if (core.functions.advance(this.decoder, tokens.at, this.search))
       for (const slot of open)
         if (of(slot, "times_in_source") < 0)
           core.set("Hypotheses", slot.hypotheses, { times_in_source: mostTimes(slot.source) });

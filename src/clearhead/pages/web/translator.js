@@ -255,9 +255,10 @@ export class Translator {
 
   /** The texts of each source, best first, each once and as the vocabulary encodes it; null if `goesOn` ended it. */
   async #texts(sources, options, goesOn) {
+    const isScoredLater = options.scores && this.scorer !== this.weights;
     const find = async (rows, own) => {
       const sentences = rows.map((row) => ({ source: sources[row], given: [] }));
-      const groups = await search(this.weights, sentences, own, goesOn);
+      const groups = await search(this.weights, sentences, { ...own, scores: !isScoredLater }, goesOn);
       return groups?.map((group, number) => {
         const texts = new Map();
         for (const one of group) {

@@ -30,7 +30,8 @@ export class StoredArrays {
     const levels = this.#numbers(name, Int8Array, from, to.length);
     const width = shape[1];
     const scales = this.#numbers(`${name}_scale`, Float32Array, first, Math.ceil(levels.length / width));
-    for (let i = 0; i < levels.length; i++) to[i] = levels[i] * scales[Math.floor(i / width)];
+    for (let row = 0, i = 0; row < scales.length; row++)
+      for (const end = Math.min(i + width, levels.length); i < end; i++) to[i] = levels[i] * scales[row];
   }
 
   #numbers(name, kind, from, count) {
