@@ -32,6 +32,15 @@ static float from_bf16(uint16_t rounded_value) {
     return value;
 }
 
+/* The nearest whole number of up to 22 bits, ties to even; without a call of lrintf, which is slow in WebAssembly. */
+static int32_t nearest(float value) {
+    float shifted = value + WHOLE_NUMBERS, start = WHOLE_NUMBERS;
+    int32_t bits, first;
+    memcpy(&bits, &shifted, sizeof bits);
+    memcpy(&first, &start, sizeof first);
+    return bits - first;
+}
+
 /* The scale of a row of weights in 7 bits; NaN if the row holds NaN. */
 static float step_of(const float *row, int64_t inputs) {
     float largest = 0.0f;
@@ -69,7 +78,7 @@ static void pack_matrix(
             int64_t place = (line % 16 * 16 + column % 16) * group;
             for (int64_t i = 0; i < group; i++) {
                 uint16_t high = to_bf16(row[i]);
-                if (p->precision == INT8) ((int8_t *)at)[place + i] = (int8_t)(lrintf(row[i] / step) + offset);
+                if (p->precision == INT8) ((int8_t *)at)[place + i] = (int8_t)(nearest(row[i] / step) + offset);
                 else ((uint16_t *)at)[place + i] = high;
                 if (terms == 2) ((uint16_t *)(at + BLOCK_TILES * TILE_BYTES))[place + i] = to_bf16(row[i] - from_bf16(high));
             }
