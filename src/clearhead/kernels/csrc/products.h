@@ -36,7 +36,23 @@ INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t 
     Floats sum[ROW_BLOCK][2 * REGISTERS];
     for (int i = 0; i < n; i++)
         for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = (Floats){0};
+#if defined(WASM)
+    _Pragma("GCC unroll 4") /* browsers check in each round whether to interrupt a loop */
+#endif
     for (int64_t k = 0; k < inputs; k++, at.weights += 4 * BLOCK, at.ahead += at.step) {
+#if defined(WASM)
+        KEEP_POINTER(at.weights);
+        Floats value[ROW_BLOCK];
+        for (int i = 0; i < n; i++) value[i] = all(x[i * inputs + k]);
+        UNROLLED
+        for (int r = 0; r < blocks * REGISTERS; r++) {
+            Floats w = load((const float *)(at.weights + r / REGISTERS * at.apart) + r % REGISTERS * WIDE);
+            for (int i = 0; i < n; i++) {
+                sum[i][r] = multiply_add(value[i], w, sum[i][r]);
+                IN_ORDER(sum[i][r]);
+            }
+        }
+#else
         Floats w[2 * REGISTERS];
         for (int r = 0; r < blocks * REGISTERS; r++) {
             w[r] = load((const float *)(at.weights + r / REGISTERS * at.apart) + r % REGISTERS * WIDE);
@@ -47,6 +63,7 @@ INLINE void fp32_block(const int n, const int blocks, const Work *work, int64_t 
             Floats value = all(x[i * inputs + k]);
             for (int r = 0; r < blocks * REGISTERS; r++) sum[i][r] = multiply_add(value, w[r], sum[i][r]);
         }
+#endif
     }
     for (int i = 0; i < n; i++) finish(work, blocks * REGISTERS, sum[i], row + i, column);
 }
