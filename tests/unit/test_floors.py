@@ -36,6 +36,7 @@ FLOORS = {
     "translation": 6,
     "inspection": 7,
     "pipelines": 7,
+    "browser": 8,
     "serving": 8,
     "training": 8,
     "paper": 9,

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
-import numpy as np
-from safetensors.numpy import save
-
 from clearhead.browser.engine import engine_settings
 from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.text import text_settings
@@ -22,6 +19,7 @@ from clearhead.bundle import Bundle, require_new
 from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import new_directory, new_file, os_error_as
+from clearhead.files.arrays import array_bytes
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.inspection.page import explain_view
 from clearhead.model.rounded_weights import RoundedWeights
@@ -100,7 +98,7 @@ def _contents(
     _require_fit(small)
     arrays = StoredModel.of(small.weights).arrays
     stored = arrays.stored if isinstance(arrays, RoundedWeights) else arrays
-    weights = save({key: np.asarray(array, order="C") for key, array in stored.items()})
+    weights = array_bytes(stored)
     if len(weights) > MOST_BYTES:
         raise ConfigError(
             f"the weights take {len(weights) / 1e6:,.0f} MB, and a page holds at most {MOST_BYTES / 1e6:,.0f} MB; "

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 
 from clearhead.errors import ModelError
 from clearhead.files.reading import require_regular
@@ -114,8 +114,17 @@ def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: M
     Raises:
         OSError: If the file cannot be written.
     """
-    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # the library writes what lies there
-    write_file(path, partial(save_file, plain, metadata=dict(metadata) or None))
+    write_file(path, partial(save_file, _plain(arrays), metadata=dict(metadata) or None))
+
+
+def array_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return arrays as the contents of a safetensors file."""
+    return save(_plain(arrays))
+
+
+def _plain(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return arrays in C order, because the library writes what their memory has."""
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
 def write_file(path: str | Path, save: Callable[[Path], None]) -> None:
