@@ -110,7 +110,8 @@ def _contents(
         return {"index.html": _page(settings, loaded).encode()}
     page = _page(settings, {}).encode()
     parts = {**loaded, "icon.svg": picture("icon.svg").encode(), "manifest.webmanifest": _manifest(name)}
-    return {"index.html": page, **parts, "service-worker.js": _service_worker(page, parts)}
+    addresses = [f"{file}?{crc32(loaded[file])}" if file in loaded else file for file in parts]  # as in web/local.js
+    return {"index.html": page, **parts, "service-worker.js": _service_worker(page, addresses)}
 
 
 def core_modules() -> dict[str, bytes]:
@@ -224,11 +225,12 @@ def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
         "explain": script("explain/main.js"),
         "choose": script("web/choosing.js"),
     }
+    if contents:
+        allowed = ["worker-src blob:", "img-src data:"]
+    else:
+        allowed = ["worker-src 'self' blob:", "img-src 'self' data:", "connect-src 'self'", "manifest-src 'self'"]
     policy = content_policy(
-        "worker-src 'self' blob:",
-        "connect-src 'self'",
-        "img-src 'self' data:",
-        "manifest-src 'self'",
+        *allowed,
         styles=[translate_style, explain_style],
         scripts=["'wasm-unsafe-eval'", *scripts.values()],
     )
@@ -261,8 +263,8 @@ def _manifest(name: str) -> bytes:
     return json.dumps({**facts, "icons": icons}, ensure_ascii=False).encode()
 
 
-def _service_worker(page: bytes, parts: Iterable[str]) -> bytes:
-    """Return the script that keeps the page and its parts in the browser."""
+def _service_worker(page: bytes, addresses: Iterable[str]) -> bytes:
+    """Return the script that keeps the page and the files at these addresses in the browser."""
     version = sha256(page).hexdigest()[:16]  # the page has the checksums of the model
-    head = f"const [VERSION, FILES] = {json.dumps([version, ['./', *parts]])};\n"
+    head = f"const [VERSION, FILES] = {json.dumps([version, ['./', *addresses]])};\n"
     return (head + script("web/service_worker.js")).encode()

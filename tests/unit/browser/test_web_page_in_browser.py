@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import shutil
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
-from browsers import serious, served
+from browsers import serious
 from clearhead.browser.writer import write_web
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.translation.golden import make_golden
@@ -80,8 +83,29 @@ def context(browser, complaints) -> Iterator[BrowserContext]:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path], str]]:
     """Return a function that serves a directory and returns its address."""
-    with ExitStack() as stack:
-        yield lambda directory: stack.enter_context(served(directory))
+    ends = []
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def send_header(self, keyword, value):  # a browser keeps every file for an hour
+            super().send_header(
+                *(("Cache-Control", "max-age=3600") if keyword == "Last-Modified" else (keyword, value))
+            )
+
+    def start(directory: Path) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        ends.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server, thread in ends:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def opened(context: BrowserContext, address: str) -> Page:
@@ -89,6 +113,25 @@ def opened(context: BrowserContext, address: str) -> Page:
     page.goto(address)
     page.wait_for_function("() => globalThis.clearhead?.ready")
     return page
+
+
+def wait_until_kept(page: Page, title: str) -> None:
+    """Wait until the service worker keeps the page of this title, and no other."""
+    # wait_for_function takes the promise of an asynchronous function for true.
+    found = page.evaluate(
+        """async ([title, most]) => {
+          for (const start = performance.now(); performance.now() - start < most; ) {
+            await new Promise((resolve) => setTimeout(resolve, 50));
+            const { active, installing, waiting } = (await navigator.serviceWorker.getRegistration()) ?? {};
+            const names = await caches.keys();
+            const page = active?.state === "activated" && !installing && !waiting && (await caches.match("./"));
+            if (names.length === 1 && page && (await page.text()).includes(`<title>${title}</title>`)) return true;
+          }
+          return false;
+        }""",
+        [title, MOST_MILLISECONDS],
+    )
+    assert found, f"the page {title} was not kept alone"
 
 
 def test_a_single_file_translates_by_double_click(context, complaints, single, translator, sentences):
@@ -114,8 +157,7 @@ def test_a_folder_works_without_a_network_once_it_was_open(context, complaints, 
     asked: list[str] = []
     context.on("request", lambda one: asked.append(one.url))
     page = opened(context, address)
-    page.evaluate("() => navigator.serviceWorker.ready")
-    page.wait_for_function("async () => (await caches.keys()).length == 1")
+    wait_until_kept(page, "de-en: translate")
     context.set_offline(True)
     page.reload()
     page.wait_for_function("() => globalThis.clearhead?.ready")
@@ -123,6 +165,78 @@ def test_a_folder_works_without_a_network_once_it_was_open(context, complaints, 
     assert page.evaluate("(text) => clearhead.translate(text)", sentences[0])["text"] == own.text
     assert {url for url in asked if not url.startswith((address, "blob:"))} == set()
     assert complaints == []
+
+
+def test_a_new_export_takes_the_place_of_a_kept_one(context, folder, model, tmp_path, serve):
+    site = tmp_path / "site"
+    shutil.copytree(folder, site)
+    address = serve(site)
+    page = opened(context, address)
+    wait_until_kept(page, "de-en: translate")
+    shutil.rmtree(site)
+    write_web(load_bundle(model), site, "newer", "int8", single_file=False)
+    weights = (site / "model.safetensors").read_bytes()
+    truncate(site)  # as by an upload that is not done
+    page.reload()
+    wait_until_kept(page, "newer: translate")
+    page.reload()
+    expect(page).to_have_title("newer: translate")
+    with pytest.raises(Error, match="was not loaded whole"):
+        page.evaluate("() => clearhead.translate('a')")
+    (site / "model.safetensors").write_bytes(weights)
+    page.reload()
+    page.wait_for_function("() => globalThis.clearhead?.ready")
+    context.set_offline(True)
+    page.goto(f"{address}index.html")
+    page.wait_for_function("() => globalThis.clearhead?.ready")
+
+
+def test_an_incomplete_file_says_so(browser, single, tmp_path):
+    cut = tmp_path / "cut.html"
+    cut.write_bytes(single.read_bytes()[:-1_000])
+    page = browser.new_page()
+    page.goto(cut.as_uri())
+    expect(page.locator("body")).to_contain_text("the page was not loaded whole")
+    page.goto(single.as_uri())
+    expect(page.locator("body")).not_to_contain_text("the page was not loaded whole")
+    page.close()
+
+
+WRONG_CALLS = {
+    "translate(null)": "a text must be a string, not null",
+    "translate(['a'])": "a text must be a string, not object",
+    "translate('a', { beam: 0 })": "beam must be a whole number from 1 to 1000, not 0",
+    "translate('a', { beam: '4' })": "beam must be a whole number from 1 to 1000, not 4",
+    "translate('a', { target: 'xx' })": "unknown target language 'xx'; choose en",
+    "explain()": "a text must be a string, not undefined",
+    "explain('a', { translation: 5 })": "a text must be a string, not number",
+    "explain('a', { target: {} })": "unknown target language",
+}
+
+
+def test_wrong_arguments_of_a_program_are_refused(context, single):
+    page = opened(context, single.as_uri())
+    for call, says in WRONG_CALLS.items():
+        with pytest.raises(Error, match=says):
+            page.evaluate(f"() => clearhead.{call}")
+    assert page.evaluate("() => clearhead.translate('a', null)")["text"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [("Worker", "this browser has no web workers"), ("WebAssembly", "this browser has no WebAssembly")],
+)
+def test_a_browser_without_what_the_page_needs_says_so(browser, single, tmp_path, sentences, missing, says):
+    text = single.read_text()
+    changed = tmp_path / "page.html"
+    # The worker is not a script of the page, whose policy allows those alone that were not changed.
+    changed.write_text(text.replace('id="worker">"', f'id="worker">"delete self.{missing}; ', 1))
+    page = browser.new_page()
+    page.add_init_script(f"delete globalThis.{missing}")
+    page.goto(changed.as_uri())
+    page.fill("#source", sentences[0])
+    expect(page.locator("#message")).to_contain_text(says, ignore_case=True)
+    page.close()
 
 
 def test_a_tab_shows_the_inside_of_a_sentence(context, complaints, single, sentences):

@@ -139,7 +139,7 @@ function fileProblem() {
 
 function tooLong() {
   const most = settings.max_characters.toLocaleString("en");
-  return `The text has more than ${most} characters: shorten it, or translate it as a file.`;
+  return `The text has more than ${most} characters: shorten it${settings.takes_files ? ", or translate it as a file" : ""}.`;
 }
 
 /** Fetches languages, models and terms; after a failure, it is tried again later. */

@@ -1,5 +1,6 @@
 /** Shows the page of this tab: the one that translates, or the one that explains a sentence. */
 
+document.getElementById("incomplete").remove(); // this script is at the end of the page
 const view = document.getElementById(location.search === "?inside" ? "looking-inside" : "translating");
 document.body.prepend(document.importNode(view.content, true));
 if (navigator.serviceWorker && document.querySelector("link[rel=manifest]")) {

@@ -2,18 +2,18 @@
 
 import { byId } from "../explain/dom.js";
 import { Refused } from "../translate/refused.js";
-import { linesOf } from "../translate/words.js";
 
 export const INSIDE = "?inside";
 export const DETECTS = false;
 
 const model = JSON.parse(byId("exported-model").textContent);
-const worker = new Worker(URL.createObjectURL(new Blob([JSON.parse(byId("worker").textContent)], { type: "text/javascript" })));
+const script = new Blob([JSON.parse(byId("worker").textContent)], { type: "text/javascript" });
+const worker = "Worker" in globalThis ? new Worker(URL.createObjectURL(script)) : null;
 /** What is to be done with the answers to each call, by its number. */
 const calls = new Map();
 let lastCall = 0;
 
-worker.onmessage = ({ data: { call, part, found, error } }) => {
+worker?.addEventListener("message", ({ data: { call, part, found, error } }) => {
   const asked = calls.get(call);
   if (part !== undefined) {
     asked?.take(part);
@@ -22,14 +22,15 @@ worker.onmessage = ({ data: { call, part, found, error } }) => {
   calls.delete(call);
   if (error === undefined) asked?.resolve(found);
   else asked?.reject(new Refused(error, 400));
-};
-worker.onerror = ({ message }) => {
+});
+worker?.addEventListener("error", ({ message }) => {
   calls.forEach(({ reject }) => reject(new Refused(`the translator broke off: ${message}; reload the page`, 400)));
   calls.clear();
-};
+});
 
 /** Calls a function of worker.js; aborting `signal` ends it. `take` is called with each part of the answer. */
 function call(name, body, { signal, take = () => {} } = {}) {
+  if (worker === null) return Promise.reject(new Refused("this browser has no web workers, which translate here", 400));
   const number = ++lastCall;
   const done = new Promise((resolve, reject) => {
     calls.set(number, { resolve, reject, take });
@@ -46,7 +47,9 @@ function call(name, body, { signal, take = () => {} } = {}) {
 /** The files of the model: as base 64 where they are in the page, otherwise addresses. */
 const inPage = (name) => byId(`file-${name}`)?.textContent ?? null;
 const fileNames = Object.keys(model.files);
-const contents = fileNames.map((name) => inPage(name) ?? { address: new URL(name, document.baseURI).href });
+/** The checksum in the address keeps files of another export of the same name apart, wherever they are cached. */
+const addressOf = (name) => new URL(`${name}?${model.files[name].crc32}`, document.baseURI).href;
+const contents = fileNames.map((name) => inPage(name) ?? { address: addressOf(name) });
 const files = Object.fromEntries(fileNames.map((name, place) => [name, contents[place]]));
 
 /** Shows a notice above the panes; the page of an explanation has no place for it. */
@@ -77,27 +80,34 @@ const opened = call("open", { settings: model, files }, {
 );
 opened.catch(() => {}); // each call says why
 
+/** Throws an Error if a text or a target language of a program is none. */
+function requireRight(texts, target) {
+  for (const text of texts)
+    if (typeof text !== "string") throw new Error(`a text must be a string, not ${text === null ? "null" : typeof text}`);
+  const { targets } = model.languages;
+  if (target === null || targets.includes(target)) return;
+  const choice = targets.length ? `choose ${targets.join(" or ")}` : "this model does not say its languages: leave it out";
+  throw new Error(`unknown target language '${String(target)}'; ${choice}`);
+}
+
 /** The interface for programs; docs/web.md. */
 globalThis.clearhead = {
   ready: false,
 
   /** Translates a text; resolves to `{text, score, tokens, warnings, alternatives}`. Throws an Error that says why not. */
-  async translate(text, { beam, nbest = 1, target } = {}) {
+  async translate(text, options) {
+    const { beam = null, nbest = 1, target = null } = options ?? {};
+    requireRight([text], target);
     await opened;
-    const answers = await call("translate", { lines: linesOf(text), target, beam, nbest });
-    const all = (of) => answers.flatMap((answer) => of(answer) ?? []);
-    const scores = all(({ score }) => score);
-    return {
-      text: all((answer) => answer.text).join(""),
-      score: scores.reduce((sum, score) => sum + score, 0),
-      tokens: all(({ tokens }) => tokens),
-      warnings: [...new Set(all(({ warnings }) => warnings))],
-      alternatives: answers.length === 1 ? answers[0].alternatives : [],
-    };
+    const [answer] = await call("translate", { lines: [text], target, beam, nbest });
+    const { text: translation, score, tokens, warnings, alternatives } = answer;
+    return { text: translation, score, tokens, warnings, alternatives };
   },
 
   /** Explains the translation of a sentence; resolves to what docs/explanation-json.md describes, with arrays packed. */
-  async explain(text, { translation, target } = {}) {
+  async explain(text, options) {
+    const { translation = null, target = null } = options ?? {};
+    requireRight(translation === null ? [text] : [text, translation], target);
     await opened;
     return call("explain", { text, translation, target });
   },

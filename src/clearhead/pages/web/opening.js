@@ -9,14 +9,16 @@ const FORMS = ["relaxed", "simd", "plain"];
 
 /**
  * Opens a model, with the best form of the core that this browser computes rightly.
- * @param {object} settings - Those of browser/settings.py.
+ * @param {object} settings - Those of browser/writer.py.
  * @param {Object<string, string | {address: string}>} files - Base 64 or address of each file.
  * @param {(share: number) => void} take - Told how much of the weights was read, from 0 to 1.
  * @returns {Promise<{translator: Translator, form: string}>}
  * @throws {Error} If a file is damaged or cannot be read, or a golden sentence is not translated as it was at export.
  */
 export async function opened(settings, files, take) {
-  const read = async (name, onShare) => checked(name, await contentOf(files[name], settings.files[name], onShare), settings);
+  if (typeof WebAssembly === "undefined")
+    throw new Error("this browser has no WebAssembly, or it is switched off (as in the lockdown mode of Apple's devices)");
+  const read = (name, onShare) => checkedContent(name, files[name], settings.files[name], onShare);
   const vocabulary = new Vocabulary(JSON.parse(new TextDecoder().decode(await read("tokenizer.json"))));
   const file = (await read("model.safetensors", take)).buffer;
   let problem;
@@ -34,8 +36,21 @@ export async function opened(settings, files, take) {
   throw new Error(problem);
 }
 
+/** A file if its length and checksum are right; what the browser or the service worker kept may be of an older export. */
+async function checkedContent(name, file, { bytes, crc32 }, onShare) {
+  let problem;
+  for (const cache of typeof file === "string" ? ["default"] : ["default", "reload"]) {
+    const found = await contentOf(name, file, bytes, onShare, cache);
+    if (found.length !== bytes)
+      problem = `${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole; reload the page`;
+    else if (checksum(found) !== crc32) problem = `${name} is damaged (its checksum is wrong); reload the page`;
+    else return found;
+  }
+  throw new Error(problem);
+}
+
 /** Bytes of a file that is in the page as base 64, or at an address. */
-async function contentOf(file, { bytes }, onShare) {
+async function contentOf(name, file, bytes, onShare, cache) {
   if (typeof file === "string") {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(file); // many times as fast
     const characters = atob(file);
@@ -43,8 +58,8 @@ async function contentOf(file, { bytes }, onShare) {
     for (let place = 0; place < found.length; place += 1) found[place] = characters.charCodeAt(place);
     return found;
   }
-  const response = await fetch(file.address).catch(() => null);
-  if (!response?.ok) throw new Error(`${file.address} cannot be read; reload the page`);
+  const response = await fetch(file.address, { cache }).catch(() => null);
+  if (!response?.ok) throw new Error(`${name} cannot be read; reload the page`);
   const parts = [];
   let length = 0;
   const reader = response.body.getReader();
@@ -54,15 +69,6 @@ async function contentOf(file, { bytes }, onShare) {
     onShare?.(length / bytes);
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
-}
-
-/** A file if its length and checksum are right. */
-function checked(name, found, { files }) {
-  const { bytes, crc32 } = files[name];
-  if (found.length !== bytes)
-    throw new Error(`${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole; reload the page`);
-  if (checksum(found) !== crc32) throw new Error(`${name} is damaged (its checksum is wrong); reload the page`);
-  return found;
 }
 
 const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {

@@ -171,12 +171,12 @@ export class Translator {
 
   #options(nbest, beam) {
     const { decode } = this.settings;
-    const size = Math.max(beam ?? decode.beam_size, nbest);
-    for (const [name, number] of Object.entries({ nbest, beam: size }))
+    const own = beam ?? decode.beam_size;
+    for (const [name, number] of Object.entries({ nbest, beam: own }))
       if (!(Number.isInteger(number) && number >= 1 && number <= MOST_BEAMS))
         throw new TranslationError(`${name} must be a whole number from 1 to ${MOST_BEAMS}, not ${number}`);
     return {
-      nbest, beam: size, lengthPenalty: decode.length_penalty,
+      nbest, beam: Math.max(own, nbest), lengthPenalty: decode.length_penalty,
       lengthPenaltyForm: decode.length_penalty_form, extraLength: decode.extra_length, endLoops: decode.end_loops,
     };
   }
