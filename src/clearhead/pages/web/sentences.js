@@ -40,7 +40,7 @@ export function cutLine(text, language) {
 }
 
 /** Sentences, each with the white space that follows it. */
-export function splitSentences(text, language) {
+function splitSentences(text, language) {
   const segmenter = segmenterOf(language ?? (/\p{Script=Greek}/u.test(text) ? "el" : "en"));
   if (segmenter === null) return [text];
   const isEnglish = language?.toLowerCase().split(/[-_]/)[0].startsWith("en") ?? false;

@@ -24,7 +24,7 @@ const TAG = new RegExp(`^[${SPACE}]*(?:<2([^${SPACE}<>]+)>|>>([^${SPACE}<>]+)<<)
 const CODE = /^[a-z]{2,3}(?:_[\p{L}\p{N}_]+)?$/u;
 
 /** What a translation cannot be made of, and how to solve it. */
-export class TranslationError extends Error {}
+class TranslationError extends Error {}
 
 export class Translator {
   /**
