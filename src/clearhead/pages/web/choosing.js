@@ -3,6 +3,6 @@
 document.getElementById("incomplete").remove(); // this script is at the end of the page
 const view = document.getElementById(location.search === "?inside" ? "looking-inside" : "translating");
 document.body.prepend(document.importNode(view.content, true));
-if (navigator.serviceWorker && document.querySelector("link[rel=manifest]")) {
-  void navigator.serviceWorker.register("service-worker.js").catch(() => {}); // the page works without
+if (document.querySelector("link[rel=manifest]")) {
+  void navigator.serviceWorker?.register("service-worker.js").catch(() => {}); // the page works without
 }

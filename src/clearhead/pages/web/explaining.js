@@ -163,7 +163,7 @@ function requireRoom({ max_page_weights: most }, config, sources, targets) {
   if (held <= most) return;
   throw new Error(
     `a page holds at most ${counting(most)} attention weights, and this sentence has ${counting(held)}; split it ` +
-      "into sentences, or take the numbers as JSON",
+      "into sentences",
   );
 }
 

@@ -48,5 +48,5 @@ self.onmessage = ({ data: { call, name, body, isEnded } }) => {
 /** What an error says; the browser's own words for a lack of memory say little. */
 function reasonOf(error) {
   const isMemory = error instanceof RangeError && /memory|allocat|length/i.test(error.message);
-  return isMemory ? `the browser gives no more memory (${error.message}); close other tabs, or use a smaller model` : error.message;
+  return isMemory ? `the browser gives no more memory (${error.message}); shorten the text, close other tabs, or use a smaller model` : error.message;
 }
