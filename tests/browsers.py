@@ -39,10 +39,21 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+class _KeptForAnHour(_Quiet):
+    def send_header(self, keyword: str, value: str) -> None:
+        super().send_header(*(("Cache-Control", "max-age=3600") if keyword == "Last-Modified" else (keyword, value)))
+
+
 @contextmanager
-def served(directory: Path) -> Iterator[str]:
-    """Serve a directory for the block; the value is its address."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory)) as server:
+def served(directory: Path, *, is_kept: bool = False) -> Iterator[str]:
+    """Serve a directory for the block; the value is its address.
+
+    Args:
+        directory: The directory.
+        is_kept: Whether the browser is told to keep every file for an hour.
+    """
+    handler = functools.partial(_KeptForAnHour if is_kept else _Quiet, directory=directory)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
-from browsers import serious
+from browsers import serious, served
 from clearhead.browser.writer import write_web
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.translation.golden import make_golden
 from clearhead.translation.small_model import export_small
 from clearhead.translation.translator import Translator
 
-MOST_MILLISECONDS = 15_000
+MOST_MILLISECONDS = 60_000
 expect.set_options(timeout=MOST_MILLISECONDS)
 SIZES = {"d_model": 64, "num_heads": 2, "d_ff": 128, "num_encoder_layers": 1, "num_decoder_layers": 2}
 INFO = {"data": {"languages": ["de", "en"]}}
@@ -82,30 +80,9 @@ def context(browser, complaints) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path], str]]:
-    """Return a function that serves a directory and returns its address."""
-    ends = []
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-        def send_header(self, keyword, value):  # a browser keeps every file for an hour
-            super().send_header(
-                *(("Cache-Control", "max-age=3600") if keyword == "Last-Modified" else (keyword, value))
-            )
-
-    def start(directory: Path) -> str:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory))
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        ends.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield start
-    for server, thread in ends:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    """Return a function that serves a directory, whose files a browser keeps, and returns its address."""
+    with ExitStack() as stack:
+        yield lambda directory: stack.enter_context(served(directory, is_kept=True))
 
 
 def opened(context: BrowserContext, address: str) -> Page:
@@ -167,6 +144,7 @@ def test_a_folder_works_without_a_network_once_it_was_open(context, complaints, 
     assert complaints == []
 
 
+@pytest.mark.slow
 def test_a_new_export_takes_the_place_of_a_kept_one(context, folder, model, tmp_path, serve):
     site = tmp_path / "site"
     shutil.copytree(folder, site)
