@@ -41,6 +41,9 @@ MOST_BYTES = 200_000_000
 MOST_CHARACTERS = 20_000
 """Most characters of a text that is translated as it is typed."""
 
+MOST_GOLDEN = 4
+"""Most golden sentences of a page, which it translates before it is ready."""
+
 _SETTINGS = {
     "max_texts": 50,
     "max_characters": MOST_CHARACTERS,
@@ -212,7 +215,8 @@ def _golden(bundle: Bundle) -> list[dict[str, Any]]:
         {"source": source, "text": text, "score": one.log_prob}
         for source, text, one in zip(sources, texts, best, strict=True)
     ]
-    return [one for one, sentence in zip(found, golden, strict=True) if one["text"] == sentence["text"]] or found
+    same = [one for one, sentence in zip(found, golden, strict=True) if one["text"] == sentence["text"]]
+    return (same or found)[:MOST_GOLDEN]
 
 
 def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:

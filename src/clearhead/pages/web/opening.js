@@ -71,15 +71,15 @@ async function contentOf(name, file, bytes, onShare, cache) {
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
 
-const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
+const REMAINDERS = Int32Array.from({ length: 256 }, (_, byte) => {
   for (let bit = 0; bit < 8; bit += 1) byte = byte & 1 ? (byte >>> 1) ^ 0xedb88320 : byte >>> 1;
   return byte;
 });
 
 /** CRC-32, as of zlib: `crypto.subtle` has none, and is missing where a page comes over plain HTTP. */
 function checksum(bytes) {
-  let sum = 0xffffffff;
-  for (const byte of bytes) sum = REMAINDERS[(sum ^ byte) & 255] ^ (sum >>> 8);
+  let sum = -1;
+  for (let place = 0; place < bytes.length; place += 1) sum = REMAINDERS[(sum ^ bytes[place]) & 255] ^ (sum >>> 8);
   return ~sum >>> 0;
 }
 
