@@ -105,7 +105,7 @@ def _contents(
     if len(weights) > MOST_BYTES:
         raise ConfigError(
             f"the weights take {len(weights) / 1e6:,.0f} MB, and a page holds at most {MOST_BYTES / 1e6:,.0f} MB; "
-            f"choose --precision int8, or train a smaller model (docs/distillation.md)"
+            f"choose --precision int8, or train a smaller model (docs/more-data.md)"
         )
     loaded = {**modules, "model.safetensors": weights, "tokenizer.json": small.tokenizer.text.encode()}
     settings = _settings(small, name, loaded)

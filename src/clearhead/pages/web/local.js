@@ -35,7 +35,7 @@ function call(name, body, { signal, take = () => {} } = {}) {
   const done = new Promise((resolve, reject) => {
     calls.set(number, { resolve, reject, take });
     signal?.addEventListener("abort", () => {
-      calls.delete(number);
+      if (!calls.delete(number)) return; // it is done
       worker.postMessage({ call: number, isEnded: true });
       reject(signal.reason);
     });
