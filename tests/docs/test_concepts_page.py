@@ -24,6 +24,11 @@ def texts_of(picture: bytes) -> list[str]:
     return [text for element in ElementTree.fromstring(picture).iter() if (text := (element.text or "").strip())]
 
 
+def as_number(text: str) -> str | float:
+    """Return a number with a fraction as one: processors round its last digit otherwise."""
+    return float(text) if re.fullmatch(r"-?\d+\.\d+", text) else text
+
+
 @pytest.mark.usefixtures("fonts")
 @pytest.mark.parametrize(
     "concept",
@@ -44,7 +49,8 @@ def test_a_section_says_what_its_program_prints_and_has_its_picture(concept: Con
         page, section = (re.sub(r"\d+(\.\d+)?", "#", text) for text in (page, section))
         assert len(texts_of(picture)) == len(texts_of(drawn))
     else:
-        assert texts_of(picture) == texts_of(drawn)
+        found, expected = (list(map(as_number, texts_of(one))) for one in (drawn, picture))
+        assert found == [pytest.approx(one, abs=0.02) if isinstance(one, float) else one for one in expected]
     assert section in page
 
 
