@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,3 +49,20 @@ def test_an_existing_path_is_refused(make_bundle, tmp_path):
     (tmp_path / "page" / "file").touch()
     with pytest.raises(ClearheadError, match="is there already"):
         write_web(make_bundle(**SIZES), tmp_path / "page", "page", "int8", single_file=False)
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_an_interrupted_export_leaves_nothing(make_bundle, tmp_path, monkeypatch, single_file):
+    def interrupt(path: Path, content: bytes) -> int:
+        path.write_text("a beginning")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_bytes", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_web(make_bundle(**SIZES), tmp_path / "page.html", "page", "int8", single_file=single_file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_encoder_alone_is_refused(make_bundle, tmp_path):
+    bundle = make_bundle(**{**SIZES, "num_decoder_layers": 0})
+    refused(bundle, tmp_path, "a model without encoder or decoder does not translate")
