@@ -6,7 +6,7 @@ import functools
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -64,9 +64,7 @@ def served(directory: Path, *, is_kept: bool = False) -> Iterator[str]:
 
 
 @contextmanager
-def page_with_modules(
-    browser: Browser, directory: Path, html: str, ready: str, others: Mapping[str, str] | None = None
-) -> Iterator[Page]:
+def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) -> Iterator[Page]:
     """Open a page that imports modules of the pages, as `./web/search.js`, for the block.
 
     Args:
@@ -74,12 +72,9 @@ def page_with_modules(
         directory: Is served, with the page and the modules in it.
         html: The page.
         ready: Expression that is true when the page is ready.
-        others: Texts of modules that take the place of those of the same name, such as `web/search.js`.
     """
     for folder in ("web", "translate", "explain"):
         shutil.copytree(str(files("clearhead") / "pages" / folder), directory / folder)
-    for name, text in (others or {}).items():
-        (directory / name).write_text(text)
     (directory / "index.html").write_text(html)
     with served(directory) as address:
         page = browser.new_page()

@@ -201,7 +201,8 @@ def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[
 def _golden(bundle: Bundle) -> list[dict[str, Any]]:
     """Return the golden sentences with the texts and scores of a search in this precision.
 
-    Without those that rounding changes: a browser without fused products rounds otherwise, which is no error.
+    Sentences whose translation changes with rounding are left out, because a browser without fused multiply-add rounds
+    differently.
     """
     translator = Translator(bundle, bundle.directory)
     golden = bundle.golden or make_golden(translator)

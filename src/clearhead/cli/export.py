@@ -72,7 +72,7 @@ def export(
     Another library is compared if it is installed. A small model (--to clearhead) is about a quarter of the size in
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
     BLEU and chrF if --target has their translations, or else on the model's golden sentences. A page (--to web)
-    translates the golden sentences when it opens, and nothing else if one comes out otherwise.
+    checks the golden sentences when it opens, and translates nothing if one differs.
     """
     match to:
         case "transformers" | "huggingface":

@@ -300,7 +300,7 @@ def remove(at: Path) -> None:
     [
         (truncate, "it was not loaded whole"),
         (flip, "model.safetensors is damaged"),
-        (other_golden, "nothing is translated, because this browser computes otherwise"),
+        (other_golden, "nothing is translated, because this browser computes other numbers"),
         (remove, "tokenizer.json cannot be read"),
     ],
     ids=["truncated", "flipped", "golden", "missing"],

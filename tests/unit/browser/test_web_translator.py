@@ -20,6 +20,7 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.arrays import write_arrays
 from clearhead.model.stored import StoredModel
+from clearhead.serving.event_stream import text_events
 from clearhead.serving.text_translation import translate_texts
 from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
@@ -150,6 +151,26 @@ def test_lines_of_several_sentences(page, opened, make_bundle, split):
     found, wanted = both(page, translator, LINES)
     assert found == wanted
     assert any(answer["source_truncated"] for answer in found)
+
+
+def test_parts_of_lines_are_answered_as_in_a_stream_of_the_server(page, opened, make_bundle):
+    translator = opened(make_bundle(decode={"split": "always", "source_lang": "de"}, **COMPILED))
+    found = page.evaluate("(given) => translated(...given)", [LINES, {"inParts": True}])["answers"]
+    made = [part for group in text_events(translator, dict(enumerate(LINES)), place_markup=False) for part in group]
+    wanted = json.loads(json.dumps(made))
+    for answer in [*found, *wanted]:
+        for name in ("tokens", "start", "end"):  # here ids, there texts; of streams of the server alone
+            answer.pop(name, None)
+    assert found == wanted
+    assert len(found) > len(LINES)
+    texts = ["".join(one["source"] for one in found if one["index"] == index) for index in range(len(LINES))]
+    assert texts == LINES
+
+
+def test_a_unigram_vocabulary(page, opened, make_bundle):
+    translator = opened(make_bundle(kind="unigram", **COMPILED))
+    found, wanted = both(page, translator, LINES)
+    assert found == wanted
 
 
 def test_alternatives(page, opened, make_bundle):

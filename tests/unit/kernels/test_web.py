@@ -37,12 +37,12 @@ import { Core, bestForm } from "./web/core.js";
 import { StoredArrays, Weights } from "./web/weights.js";
 import { search } from "./web/search.js";
 const read = async (name, as) => (await fetch(name, { cache: "no-store" }))[as]();
-window.found = async (form, model, precision, sentences, options) => {
+window.found = async (form, model, precision, sources, options) => {
   const module = await WebAssembly.compile(await read(`core-${form ?? bestForm()}.wasm`, "arrayBuffer"));
   const { config, aliases, layout } = await read(`${model}.json`, "json");
   const core = await Core.load(module, layout);
   const arrays = new StoredArrays(await read(`${model}.safetensors`, "arrayBuffer"), aliases);
-  return search(new Weights(core, config, arrays, precision), sentences, options);
+  return search(new Weights(core, config, arrays, precision), sources, options);
 };
 </script>"""
 
@@ -77,8 +77,8 @@ def both(page, directory, model, beam, precision, form, **options):
         **options,
     }
     found = page.evaluate(
-        "([form, precision, sentences, options]) => found(form, 'model', precision, sentences, options)",
-        [form, precision, [{"source": ids, "given": []} for ids in sources], options],
+        "([form, precision, sources, options]) => found(form, 'model', precision, sources, options)",
+        [form, precision, sources, options],
     )
     return (
         [[(tuple(one["tokens"]), one["score"], one["wasEnded"]) for one in best] for best in found],
@@ -122,8 +122,8 @@ def test_what_the_core_would_read_out_of_bounds_is_refused(page, directory, make
     }
     with pytest.raises(Error, match=message):
         page.evaluate(
-            "([sentences, options]) => found(null, 'model', 'fp32', sentences, options)",
-            [[{"source": source, "given": []}], options],
+            "([sources, options]) => found(null, 'model', 'fp32', sources, options)",
+            [[source], options],
         )
 
 

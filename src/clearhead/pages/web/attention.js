@@ -4,23 +4,17 @@
 export const ALL_OF_A_PASS = ["encoder", "decoder", "cross", "states", "vectors"];
 
 /**
- * Return the attention weights of every head: of the encoder, of the decoder, and of cross-attention.
+ * Return what a pass computed.
  * @param {Weights} weights
  * @param {number[]} source - Source ids, ended by eos.
  * @param {number[]} target - Target ids, ended by eos.
- * @param {string[]} [wanted] - The attentions to return.
- * @returns {{encoder: object, decoder: object, cross: object}} Each `{ values, shape }`: a Float32Array, and its shape
- *   [layers, heads, rows, columns]. Row t of `decoder` and of `cross` is the step that writes target token t. Throws
- *   RangeError if a side has no ids, an id is not in its vocabulary, or the model has fewer positions.
- */
-export function attention(weights, source, target, wanted = ["encoder", "decoder", "cross"]) {
-  return forcedPass(weights, source, target, wanted);
-}
-
-/**
- * Return what a pass computed: the attentions named in `wanted` as `attention` does, and if they are named
- * `states: { encoder, decoder }` of shape [layers + 1, tokens, D], as `HiddenStates` in model/recorder.py, and
- * `vectors: { encoder, decoder, cross }` with `queries`, `keys` and `values` of shape [layers, heads, tokens, width].
+ * @param {string[]} wanted - Some of `ALL_OF_A_PASS`.
+ * @returns {object} Of what is wanted: the attentions `encoder`, `decoder` and `cross`, each `{ values, shape }` with a
+ *   Float32Array and its shape [layers, heads, rows, columns], where row t of `decoder` and of `cross` is the step that
+ *   writes target token t; `states: { encoder, decoder }` of shape [layers + 1, tokens, D], as `HiddenStates` in
+ *   model/recorder.py; `vectors: { encoder, decoder, cross }` with `queries`, `keys` and `values` of shape [layers, heads,
+ *   tokens, width]. Throws RangeError if a side has no ids, an id is not in its vocabulary, or the model has fewer
+ *   positions.
  */
 export function forcedPass(weights, source, target, wanted) {
   const { core, config, panel } = weights;

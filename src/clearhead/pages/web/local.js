@@ -1,4 +1,4 @@
-/** What `translate/server.js` offers, for a page without a server: a worker of the page translates and explains. */
+/** The interface of `translate/server.js` for a page without a server: a worker of the page translates and explains. */
 
 import { byId } from "../explain/dom.js";
 import { Refused } from "../translate/refused.js";
@@ -9,7 +9,7 @@ export const DETECTS = false;
 const model = JSON.parse(byId("exported-model").textContent);
 const script = new Blob([JSON.parse(byId("worker").textContent)], { type: "text/javascript" });
 const worker = "Worker" in globalThis ? new Worker(URL.createObjectURL(script)) : null;
-/** What is to be done with the answers to each call, by its number. */
+/** Pending calls of the worker, by number. */
 const calls = new Map();
 let lastCall = 0;
 
@@ -61,11 +61,11 @@ const notice = (text) => {
 };
 
 const SLOW = {
-  simd: "This browser has no fused products of four numbers (relaxed SIMD): translating takes longer, and a few words can differ.",
+  simd: "This browser has no relaxed SIMD: translating takes longer, and a few words can differ.",
   plain: "This browser computes one number at a time (it has no SIMD): translating takes several times as long.",
 };
 
-/** Ends when the model is open and has translated its golden sentences right. */
+/** Resolves when the model is open and its golden sentences are translated as at the export. */
 const opened = call("open", { settings: model, files }, {
   take: (share) => notice(`Opening the model: ${Math.floor(100 * share)} %`),
 }).then(
@@ -80,8 +80,8 @@ const opened = call("open", { settings: model, files }, {
 );
 opened.catch(() => {}); // each call says why
 
-/** Throws an Error if a text or a target language of a program is none. */
-function requireRight(texts, target) {
+/** Checks the arguments of a program; throws an Error for a text that is no string, or an unknown target language. */
+function requireArguments(texts, target) {
   for (const text of texts)
     if (typeof text !== "string") throw new Error(`a text must be a string, not ${text === null ? "null" : typeof text}`);
   const { targets } = model.languages;
@@ -97,7 +97,7 @@ globalThis.clearhead = {
   /** Translates a text; resolves to `{text, score, tokens, warnings, alternatives}`. Throws an Error that says why not. */
   async translate(text, options) {
     const { beam = null, nbest = 1, target = null } = options ?? {};
-    requireRight([text], target);
+    requireArguments([text], target);
     await opened;
     const [answer] = await call("translate", { lines: [text], target, beam, nbest });
     const { text: translation, score, tokens, warnings, alternatives } = answer;
@@ -107,7 +107,7 @@ globalThis.clearhead = {
   /** Explains the translation of a sentence; resolves to what docs/explanation-json.md describes, with arrays packed. */
   async explain(text, options) {
     const { translation = null, target = null } = options ?? {};
-    requireRight(translation === null ? [text] : [text, translation], target);
+    requireArguments(translation === null ? [text] : [text, translation], target);
     await opened;
     return call("explain", { text, translation, target });
   },

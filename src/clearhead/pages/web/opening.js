@@ -8,7 +8,7 @@ import { StoredArrays, Weights } from "./weights.js";
 const FORMS = ["relaxed", "simd", "plain"];
 
 /**
- * Opens a model, with the best form of the core that this browser computes rightly.
+ * Opens a model, with the best form of the core that this browser computes correctly.
  * @param {object} settings - Those of browser/writer.py.
  * @param {Object<string, string | {address: string}>} files - Base 64 or address of each file.
  * @param {(share: number) => void} take - Told how much of the weights was read, from 0 to 1.
@@ -88,9 +88,9 @@ async function difference(translator, golden) {
   const found = await translator.found(golden.map(({ source }) => source));
   for (const [place, { source, text, score }] of golden.entries()) {
     const own = found[place];
-    const isNear = Math.abs(own.score - score) <= 1e-2 + 1e-3 * Math.abs(score); // without fused products, rounded twice
+    const isNear = Math.abs(own.score - score) <= 1e-2 + 1e-3 * Math.abs(score); // without fused multiply-add, products are rounded twice
     if (own.text !== text || !isNear)
-      return `nothing is translated, because this browser computes otherwise than clearhead: the golden sentence “${source}” became “${own.text}” (${own.score.toFixed(3)}), and should be “${text}” (${score.toFixed(3)})`;
+      return `nothing is translated, because this browser computes other numbers than clearhead: the golden sentence “${source}” became “${own.text}” (${own.score.toFixed(3)}), and should be “${text}” (${score.toFixed(3)})`;
   }
   return null;
 }

@@ -3,6 +3,7 @@
 import { maskAfter, placeholderIds } from "./masks.js";
 
 const MOST_SECONDS = 0.01; // after which a call begins no further step, so that a new text does not wait
+const FIXED_MASKS = 2; // ANYTHING and END_ALONE
 const [LOOP_TOKENS, LOOP_TIMES] = [20, 3]; // decoding/repetition.py
 
 export const lengthPenalty = (length, alpha, form) => (form === "gnmt" ? ((5 + length) / 6) ** alpha : length ** alpha);
@@ -38,25 +39,24 @@ export function endsInLoop(written, timesInSource) {
 /**
  * Translate sentences together.
  * @param {Weights} weights
- * @param {{source: number[], given: number[]}[]} sentences - Ids, ended by eos, and forced first tokens that cost
- *   nothing. The placeholders of a source are in its translation as often (masks.js).
+ * @param {number[][]} sources - Ids, ended by eos. The placeholders of a source are in its translation as often
+ *   (masks.js).
  * @param {{beam: number, nbest: number, lengthPenalty: number, lengthPenaltyForm: string, extraLength: number,
  *   endLoops: boolean, scores: boolean}} options - Without `scores` (by default with them), those of a greedy search
  *   are 0: it only compares the tokens.
  * @param {() => Promise<boolean>} [goesOn] - Asked between calls of the core; false ends the search.
- * @returns {Promise<{tokens: number[], score: number, rank: number, wasEnded: boolean}[][] | null>}
+ * @returns {Promise<{tokens: number[], score: number, wasEnded: boolean}[][] | null>}
  */
-export async function search(weights, sentences, options, goesOn = async () => true) {
+export async function search(weights, sources, options, goesOn = async () => true) {
   const { core, config } = weights;
-  const lengths = sentences.map(({ source }) => source.length);
-  const limits = sentences.map(({ source, given }) =>
-    Math.min(Math.max(source.length, given.length) + options.extraLength, config.max_length ?? Infinity));
+  const lengths = sources.map((source) => source.length);
+  const limits = lengths.map((length) => Math.min(length + options.extraLength, config.max_length ?? Infinity));
   // Before what is freed at the end.
   weights.tokens("source_embedding", Math.max(...lengths));
   const tokens = weights.tokens("target_embedding", Math.max(...limits));
   const before = core.end;
   try {
-    const slots = new Slots(weights, sentences, limits, options);
+    const slots = new Slots(weights, sources, limits, options);
     while (slots.open.length) {
       if (!(await goesOn())) return null;
       slots.advance(tokens);
@@ -68,56 +68,53 @@ export async function search(weights, sentences, options, goesOn = async () => t
 }
 
 class Slots {
-  constructor(weights, sentences, limits, options) {
+  constructor(weights, sources, limits, options) {
     const { core, config, memoryWidth } = weights;
     const { beam, nbest } = options;
-    const guides = sentences.map(({ source }) => placeholderIds(config, source).length > 0);
+    const guides = sources.map((source) => placeholderIds(config, source).length > 0);
     Object.assign(this, { weights, core, options });
-    this.found = sentences.map(() => null);
+    this.found = sources.map(() => null);
     this.count = beam === 1 ? 1 : beam + 1;
     this.decoder = beam > 1 || (options.scores ?? true)
       ? weights.decoder
       : core.copy("Stack", weights.decoder, { finds_best_alone: true });
-    const [most, rows] = [beam === 1 ? 1 : 2 * beam, sentences.length * beam];
-    const memories = weights.encode(sentences.map(({ source }) => source));
-    this.open = sentences.map(({ source, given }, number) => {
+    const [most, rows] = [beam === 1 ? 1 : 2 * beam, sources.length * beam];
+    const memories = weights.encode(sources);
+    this.open = sources.map((source, number) => {
       const [limit, room] = [limits[number], (source.length + 16) * beam];
       const numbers = core.put(new Int32Array(0), 4 * beam + 2 * beam * limit + nbest * limit);
       const at = (place) => numbers + 4 * place;
       core.view.setInt32(at(beam), config.bos_id, true);
       const hypotheses = core.make("Hypotheses", {
-        max_length: limit, prefix: given.length, given: given.length,
-        guided_until: guides[number] ? limit : given.length,
+        max_length: limit, guided_until: guides[number] ? limit : 0,
         longest_penalty: beam === 1 ? 1 : lengthPenalty(limit, options.lengthPenalty, options.lengthPenaltyForm),
         num_open: 1, scores: at(0), newest: at(beam), parents: at(2 * beam), masks: at(3 * beam), written: at(4 * beam),
         finished: core.makeAll("Finished", Array(nbest).fill({})), finished_tokens: at(4 * beam + 2 * beam * limit),
       });
-      const slot = { number, source, given, limit, hypotheses, masks: at(3 * beam), places: 0 };
-      Object.assign(slot, { isGuided: guides[number], written: at(4 * beam) });
+      const slot = { number, source, limit, hypotheses, masks: at(3 * beam), written: at(4 * beam), places: 0 };
+      slot.isGuided = guides[number];
       slot.fields = { memory: memories[number], source_length: source.length, newest: core.allocate(8 * beam) };
       this.#makeRoom(slot, room);
       return slot;
     });
-    const given = [...new Set(sentences.flatMap((sentence) => sentence.given))];
-    this.maskOf = new Map(given.map((token, number) => [token, 2 + number])); // after those of `enum Mask`
     const size = config.vocab_size;
-    this.fixedMasks = 2 + given.length; // masks before those of placeholders, of which a step has one a row at most
-    const masks = new Uint8Array(size * (this.fixedMasks + (guides.some(Boolean) ? rows : 0)));
+    // Those of placeholders, of which a step has one a row at most, come last.
+    const masks = new Uint8Array(size * (FIXED_MASKS + (guides.some(Boolean) ? rows : 0)));
     masks.fill(1, 0, size);
     for (const token of config.never_written) masks[token] = 0;
-    [config.eos_id, ...given].forEach((token, number) => (masks[(1 + number) * size + token] = 1));
+    masks[core.layout.constants.END_ALONE * size + config.eos_id] = 1;
     const penalties = Float64Array.from({ length: 2 * Math.max(...limits) }, (_, length) =>
       (beam === 1 || !length ? 1 : lengthPenalty(length, options.lengthPenalty, options.lengthPenaltyForm)));
     const column = () => core.allocate(4 * rows);
-    const best = () => core.allocate(4 * most * sentences.length);
+    const best = () => core.allocate(4 * most * sources.length);
     this.masks = core.put(masks);
     this.step = core.make("Step", {
       beam_size: beam, count: this.count, num_candidates: most, vocab_size: size, masks: this.masks,
       slot: column(), beam: column(), parent: column(), position: column(), token: column(), mask: column(),
       score: column(), candidate_score: best(), candidate_beam: best(), candidate_token: best(),
     });
-    this.sentences = core.allocate(4 * sentences.length);
-    this.slots = core.makeAll("Slot", sentences.map(() => ({})));
+    this.sentences = core.allocate(4 * sources.length);
+    this.slots = core.makeAll("Slot", sources.map(() => ({})));
     this.search = core.make("Search", {
       step: this.step, sentences: this.sentences, eos_id: config.eos_id, num_best: nbest, ends_loops: options.endLoops,
       loop_tokens: LOOP_TOKENS, loop_times: LOOP_TIMES, penalties: core.put(penalties), seconds: MOST_SECONDS,
@@ -133,9 +130,8 @@ class Slots {
     const lengths = open.map((slot) => of(slot, "length"));
     this.placed = new Map(); // masks of placeholders, by what they allow
     open.forEach((slot, place) => {
-      const [length, { given }] = [lengths[place], slot];
-      if (length < given.length) core.view.setInt32(slot.masks, this.maskOf.get(given[length]), true);
-      else if (slot.isGuided) this.#guide(slot, length, of(slot, "num_open"));
+      const length = lengths[place];
+      if (slot.isGuided) this.#guide(slot, length, of(slot, "num_open"));
       if ((length + 1) * beam > slot.places) this.#makeRoom(slot, 2 * (length + 1) * beam);
       core.view.setUint32(this.sentences + 4 * place, slot.hypotheses, true);
       core.set("Slot", this.slots + place * core.layout.structs.Slot.size, slot.fields);
@@ -161,8 +157,8 @@ class Slots {
         const at = finished + number * core.layout.structs.Finished.size;
         const [length, place] = ["length", "place"].map((field) => core.get("Finished", at, field));
         const tokens = core.ints(of(slot, "finished_tokens") + 4 * place * slot.limit, length);
-        const [score, rank] = ["log_prob", "rank_score"].map((field) => core.get("Finished", at, field));
-        return { tokens: [...tokens], score, rank, wasEnded: core.get("Finished", at, "was_ended") !== 0 };
+        const [score, wasEnded] = ["log_prob", "was_ended"].map((field) => core.get("Finished", at, field));
+        return { tokens: [...tokens], score, wasEnded: wasEnded !== 0 };
       });
     }
     this.open = open.filter((slot) => of(slot, "num_open"));
@@ -176,12 +172,12 @@ class Slots {
     for (let beam = 0; beam < numOpen; beam++) {
       const at = slot.written + 4 * ((length % 2) * options.beam + beam) * slot.limit;
       const written = [...core.ints(at, length)];
-      const isOver = options.endLoops && endsInLoop(written.slice(slot.given.length), slot.timesInSource);
+      const isOver = options.endLoops && endsInLoop(written, slot.timesInSource);
       const mask = maskAfter(config, slot.source, written, slot.limit, isOver);
       let number = mask === null ? core.layout.constants.ANYTHING : this.placed.get(mask.key);
       if (mask?.isEnd) number = core.layout.constants.END_ALONE;
       else if (number === undefined) {
-        number = this.fixedMasks + this.placed.size;
+        number = FIXED_MASKS + this.placed.size;
         this.placed.set(mask.key, number);
         const bytes = new Uint8Array(core.memory.buffer, this.masks + number * config.vocab_size, config.vocab_size);
         bytes.set(mask.bytes());

@@ -4,7 +4,7 @@
 // model without signs for placeholders, whose translations may lack some and are then flagged.
 
 import { linesOf, SPACE } from "../translate/words.js";
-import { attention } from "./attention.js";
+import { forcedPass } from "./attention.js";
 import { innerSpan, stripped } from "./characters.js";
 import { covers, Flags } from "./flags.js";
 import { attentionOfHead, linkWords, wordSpans } from "./links.js";
@@ -65,12 +65,12 @@ export class Translator {
   /** What the search finds for lines as they are, no text changed: text and score of each. For golden sentences. */
   async found(lines) {
     const { decode } = this.settings;
-    const sentences = lines.map((line, place) => {
+    const sources = lines.map((line, place) => {
       const [language, text] = this.splitSource(line, decode.target_lang, place + 1);
       const masked = this.placeholders.protect(text, decode.protect_numbers);
-      return { source: this.sourceIds(masked.text, language), given: [] };
+      return this.sourceIds(masked.text, language);
     });
-    const best = await search(this.weights, sentences, this.#options(1, null));
+    const best = await search(this.weights, sources, this.#options(1, null));
     return best.map(([{ tokens, score }]) => ({ text: this.vocabulary.decode(tokens), score }));
   }
 
@@ -257,13 +257,13 @@ export class Translator {
   async #texts(sources, options, goesOn) {
     const isScoredLater = options.scores && this.scorer !== this.weights;
     const find = async (rows, own) => {
-      const sentences = rows.map((row) => ({ source: sources[row], given: [] }));
-      const groups = await search(this.weights, sentences, { ...own, scores: !isScoredLater }, goesOn);
+      const searched = rows.map((row) => sources[row]);
+      const groups = await search(this.weights, searched, { ...own, scores: !isScoredLater }, goesOn);
       return groups?.map((group, number) => {
         const texts = new Map();
         for (const one of group) {
           const text = this.vocabulary.decode(one.tokens);
-          if (!texts.has(text)) texts.set(text, { ...one, text, source: sentences[number].source });
+          if (!texts.has(text)) texts.set(text, { ...one, text, source: searched[number] });
         }
         return { found: [...texts.values()], isShort: texts.size < group.length && group.length === options.nbest };
       });
@@ -308,7 +308,7 @@ export class Translator {
     const { num_decoder_layers: layers, num_heads: heads } = config;
     if (layers * heads * target.length * Math.max(source.length, target.length) > MOST_WEIGHTS) return [];
     const text = this.vocabulary.decode(target);
-    const { cross } = attention(this.scorer, source, target, ["cross"]);
+    const { cross } = forcedPass(this.scorer, source, target, ["cross"]);
     const spans = (ids, own) => masked.restoredSpans(own, tokenSpans(this.vocabulary, ids, own));
     const sides = [spans(source, masked.text), spans(target, text)];
     // Of a source that was cut there may be very many words that no token is in.
