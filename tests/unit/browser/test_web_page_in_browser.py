@@ -186,6 +186,7 @@ WRONG_CALLS = {
     "translate('a', { beam: 0 })": "beam must be a whole number from 1 to 1000, not 0",
     "translate('a', { beam: '4' })": "beam must be a whole number from 1 to 1000, not 4",
     "translate('a', { target: 'xx' })": "unknown target language 'xx'; choose en",
+    "translate('a', { signal: {} })": "signal must be an AbortSignal",
     "explain()": "a text must be a string, not undefined",
     "explain('a', { translation: 5 })": "a text must be a string, not number",
     "explain('a', { target: {} })": "unknown target language",
@@ -202,7 +203,11 @@ def test_wrong_arguments_of_a_program_are_refused(context, single):
 
 @pytest.mark.parametrize(
     ("missing", "says"),
-    [("Worker", "this browser has no web workers"), ("WebAssembly", "this browser has no WebAssembly")],
+    [
+        ("Worker", "this browser has no web workers"),
+        ("WebAssembly", "this browser has no WebAssembly"),
+        ("DecompressionStream", "this browser is too old"),
+    ],
 )
 def test_a_browser_without_what_the_page_needs_says_so(browser, single, tmp_path, sentences, missing, says):
     text = single.read_text()
@@ -249,6 +254,20 @@ def test_a_new_text_ends_the_translation_of_the_last(context, single, sentences,
     page.fill("#source", sentences[0])
     [own] = translator.translate([sentences[0]])
     expect(page.locator("#translation")).to_have_text(own.text)
+
+
+def test_a_program_ends_a_translation(context, single, sentences, translator):
+    page = opened(context, single.as_uri())
+    ended = """async ([text, isEarly]) => {
+      const control = new AbortController();
+      if (isEarly) control.abort();
+      else setTimeout(() => control.abort());
+      return clearhead.translate(text, { signal: control.signal }).catch((error) => error.name);
+    }"""
+    for is_early in (True, False):
+        assert page.evaluate(ended, ["\n".join(sentences * 40), is_early]) == "AbortError"
+    [own] = translator.translate([sentences[0]])
+    assert page.evaluate("(text) => clearhead.translate(text)", sentences[0])["text"] == own.text
 
 
 @pytest.mark.parametrize(("missing", "notice"), [("relaxed", "takes longer"), ("simd", "several times as long")])
@@ -315,6 +334,19 @@ def test_what_is_damaged_is_said_and_translates_nothing(browser, folder, tmp_pat
     assert page.evaluate("clearhead.ready") is False
     with pytest.raises(Error, match=says):
         page.evaluate("() => clearhead.translate('a')")
+    page.close()
+
+
+@pytest.mark.parametrize("change", [lambda piece: "!" + piece[1:], lambda piece: piece[: len(piece) // 2]])
+def test_a_damaged_single_file_says_so(browser, single, tmp_path, sentences, change):
+    damaged = tmp_path / "page.html"
+    pattern = r'(data-file="model.safetensors" value=")([^"]*)'
+    damaged.write_text(re.sub(pattern, lambda found: found[1] + change(found[2]), single.read_text(), count=1))
+    page = browser.new_page()
+    page.goto(damaged.as_uri())
+    page.fill("#source", sentences[0])
+    expect(page.locator("#message")).to_contain_text("safetensors is damaged (it cannot be unpacked)")
+    assert page.evaluate("clearhead.ready") is False
     page.close()
 
 

@@ -39,8 +39,8 @@ window.load = async (form, precision) => {
   const module = await WebAssembly.compile(await read(`core-${form ?? bestForm()}.wasm`, "arrayBuffer"));
   const settings = await read("settings.json", "json");
   const core = await Core.load(module, settings.layout);
-  const arrays = new StoredArrays(await read("model.safetensors", "arrayBuffer"), settings.aliases);
-  const made = (precision) => new Weights(core, settings.config, arrays, precision);
+  const arrays = new StoredArrays(await read("model.safetensors", "arrayBuffer"), settings.aliases, core);
+  const made = (precision) => new Weights(settings.config, arrays, precision);
   const [weights, scorer] = precision === "fp32" ? [made("fp32")] : [made(precision), made("fp32")];
   const vocabulary = new Vocabulary(await read("tokenizer.json", "json"));
   window.translator = new Translator(weights, vocabulary, settings, () => scorer ?? weights);

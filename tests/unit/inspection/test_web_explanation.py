@@ -58,8 +58,9 @@ window.array = ({{ values, shape }}) => ({{ values: Float32Array.from(values), s
 window.load = async () => {{
   const settings = await read("settings.json", "json");
   const module = await WebAssembly.compile(await read(`core-${{bestForm()}}.wasm`, "arrayBuffer"));
-  const arrays = new StoredArrays(await read("model.safetensors", "arrayBuffer"), settings.aliases);
-  const weights = new Weights(await Core.load(module, settings.layout), settings.config, arrays, "fp32");
+  const core = await Core.load(module, settings.layout);
+  const arrays = new StoredArrays(await read("model.safetensors", "arrayBuffer"), settings.aliases, core);
+  const weights = new Weights(settings.config, arrays, "fp32");
   window.translator = new Translator(weights, new Vocabulary(await read("tokenizer.json", "json")), settings);
 }};
 </script>"""

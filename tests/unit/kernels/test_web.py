@@ -41,8 +41,8 @@ window.found = async (form, model, precision, sources, options) => {
   const module = await WebAssembly.compile(await read(`core-${form ?? bestForm()}.wasm`, "arrayBuffer"));
   const { config, aliases, layout } = await read(`${model}.json`, "json");
   const core = await Core.load(module, layout);
-  const arrays = new StoredArrays(await read(`${model}.safetensors`, "arrayBuffer"), aliases);
-  return search(new Weights(core, config, arrays, precision), sources, options);
+  const arrays = new StoredArrays(await read(`${model}.safetensors`, "arrayBuffer"), aliases, core);
+  return search(new Weights(config, arrays, precision), sources, options);
 };
 </script>"""
 

@@ -1,5 +1,7 @@
 // A pass over a given source and target, all positions at once, by the core: decoding/native/engine.py.
 
+import { makePositions, runTargets } from "./scoring.js";
+
 /** What `forcedPass` can return. */
 export const ALL_OF_A_PASS = ["encoder", "decoder", "cross", "states", "vectors"];
 
@@ -22,12 +24,9 @@ export function forcedPass(weights, source, target, wanted) {
   for (const id of target)
     if (!(id >= 0 && id < config.vocab_size))
       throw new RangeError(`id ${id} is not in the vocabulary of ${config.vocab_size}`);
-  // Before what is freed at the end.
-  weights.tokens("source_embedding", source.length);
-  const tokens = weights.tokens("target_embedding", target.length);
+  const longest = makePositions(weights, [source], [target]); // before what is freed at the end
   const before = core.end;
   const { num_heads: heads, key_dim: keyWidth, value_dim: valueWidth } = config;
-  const longest = Math.max(source.length, target.length);
   const padded = (width) => Math.ceil(width / panel) * panel;
   const [qkvWidth, queryWidth] = [padded(heads * (2 * keyWidth + valueWidth)), padded(heads * keyWidth)];
   const sides = {
@@ -46,15 +45,7 @@ export function forcedPass(weights, source, target, wanted) {
     decoder.record.queries = room("vectors", decoder.layers * decoder.rows * queryWidth);
     decoder.record.cross_attn = room("cross", decoder.layers * heads * decoder.rows * longest);
     const [memory] = weights.encode([source], { record: encoder.record });
-    const column = (of) => core.put(Int32Array.from(target, of));
-    const targets = core.make("Targets", {
-      num_rows: target.length, num_slots: 1, longest, record: decoder.record,
-      slots: core.make("Slot", { memory, source_length: source.length }), slot: column(() => 0),
-      position: column((_, row) => row), first: column(() => 0), length: column((_, row) => row + 1),
-      token: column((_, row) => (row ? target[row - 1] : config.bos_id)), wanted: column((id) => id),
-      scratch: core.allocate(weights.scratch(weights.decoder, target.length, longest, 1, false)),
-    });
-    core.functions.score(weights.decoder, tokens.at, targets);
+    runTargets(weights, [{ memory, source, target }], { record: decoder.record });
 
     const found = {};
     const weightsOf = (at, { layers, rows }, columns, stride) =>

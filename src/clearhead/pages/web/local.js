@@ -31,6 +31,7 @@ worker?.addEventListener("error", ({ message }) => {
 /** Calls a function of worker.js; aborting `signal` ends it. `take` is called with each part of the answer. */
 function call(name, body, { signal, take = () => {} } = {}) {
   if (worker === null) return Promise.reject(new Refused("this browser has no web workers, which translate here", 400));
+  if (signal?.aborted) return Promise.reject(signal.reason);
   const number = ++lastCall;
   const done = new Promise((resolve, reject) => {
     calls.set(number, { resolve, reject, take });
@@ -44,13 +45,14 @@ function call(name, body, { signal, take = () => {} } = {}) {
   return done;
 }
 
-/** The files of the model: as base 64 where they are in the page, otherwise addresses. */
-const inPage = (name) => byId(`file-${name}`)?.textContent ?? null;
-const fileNames = Object.keys(model.files);
-/** The checksum in the address keeps files of another export of the same name apart, wherever they are cached. */
-const addressOf = (name) => new URL(`${name}?${model.files[name].crc32}`, document.baseURI).href;
-const contents = fileNames.map((name) => inPage(name) ?? { address: addressOf(name) });
-const files = Object.fromEntries(fileNames.map((name, place) => [name, contents[place]]));
+/** The files of the model: their contents (opening.js) where they are in the page, otherwise addresses. */
+const contentOf = ([name, { crc32 }]) => {
+  const pieces = [...document.querySelectorAll(`[data-file="${name}"]`)];
+  if (pieces.length) return [name, pieces.map(({ value }) => value).join("")];
+  // The checksum keeps files of another export of the same name apart, wherever they are cached.
+  return [name, { address: new URL(`${name}?${crc32}`, document.baseURI).href }];
+};
+const files = Object.fromEntries(Object.entries(model.files).map(contentOf));
 
 /** Shows a notice above the panes; the page of an explanation has no place for it. */
 const notice = (text) => {
@@ -80,8 +82,9 @@ const opened = call("open", { settings: model, files }, {
 );
 opened.catch(() => {}); // each call says why
 
-/** Checks the arguments of a program; throws an Error for a text that is no string, or an unknown target language. */
-function requireArguments(texts, target) {
+/** Checks the arguments of a program; throws an Error that says which is wrong. */
+function requireArguments(texts, target, signal) {
+  if (!(signal === null || signal instanceof AbortSignal)) throw new Error("signal must be an AbortSignal");
   for (const text of texts)
     if (typeof text !== "string") throw new Error(`a text must be a string, not ${text === null ? "null" : typeof text}`);
   const { targets } = model.languages;
@@ -94,22 +97,25 @@ function requireArguments(texts, target) {
 globalThis.clearhead = {
   ready: false,
 
-  /** Translates a text; resolves to `{text, score, tokens, warnings, alternatives}`. Throws an Error that says why not. */
+  /**
+   * Translates a text; resolves to `{text, score, tokens, warnings, alternatives}`. Throws an Error that says why not,
+   * or the reason of `signal` when it is aborted.
+   */
   async translate(text, options) {
-    const { beam = null, nbest = 1, target = null } = options ?? {};
-    requireArguments([text], target);
+    const { beam = null, nbest = 1, target = null, signal = null } = options ?? {};
+    requireArguments([text], target, signal);
     await opened;
-    const [answer] = await call("translate", { lines: [text], target, beam, nbest });
+    const [answer] = await call("translate", { lines: [text], target, beam, nbest }, { signal });
     const { text: translation, score, tokens, warnings, alternatives } = answer;
     return { text: translation, score, tokens, warnings, alternatives };
   },
 
   /** Explains the translation of a sentence; resolves to what docs/explanation-json.md describes, with arrays packed. */
   async explain(text, options) {
-    const { translation = null, target = null } = options ?? {};
-    requireArguments(translation === null ? [text] : [text, translation], target);
+    const { translation = null, target = null, signal = null } = options ?? {};
+    requireArguments(translation === null ? [text] : [text, translation], target, signal);
     await opened;
-    return call("explain", { text, translation, target });
+    return call("explain", { text, translation, target }, { signal });
   },
 };
 

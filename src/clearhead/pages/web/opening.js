@@ -10,7 +10,7 @@ const FORMS = ["relaxed", "simd", "plain"];
 /**
  * Opens a model, with the best form of the core that this browser computes correctly.
  * @param {object} settings - Those of browser/writer.py.
- * @param {Object<string, string | {address: string}>} files - Base 64 or address of each file.
+ * @param {Object<string, string | {address: string}>} files - Each file, packed and as base 64, or its address.
  * @param {(share: number) => void} take - Told how much of the weights was read, from 0 to 1.
  * @returns {Promise<{translator: Translator, form: string}>}
  * @throws {Error} If a file is damaged or cannot be read, or a golden sentence is not translated as it was at export.
@@ -25,8 +25,8 @@ export async function opened(settings, files, take) {
   for (const form of FORMS.slice(FORMS.indexOf(bestForm()))) {
     const module = await WebAssembly.compile(await read(`core-${form}.wasm`));
     const core = await Core.load(module, settings.layout);
-    const arrays = new StoredArrays(file, settings.aliases);
-    const inPrecision = (precision) => new Weights(core, settings.config, arrays, precision);
+    const arrays = new StoredArrays(file, settings.aliases, core);
+    const inPrecision = (precision) => new Weights(settings.config, arrays, precision);
     const weights = inPrecision(settings.precision);
     const makeScorer = () => (settings.precision === "fp32" ? weights : inPrecision("fp32"));
     const translator = new Translator(weights, vocabulary, settings, makeScorer);
@@ -49,15 +49,9 @@ async function checkedContent(name, file, { bytes, crc32 }, onShare) {
   throw new Error(problem);
 }
 
-/** Bytes of a file that is in the page as base 64, or at an address. */
+/** Bytes of a file that is in the page, or at an address. */
 async function contentOf(name, file, bytes, onShare, cache) {
-  if (typeof file === "string") {
-    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(file); // many times as fast
-    const characters = atob(file);
-    const found = new Uint8Array(characters.length);
-    for (let place = 0; place < found.length; place += 1) found[place] = characters.charCodeAt(place);
-    return found;
-  }
+  if (typeof file === "string") return unpacked(name, file);
   const response = await fetch(file.address, { cache }).catch(() => null);
   if (!response?.ok) throw new Error(`${name} cannot be read; reload the page`);
   const parts = [];
@@ -69,6 +63,26 @@ async function contentOf(name, file, bytes, onShare, cache) {
     onShare?.(length / bytes);
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+/** Bytes that are packed by deflate, as base 64. */
+async function unpacked(name, file) {
+  if (!globalThis.DecompressionStream) throw new Error("this browser is too old to unpack the model; use a newer one");
+  try {
+    const stream = new Blob([fromBase64(file)]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  } catch (error) {
+    if (error instanceof RangeError) throw error; // of memory
+    throw new Error(`${name} is damaged (it cannot be unpacked); reload the page`);
+  }
+}
+
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text); // many times as fast
+  const characters = atob(text);
+  const found = new Uint8Array(characters.length);
+  for (let place = 0; place < found.length; place += 1) found[place] = characters.charCodeAt(place);
+  return found;
 }
 
 const REMAINDERS = Int32Array.from({ length: 256 }, (_, byte) => {

@@ -7,33 +7,50 @@
  * @param {number[][]} targets - Ids, ended by eos, of the vocabulary.
  */
 export function forcedScores(weights, sources, targets) {
-  const { core, config } = weights;
-  const longest = Math.max(...[...sources, ...targets].map((ids) => ids.length));
-  // Before what is freed at the end.
-  weights.tokens("source_embedding", Math.max(...sources.map((ids) => ids.length)));
-  const tokens = weights.tokens("target_embedding", Math.max(...targets.map((ids) => ids.length)));
+  const { core } = weights;
+  makePositions(weights, sources, targets); // before what is freed at the end
   const before = core.end;
   try {
     const memories = weights.encode(sources);
-    const slots = sources.map((source, number) => ({ memory: memories[number], source_length: source.length }));
-    let first = 0;
-    const rows = targets.flatMap((target, slot) => {
-      const from = first;
-      first += target.length;
-      return target.map((wanted, position) => {
-        const token = position ? target[position - 1] : config.bos_id;
-        return { slot, position, first: from, length: position + 1, token, wanted };
-      });
-    });
-    const column = (name) => core.put(Int32Array.from(rows, (row) => row[name]));
-    const fields = { num_rows: rows.length, num_slots: slots.length, longest, slots: core.makeAll("Slot", slots) };
-    for (const name of ["slot", "position", "first", "length", "token", "wanted"]) fields[name] = column(name);
-    fields.log_probs = core.allocate(4 * rows.length); // whose sums are the totals
-    fields.totals = core.allocate(4 * slots.length);
-    fields.scratch = core.allocate(weights.scratch(weights.decoder, rows.length, longest, 1, false));
-    core.functions.score(weights.decoder, tokens.at, core.make("Targets", fields));
-    return [...core.floats(fields.totals, slots.length)];
+    const pairs = targets.map((target, number) => ({ memory: memories[number], source: sources[number], target }));
+    const totals = core.allocate(4 * pairs.length); // of log_probs
+    const logProbs = core.allocate(4 * targets.reduce((sum, { length }) => sum + length, 0));
+    runTargets(weights, pairs, { totals, log_probs: logProbs });
+    return [...core.floats(totals, pairs.length)];
   } finally {
     core.release(before);
   }
+}
+
+/** Prepare as many positions as these ids have; returns the most. */
+export function makePositions(weights, sources, targets) {
+  const longest = Math.max(...[...sources, ...targets].map((ids) => ids.length));
+  for (const embedding of ["source_embedding", "target_embedding"]) weights.tokens(embedding, longest);
+  return longest;
+}
+
+/**
+ * Compute given translations, a row for each of their tokens.
+ * @param {Weights} weights - With the positions that this needs.
+ * @param {{memory: number, source: number[], target: number[]}[]} pairs - `memory` is what `encode` returned.
+ * @param {object} outputs - Addresses of the arrays to fill, by their names in `Targets`.
+ */
+export function runTargets(weights, pairs, outputs) {
+  const { core, config } = weights;
+  const longest = makePositions(weights, pairs.map(({ source }) => source), pairs.map(({ target }) => target));
+  let first = 0;
+  const rows = pairs.flatMap(({ target }, slot) => {
+    const from = first;
+    first += target.length;
+    return target.map((wanted, position) => {
+      const token = position ? target[position - 1] : config.bos_id;
+      return { slot, position, first: from, length: position + 1, token, wanted };
+    });
+  });
+  const slots = pairs.map(({ memory, source }) => ({ memory, source_length: source.length }));
+  const fields = { num_rows: rows.length, num_slots: slots.length, longest, slots: core.makeAll("Slot", slots), ...outputs };
+  for (const name of ["slot", "position", "first", "length", "token", "wanted"])
+    fields[name] = core.put(Int32Array.from(rows, (row) => row[name]));
+  fields.scratch = core.allocate(weights.scratch(weights.decoder, rows.length, longest, 1, false));
+  core.functions.score(weights.decoder, weights.tokens("target_embedding", longest).at, core.make("Targets", fields));
 }

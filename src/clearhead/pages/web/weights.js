@@ -4,13 +4,18 @@ const PRECISIONS = { fp32: "FP32", int8: "INT8" };
 
 /** The arrays of a safetensors file; matrices in 8 bits are given as the float32 numbers they stand for. */
 export class StoredArrays {
-  /** @param {ArrayBuffer} file - The file. */
-  constructor(file, aliases) {
+  /**
+   * @param {ArrayBuffer} file - The file.
+   * @param {Object<string, string>} aliases - Stored names of arrays that share one.
+   * @param {Core} core - Whose memory holds the arrays that are used as they are.
+   */
+  constructor(file, aliases, core) {
     const length = Number(new DataView(file).getBigUint64(0, true));
     this.headers = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 8, length)));
     this.file = file;
     this.start = 8 + length;
-    this.aliases = aliases;
+    Object.assign(this, { aliases, core });
+    this.places = new Map();
   }
 
   has(name) {
@@ -34,21 +39,34 @@ export class StoredArrays {
       for (const end = Math.min(i + width, levels.length); i < end; i++) to[i] = levels[i] * scales[row];
   }
 
+  /** The address of a whole array in the core, where it stays; weights in two precisions and tied names share it. */
+  place(name) {
+    const own = this.aliases[name] ?? name;
+    if (!this.places.has(own)) {
+      const length = this.shape(own).reduce((product, size) => product * size, 1);
+      this.places.set(own, this.core.allocate(4 * length));
+      this.read(own, this.core.floats(this.places.get(own), length));
+    }
+    return this.places.get(own);
+  }
+
   #numbers(name, kind, from, count) {
     const [start, end] = this.headers[name].data_offsets.map((place) => this.start + place);
     const first = start + from * kind.BYTES_PER_ELEMENT;
-    return new kind(this.file.slice(first, Math.min(end, first + count * kind.BYTES_PER_ELEMENT)));
+    const bytes = Math.min(end - first, count * kind.BYTES_PER_ELEMENT);
+    if (kind === Int8Array) return new kind(this.file, first, bytes);
+    return new kind(this.file.slice(first, first + bytes)); // an address that is a multiple of their size
   }
 }
 
 export class Weights {
   /**
-   * @param {Core} core
    * @param {object} config - The settings of the model.
-   * @param {StoredArrays} arrays
+   * @param {StoredArrays} arrays - Those of the core that computes.
    * @param {string} precision - Of the matrix products: fp32 or int8.
    */
-  constructor(core, config, arrays, precision) {
+  constructor(config, arrays, precision) {
+    const { core } = arrays;
     Object.assign(this, { core, config, arrays });
     this.precision = core.layout.constants[PRECISIONS[precision]];
     this.panel = core.layout.constants.PANEL;
@@ -69,18 +87,18 @@ export class Weights {
     const { core, config, arrays } = this;
     if (longest > (config.max_length ?? Infinity))
       throw new RangeError(`${longest} tokens, but the model has ${config.max_length} positions`);
-    const room = Math.min(Math.max(2 * longest, 1024), config.max_length ?? Infinity);
+    const room = Math.min(Math.max(2 * longest, 256), config.max_length ?? Infinity);
     const fields = {
       num_ids: config.vocab_size,
       embedding_scale: config.embedding_scale ? Math.fround(Math.sqrt(config.d_model)) : 1,
       embedding_norm: this.#norm(`${embedding}.norm`),
-      embedding: known?.table ?? this.#whole(`${embedding}.weight`),
+      embedding: arrays.place(`${embedding}.weight`),
     };
     if (config.positions.startsWith("sinusoidal")) fields.positions = core.put(sinusoids(room, config));
-    if (config.positions === "learned") fields.positions = this.#whole(`${embedding}.positions.weight`);
+    if (config.positions === "learned") fields.positions = arrays.place(`${embedding}.positions.weight`);
     if (config.positions === "rotary") Object.assign(fields, rotations(core, room, config.key_dim));
-    if (arrays.has(`${embedding}.segments.weight`)) fields.segment = this.#whole(`${embedding}.segments.weight`);
-    this.embeddings[embedding] = { room, at: core.make("Tokens", fields), table: fields.embedding };
+    if (arrays.has(`${embedding}.segments.weight`)) fields.segment = arrays.place(`${embedding}.segments.weight`);
+    this.embeddings[embedding] = { room, at: core.make("Tokens", fields) };
     return this.embeddings[embedding];
   }
 
@@ -197,18 +215,12 @@ export class Weights {
   }
 
   #norm(name) {
-    if (!this.arrays.has(`${name}.weight`)) return {};
+    const { arrays } = this;
+    if (!arrays.has(`${name}.weight`)) return {};
     const { norm_eps: eps, norm_kind } = this.config;
-    const norm = { weight: this.#whole(`${name}.weight`), eps, is_rms: norm_kind === "rms" };
-    if (this.arrays.has(`${name}.bias`)) norm.bias = this.#whole(`${name}.bias`);
+    const norm = { weight: arrays.place(`${name}.weight`), eps, is_rms: norm_kind === "rms" };
+    if (arrays.has(`${name}.bias`)) norm.bias = arrays.place(`${name}.bias`);
     return norm;
-  }
-
-  #whole(name) {
-    const length = this.arrays.shape(name).reduce((product, size) => product * size, 1);
-    const at = this.core.allocate(4 * length);
-    this.arrays.read(name, this.core.floats(at, length));
-    return at;
   }
 }
 
@@ -216,13 +228,14 @@ function sinusoids(length, { d_model: width, positions, first_position: first })
   const half = width / 2;
   const step = -Math.log(10_000) / Math.max(positions === "sinusoidal_t2t" ? half - 1 : half, 1);
   const table = new Float32Array(length * width);
-  for (let position = 0; position < length; position++)
-    for (let wave = 0; wave < half; wave++) {
-      const angle = (first + position) * Math.exp(wave * step);
-      const [sine, cosine] = positions === "sinusoidal" ? [2 * wave, 2 * wave + 1] : [wave, half + wave];
-      table[position * width + sine] = Math.sin(angle);
-      table[position * width + cosine] = Math.cos(angle);
+  for (let wave = 0; wave < half; wave++) {
+    const frequency = Math.exp(wave * step);
+    const [sine, cosine] = positions === "sinusoidal" ? [2 * wave, 2 * wave + 1] : [wave, half + wave];
+    for (let position = 0; position < length; position++) {
+      table[position * width + sine] = Math.sin((first + position) * frequency);
+      table[position * width + cosine] = Math.cos((first + position) * frequency);
     }
+  }
   return table;
 }
 
