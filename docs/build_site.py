@@ -33,7 +33,28 @@ LINK = re.compile(r'(\]\(|\bhref=")([^)"#:\s]+)(?:#([^)"\s]*))?(?=[)"])')
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 """Head of a page that the search leaves out."""
 
-TO_TRANSLATOR = "**[The model of `make demo`, in your browser](translator.html)** is such a page.\n\n"
+TO_TRANSLATOR = (
+    (
+        "index.md",
+        "Begin with",
+        "**[Try it here](translator.html)**: the model of `make demo`, in your browser. Type an English date, choose a "
+        "language, and *Look inside*.",
+    ),
+    ("web.md", "## ", "**[The model of `make demo`, in your browser](translator.html)** is such a page."),
+    (
+        "paper.md",
+        "## Symbols",
+        "The same numbers of a sentence of your own, in your browser: [the model of `make demo`](translator.html), "
+        "*Look inside*, *The computation, number by number*.",
+    ),
+    (
+        "paper.md",
+        "## Where well-known code",
+        "Every head for a sentence of your own, in your browser: [the model of `make demo`](translator.html), *Look "
+        "inside*.",
+    ),
+)
+"""Sentences of the site alone, which has a translator: the page of each, and what it stands before."""
 TO_OUTPUTS = "\n\n[This page with all outputs](tour-outputs.html) was made by running it.\n\n"
 COMPUTED_HEAD = """# The paper, computed
 
@@ -109,9 +130,9 @@ def write_pages(directory: Path) -> None:
         sources |= linked
         _write(directory / name, text.encode())
     if write_translator(directory / "translator.html"):
-        page = directory / "web.md"
-        text = page.read_text("utf-8").replace("## ", f"{TO_TRANSLATOR}## ", 1)
-        page.write_text(text, encoding="utf-8")
+        for name, before, sentence in TO_TRANSLATOR:
+            text = (directory / name).read_text("utf-8").replace(f"\n{before}", f"\n{sentence}\n\n{before}", 1)
+            (directory / name).write_text(text, encoding="utf-8")
     for path in sources:
         if site_path(path).startswith("source/"):
             _write(directory / site_path(path), _source(path).encode())

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -75,6 +76,7 @@ def site(tmp_path_factory, fonts) -> Path:
     tour.write_text(f'<a href="../docs/../src/clearhead/errors.py#L7">x</a>{build_site.tour_mark()}', encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build_site, "TOUR", tour)
+        patch.setattr(build_site, "write_translator", lambda page: page.write_text("<p>The demo.") > 0)
         return build_site.build(directory / "site", directory / "pages")
 
 
@@ -202,6 +204,13 @@ def test_the_demo_translates_on_the_site_if_it_was_trained(tmp_path, monkeypatch
     monkeypatch.setattr("clearhead.browser.writer.write_web", lambda bundle, page, *_, **__: page.touch())
     assert build_site.write_translator(page)
     assert page.exists()
+
+
+def test_what_the_translator_of_the_site_shows_leads_to_it(site):
+    counts = Counter(name for name, *_ in build_site.TO_TRANSLATOR)
+    for name, count in counts.items():
+        page = lxml.html.parse(site / Path(name).with_suffix(".html")).getroot()
+        assert page.xpath("//article//a/@href").count("translator.html") == count, name
 
 
 def test_a_site_keeps_its_other_versions(tmp_path):
