@@ -42,8 +42,8 @@ async function checkedContent(name, file, { bytes, crc32 }, onShare) {
   for (const cache of typeof file === "string" ? ["default"] : ["default", "reload"]) {
     const found = await contentOf(name, file, bytes, onShare, cache);
     if (found.length !== bytes)
-      problem = `${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole; reload the page`;
-    else if (checksum(found) !== crc32) problem = `${name} is damaged (its checksum is wrong); reload the page`;
+      problem = `the file ${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole; reload the page`;
+    else if (checksum(found) !== crc32) problem = `the file ${name} is damaged (its checksum is wrong); reload the page`;
     else return found;
   }
   throw new Error(problem);
@@ -53,7 +53,7 @@ async function checkedContent(name, file, { bytes, crc32 }, onShare) {
 async function contentOf(name, file, bytes, onShare, cache) {
   if (typeof file === "string") return unpacked(name, file);
   const response = await fetch(file.address, { cache }).catch(() => null);
-  if (!response?.ok) throw new Error(`${name} cannot be read; reload the page`);
+  if (!response?.ok) throw new Error(`the file ${name} cannot be read; reload the page`);
   const parts = [];
   let length = 0;
   const reader = response.body.getReader();
@@ -73,7 +73,7 @@ async function unpacked(name, file) {
     return new Uint8Array(await new Response(stream).arrayBuffer());
   } catch (error) {
     if (error instanceof RangeError) throw error; // of memory
-    throw new Error(`${name} is damaged (it cannot be unpacked); reload the page`);
+    throw new Error(`the file ${name} is damaged (it cannot be unpacked); reload the page, or copy it again`);
   }
 }
 
