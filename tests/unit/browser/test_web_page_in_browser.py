@@ -256,7 +256,18 @@ def test_a_new_text_ends_the_translation_of_the_last(context, single, sentences,
     expect(page.locator("#translation")).to_have_text(own.text)
 
 
+WITH_ANSWERS = """globalThis.answers = [];
+globalThis.Worker = class extends Worker {
+  constructor(address) {
+    super(address);
+    this.addEventListener("message", ({ data }) => answers.push(data));
+  }
+};"""
+WITHOUT_ANSWERS = "globalThis.Worker = class extends EventTarget { postMessage() {} };"
+
+
 def test_a_program_ends_a_translation(context, single, sentences, translator):
+    context.add_init_script(WITH_ANSWERS)
     page = opened(context, single.as_uri())
     ended = """async ([text, isEarly]) => {
       const control = new AbortController();
@@ -268,6 +279,21 @@ def test_a_program_ends_a_translation(context, single, sentences, translator):
         assert page.evaluate(ended, ["\n".join(sentences * 40), is_early]) == "AbortError"
     [own] = translator.translate([sentences[0]])
     assert page.evaluate("(text) => clearhead.translate(text)", sentences[0])["text"] == own.text
+    # Opening, what was ended, and the last; what was ended early never came to the worker.
+    found = page.evaluate("answers.filter(({ part }) => part === undefined).map(({ found }) => found !== null)")
+    assert found == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["translate", "explain"])
+def test_a_program_ends_what_waits_for_the_model(context, single, name):
+    context.add_init_script(WITHOUT_ANSWERS)
+    page = context.new_page()
+    page.goto(single.as_uri())
+    ended = """(name) => Promise.race([
+      clearhead[name]("a", { signal: AbortSignal.timeout(10) }).catch((error) => error.name),
+      new Promise((resolve) => setTimeout(resolve, 10_000, "it waits")),
+    ])"""
+    assert page.evaluate(ended, name) == "TimeoutError"
 
 
 @pytest.mark.parametrize(("missing", "notice"), [("relaxed", "takes longer"), ("simd", "several times as long")])

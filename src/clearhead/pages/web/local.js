@@ -19,30 +19,35 @@ worker?.addEventListener("message", ({ data: { call, part, found, error } }) => 
     asked?.take(part);
     return;
   }
-  calls.delete(call);
   if (error === undefined) asked?.resolve(found);
   else asked?.reject(new Refused(error, 400));
 });
 worker?.addEventListener("error", ({ message }) => {
   calls.forEach(({ reject }) => reject(new Refused(`the translator broke off: ${message}; reload the page`, 400)));
-  calls.clear();
 });
 
-/** Calls a function of worker.js; aborting `signal` ends it. `take` is called with each part of the answer. */
-function call(name, body, { signal, take = () => {} } = {}) {
+/**
+ * Calls a function of worker.js when `start` is resolved; aborting `signal` ends it, also before. `take` is called with
+ * each part of the answer.
+ */
+function call(name, body, { signal, take = () => {}, start = opened } = {}) {
   if (worker === null) return Promise.reject(new Refused("this browser has no web workers, which translate here", 400));
   if (signal?.aborted) return Promise.reject(signal.reason);
   const number = ++lastCall;
+  let end;
   const done = new Promise((resolve, reject) => {
     calls.set(number, { resolve, reject, take });
-    signal?.addEventListener("abort", () => {
-      if (!calls.delete(number)) return; // it is done
+    end = () => {
       worker.postMessage({ call: number, isEnded: true });
       reject(signal.reason);
-    });
+    };
+    start.then(() => worker.postMessage({ call: number, name, body })).catch(reject);
   });
-  worker.postMessage({ call: number, name, body });
-  return done;
+  signal?.addEventListener("abort", end);
+  return done.finally(() => {
+    calls.delete(number);
+    signal?.removeEventListener("abort", end);
+  });
 }
 
 /** The files of the model: their contents (opening.js) where they are in the page, otherwise addresses. */
@@ -69,6 +74,7 @@ const SLOW = {
 
 /** Resolves when the model is open and its golden sentences are translated as at the export. */
 const opened = call("open", { settings: model, files }, {
+  start: Promise.resolve(),
   take: (share) => notice(`Opening the model: ${Math.floor(100 * share)} %`),
 }).then(
   ({ form }) => {
@@ -104,7 +110,6 @@ globalThis.clearhead = {
   async translate(text, options) {
     const { beam = null, nbest = 1, target = null, signal = null } = options ?? {};
     requireArguments([text], target, signal);
-    await opened;
     const [answer] = await call("translate", { lines: [text], target, beam, nbest }, { signal });
     const { text: translation, score, tokens, warnings, alternatives } = answer;
     return { text: translation, score, tokens, warnings, alternatives };
@@ -114,7 +119,6 @@ globalThis.clearhead = {
   async explain(text, options) {
     const { translation = null, target = null, signal = null } = options ?? {};
     requireArguments(translation === null ? [text] : [text, translation], target, signal);
-    await opened;
     return call("explain", { text, translation, target }, { signal });
   },
 };
@@ -133,18 +137,15 @@ export async function servedModels() {
 }
 
 export async function translateTexts({ text: lines, target }, signal, take) {
-  await opened;
   await call("translate", { lines, target, alignments: true, scores: false, inParts: true }, { signal, take });
 }
 
 export async function translateSentence({ text, target, num_best: nbest }, signal) {
-  await opened;
   const [answer] = await call("translate", { lines: [text], target, nbest, scores: false }, { signal });
   return answer.alternatives;
 }
 
 export async function explained({ text, translation, target }) {
-  await opened;
   return call("explain", { text, translation, target });
 }
 
