@@ -120,9 +120,9 @@ def trained_info(sentences) -> dict[str, Any]:
     return {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
 
 
-def both(page, translator, texts, *, precision="fp32", nbest=1, beam=None, target=None):
+def both(page, translator, texts, *, precision="fp32", nbest=1, beam=None, target=None, scores=True):
     """Return the answers of the page and those of Python; tokens as readable text, which ends each sentence."""
-    how = {"nbest": nbest, "beam": beam, "target": target, "alignments": True}
+    how = {"nbest": nbest, "beam": beam, "target": target, "alignments": True, "scores": scores}
     found = page.evaluate("(given) => translated(...given)", [texts, how])
     assert found["taken"] == list(range(len(texts)))
     tokenizer = translator.bundle.tokenizer
@@ -143,6 +143,13 @@ def test_lines_are_answered_as_by_the_server(page, opened, make_bundle, trained_
     found, wanted = both(page, translator, LINES, precision=precision, beam=beam)
     for one, other in zip(found, wanted, strict=True):
         assert one == other
+
+
+def test_links_are_the_same_without_scores(page, opened, make_bundle):
+    """So the page asks while a text is typed: its weights in fp32 compute nothing but links."""
+    translator = opened(make_bundle(**COMPILED), "int8")
+    found, wanted = both(page, translator, LINES, precision="int8", scores=False)
+    assert [answer["alignment"] for answer in found] == [answer["alignment"] for answer in wanted]
 
 
 @pytest.mark.parametrize("split", ["always", "never"])
