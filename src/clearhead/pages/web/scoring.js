@@ -31,13 +31,13 @@ export function makePositions(weights, sources, targets) {
 
 /**
  * Compute given translations, a row for each of their tokens.
- * @param {Weights} weights - With the positions that this needs.
+ * @param {Weights} weights - With positions, by `makePositions`.
  * @param {{memory: number, source: number[], target: number[]}[]} pairs - `memory` is what `encode` returned.
  * @param {object} outputs - Addresses of the arrays to fill, by their names in `Targets`.
  */
 export function runTargets(weights, pairs, outputs) {
   const { core, config } = weights;
-  const longest = makePositions(weights, pairs.map(({ source }) => source), pairs.map(({ target }) => target));
+  const longest = Math.max(...pairs.flatMap(({ source, target }) => [source.length, target.length]));
   let first = 0;
   const rows = pairs.flatMap(({ target }, slot) => {
     const from = first;

@@ -39,7 +39,10 @@ export class StoredArrays {
       for (const end = Math.min(i + width, levels.length); i < end; i++) to[i] = levels[i] * scales[row];
   }
 
-  /** The address of a whole array in the core, where it stays; weights in two precisions and tied names share it. */
+  /**
+   * The address of a whole array in the core, where it stays; weights in two precisions and tied names share it. The
+   * first call for an array is outside of what `release` frees.
+   */
   place(name) {
     const own = this.aliases[name] ?? name;
     if (!this.places.has(own)) {
@@ -80,7 +83,10 @@ export class Weights {
     this.embeddings = {};
   }
 
-  /** The structure that embeds tokens, with at least `longest` positions. Throws RangeError if the model has fewer. */
+  /**
+   * The structure that embeds tokens, with at least `longest` positions. Where they are more than before, it is called
+   * outside of what `release` frees. Throws RangeError if the model has fewer.
+   */
   tokens(embedding, longest) {
     const known = this.embeddings[embedding];
     if (known && known.room >= longest) return known;
