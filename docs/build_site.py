@@ -44,7 +44,7 @@ TO_TRANSLATOR = (
     (
         "paper.md",
         "## Symbols",
-        "The same numbers of a sentence of your own, in your browser: [the model of `make demo`](translator.html), "
+        "The same numbers for a sentence of your own, in your browser: [the model of `make demo`](translator.html), "
         "*Look inside*, *The computation, number by number*.",
     ),
     (
