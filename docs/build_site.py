@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import clearhead
@@ -203,8 +204,10 @@ def _computed() -> Path:
         from clearhead.inspection.plots import draw
         from clearhead.paper.contents import PARTS
 
-        shutil.rmtree(directory.parent, ignore_errors=True)
-        unfinished = directory.with_suffix(f".{os.getpid()}")
+        for old in directory.parent.glob("*"):
+            if old != directory:
+                shutil.rmtree(old, ignore_errors=True)
+        unfinished = BUILD / f"computed.{os.getpid()}"
         parts = {name: PARTS[name]() for name in COMPUTED}
         sections = []
         for part in parts.values():
@@ -216,7 +219,10 @@ def _computed() -> Path:
                 _write(unfinished / f"{name}.html", page.encode())
         anchor = re.sub(r"[^\w -]", "", parts["schedule"].title.lower()).replace(" ", "-")
         _write(unfinished / "computed.md", "\n".join([COMPUTED_HEAD.format(anchor=anchor), *sections]).encode())
-        unfinished.rename(directory)
+        directory.parent.mkdir(exist_ok=True)
+        with suppress(OSError):  # another build was first
+            unfinished.rename(directory)
+        shutil.rmtree(unfinished, ignore_errors=True)
     return directory
 
 
