@@ -175,7 +175,7 @@ def save_bundle(
     require_same_vocabulary(bundle.config, bundle.tokenizer, origin=str(directory))  # or loading would fail
     with (
         os_error_as(ModelError, f"cannot write the model directory {directory}"),
-        new_directory(directory) as temporary,
+        new_directory(directory, refuse=refuse_foreign) as temporary,
     ):
         _write_files(temporary, bundle, golden, card)
 

@@ -562,6 +562,16 @@ def test_a_file_in_the_way_is_left_alone(make_bundle, tmp_path):
     assert (tmp_path / "model").read_text(encoding="utf-8") == "mine"
 
 
+def test_a_directory_made_while_a_model_is_written_is_kept(make_bundle, tmp_path, monkeypatch):
+    def write_slowly(directory, *_):
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "thesis.txt").write_text("precious")
+
+    monkeypatch.setattr("clearhead.bundle._write_files", write_slowly)
+    assert "is not a model directory" in message_of(save_bundle, tmp_path / "model", make_bundle())
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "thesis.txt"]
+
+
 def test_a_place_that_cannot_be_written_is_named(make_bundle, tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     message = message_of(save_bundle, tmp_path / "file" / "model", make_bundle())

@@ -20,7 +20,9 @@ from clearhead.files.writing import (
     new_directory,
     new_file,
     remove_leftovers,
+    replace_keeping_old,
     standing,
+    temporary_beside,
     write_json,
     write_text,
 )
@@ -44,9 +46,11 @@ __all__ = [
     "read_lines",
     "read_text",
     "remove_leftovers",
+    "replace_keeping_old",
     "require_regular",
     "some_names",
     "standing",
+    "temporary_beside",
     "write_json",
     "write_text",
 ]

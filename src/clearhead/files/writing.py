@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -55,7 +55,7 @@ def new_file(path: str | Path) -> Iterator[Path]:
         OSError: If it cannot be written; nothing of it remains then.
     """
     final = Path(os.path.realpath(path))
-    temporary = _temporary(final)
+    temporary = temporary_beside(final)
     try:
         temporary.touch(exist_ok=False)
         mode = stat.S_IMODE((final if final.is_file() else temporary).stat().st_mode)
@@ -70,7 +70,7 @@ def new_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_directory(path: str | Path) -> Iterator[Path]:
+def new_directory(path: str | Path, *, refuse: Callable[[Path], None] | None = None) -> Iterator[Path]:
     """Create a directory of files that appears under its name only when the block ends without an error.
 
     An existing directory is replaced. If the file system can exchange two names (most can on Linux and macOS), the name
@@ -78,6 +78,8 @@ def new_directory(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: The directory's name; missing parents are created.
+        refuse: Called with the name right before an existing directory is replaced, because another program may have
+            made or changed it since the work began; what it raises leaves that directory as it is.
 
     Yields:
         The temporary directory to fill.
@@ -86,17 +88,62 @@ def new_directory(path: str | Path) -> Iterator[Path]:
         OSError: If it cannot be written; nothing of it remains then.
     """
     final = Path(os.path.realpath(path))
-    temporary = _temporary(final)
+    temporary = temporary_beside(final)
     try:
         temporary.mkdir(parents=True)
         yield temporary
         for file in temporary.iterdir():  # whoever wrote it; flushing twice costs nothing
             _flush(file)
         _flush(temporary)
+        if refuse is not None:
+            refuse(final)
         _put(temporary, final)
         _flush(final.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # now perhaps the old directory
+
+
+def temporary_beside(final: Path) -> Path:
+    """Return a new hidden name beside a file or directory; what a killed writer leaves there is a leftover."""
+    start = final.name
+    if len(os.fsencode(start)) > _LONGEST_START:
+        start = os.fsencode(start)[:_LONGEST_START].decode("utf-8", "ignore")  # no half of a character
+    return final.with_name(f".{start}.{secrets.token_hex(8)}.partial")
+
+
+def replace_keeping_old(new: Path, final: Path) -> Path:
+    """Put a finished directory in the place of an existing one, which is kept as `NAME.old-N`; return that path.
+
+    If the file system can exchange two names, `final` always refers to the old or the new directory.
+
+    Args:
+        new: The new directory, on the same file system.
+        final: The existing directory; not a link.
+
+    Raises:
+        OSError: If it cannot be done; both are where they were then.
+    """
+    number = 1
+    while os.path.lexists(aside := final.with_name(f"{final.name}.old-{number}")):
+        number += 1
+    # First under the name that the old one will have: an exchange then leaves no moment at which the old one has a
+    # temporary name, which is removed after a kill.
+    os.rename(new, aside)
+    try:
+        if _exchange(aside, final):
+            _flush(final.parent)
+            return aside
+    except OSError:
+        os.rename(aside, new)
+        raise
+    os.rename(aside, new)
+    os.rename(final, aside)
+    try:
+        os.rename(new, final)
+    except OSError:
+        os.rename(aside, final)
+        raise
+    return aside
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -162,13 +209,6 @@ def is_utf8(path: str | Path) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _temporary(final: Path) -> Path:
-    start = final.name
-    if len(os.fsencode(start)) > _LONGEST_START:
-        start = os.fsencode(start)[:_LONGEST_START].decode("utf-8", "ignore")  # no half of a character
-    return final.with_name(f".{start}.{secrets.token_hex(8)}.partial")
 
 
 def _put(new: Path, final: Path) -> None:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clearhead.bundle import load_bundle, require_fitting_weights
-from clearhead.config import Config, read_toml
+from clearhead.bundle import load_bundle, model_directory, require_fitting_weights
+from clearhead.config import NO_GOLDEN, Config, read_toml
 from clearhead.data.batches import BatchOrder
 from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import changed_inputs, missing_inputs
@@ -35,7 +35,7 @@ from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, resume
 from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
-from clearhead.training.run_directory import from_here, is_finished, lock, move_aside
+from clearhead.training.run_directory import from_here, is_finished, opened
 from clearhead.training.settings import Request, requested
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
@@ -104,7 +104,7 @@ def train(
         config: Settings, or the path of a TOML file with them. What is not set explicitly may be chosen by the preset
             and the corpus. `model.vocab_size` of a `Config` is ignored: every preset sets it, and the tokenizer
             decides.
-        fresh: Whether to start over; an existing run directory is renamed.
+        fresh: Whether to start over; an existing run directory is renamed once the new run is prepared.
         force_data: Whether training text of which much looks wrong is taken all the same.
         on_progress: Called after every step and every validation. An exception that it raises ends the training, which
             continues from its last checkpoint when it is run again.
@@ -157,15 +157,19 @@ def train_from_values(
         uses_bf16(early.train, device)  # reject incompatible settings before any data is read
         golden_lines(early.golden)  # reject an unusable file before an earlier run is renamed
     try:
-        if fresh and run.exists():
-            Display().say(f"moved the earlier run to {move_aside(run)}")
-        if fresh:
-            workers.note_afresh()
-        with lock(run), StopSignals(is_quiet=workers.count > 1) as stop, Display(on_progress) as display:
+        with (
+            opened(run, fresh=fresh) as (directory, take_place),
+            StopSignals(is_quiet=workers.count > 1) as stop,
+            Display(on_progress) as display,
+        ):
             checkpoints = Checkpoints(run / "checkpoints", display.say)
-            newest = checkpoints.newest()
+            newest = None if take_place else checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(request, run, made, device, display, start, workers.count, force_data)
+            config, data, order = _settle(request, directory, made, device, display, start, workers.count, force_data)
+            if take_place:
+                display.say(f"moved the earlier run to {take_place(_inputs(config, data))}")
+            if fresh:
+                workers.note_afresh()
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
@@ -292,6 +296,14 @@ def _settle(
     if not path.exists() or path.read_text(encoding="utf-8") != settled:  # nothing of a finished run is rewritten
         write_text(path, settled)
     return config, data, order
+
+
+def _inputs(config: Config, data: Prepared) -> list[str]:
+    """Return the paths of the files and of the model that a run reads."""
+    files = [file["path"] for file in data.report["files"]]
+    golden = config.golden if config.golden not in (None, NO_GOLDEN) else None
+    model = config.from_model and str(model_directory(config.from_model))
+    return [path for path in (*files, golden, model) if path and os.path.exists(path)]
 
 
 def _only(languages: Sequence[str]) -> str | None:

@@ -1,14 +1,15 @@
-"""The run directory: checks before use, a lock against a second process, and removal of leftovers."""
+"""The run directory: checks before use, a lock against a second process, starting over, and removal of leftovers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from clearhead.errors import CheckpointError
-from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
+from clearhead.files import is_leftover, is_utf8, remove_leftovers, replace_keeping_old, standing, temporary_beside
 from clearhead.training.evaluations import EVALUATIONS_FILE
 
 MODEL_BEFORE = "model-before"
@@ -24,21 +25,6 @@ def from_here(run: Path) -> Path:
     """Return the path of a run directory as people type it: relative if it is within the current directory."""
     here = Path.cwd()
     return run.relative_to(here) if run != here and run.is_relative_to(here) else run
-
-
-def move_aside(run: Path) -> Path:
-    """Rename a run directory and return the new path.
-
-    Raises:
-        CheckpointError: If a process is training in it.
-    """
-    with lock(run):
-        pass  # a run still being trained would continue to write, into the new directory
-    number = 1
-    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
-        number += 1
-    os.replace(run, aside)
-    return aside
 
 
 def is_finished(run: Path) -> bool:
@@ -102,3 +88,56 @@ def lock(run: Path) -> Iterator[None]:
                 with suppress(OSError):
                     (run / ".lock").unlink()
                     run.rmdir()
+
+
+@contextmanager
+def opened(run: Path, *, fresh: bool) -> Iterator[tuple[Path, Callable[[Iterable[str]], Path] | None]]:
+    """Lock a run directory, or with `fresh` make another one aside for a run that exists; see `lock`.
+
+    The earlier run stays in its place, and locked, until everything that a new run needs is known to be there.
+
+    Yields:
+        The directory in which to prepare the run, and None; or, for a run that is started over, a function that takes
+        the paths of its input files and models, puts the new directory in the place of the earlier one, and returns
+        the path at which that one is kept. What the new run reads from within the earlier one is copied.
+
+    Raises:
+        CheckpointError: As `lock`.
+        OSError: If a directory beside the run cannot be made.
+    """
+    if not fresh or not run.exists():
+        with lock(run):
+            yield run, None
+        return
+    place = Path(os.path.realpath(run))  # a link to a run is kept
+    with ExitStack() as earlier:
+        earlier.enter_context(lock(run))
+        remove_leftovers(place.parent, {place.name})  # nobody else starts this run over, because it is locked
+        new = temporary_beside(place)
+        new.mkdir()
+        try:
+            with lock(new):
+
+                def take_place(inputs: Iterable[str]) -> Path:
+                    for path in inputs:
+                        _copy_from_within(run, new, path)
+                    aside = replace_keeping_old(new, place)
+                    earlier.close()
+                    return aside
+
+                yield new, take_place
+        finally:
+            shutil.rmtree(new, ignore_errors=True)  # absent if it has taken its place
+
+
+def _copy_from_within(run: Path, new: Path, path: str) -> None:
+    """Copy a file or directory that lies within a run to the same place of another."""
+    for above, found in ((run, Path(os.path.abspath(path))), (run.resolve(), Path(path).resolve())):
+        copy = new / found.relative_to(above) if found.is_relative_to(above) else None
+        if copy is None or copy.exists():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if found.is_dir():
+            shutil.copytree(found, copy)
+        else:
+            shutil.copy2(found, copy)

@@ -119,6 +119,48 @@ def test_a_directory_is_replaced_as_a_whole(
     assert names(tmp_path / "models") == ["model"]
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_directory_is_replaced_and_the_old_one_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
+    for content in "12":
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / content).touch()
+        (tmp_path / "run").mkdir(exist_ok=True)
+        files.replace_keeping_old(tmp_path / "new", tmp_path / "run")
+    assert [names(tmp_path / name) for name in ("run", "run.old-1", "run.old-2")] == [["2"], [], ["1"]]
+    assert names(tmp_path) == ["run", "run.old-1", "run.old-2"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_directory_that_cannot_be_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    def busy(first: Path, second: Path) -> bool:
+        if can_exchange:
+            raise OSError("busy")
+        return False
+
+    rename = os.rename
+
+    def rename_others(first: Path, second: Path) -> None:
+        if (first.name, second.name) == ("new", "run"):
+            raise OSError("busy")
+        rename(first, second)
+
+    monkeypatch.setattr(files.writing, "_exchange", busy)
+    monkeypatch.setattr(os, "rename", rename_others)
+    for name in ("new", "run"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"in {name}").touch()
+    with pytest.raises(OSError, match="busy"):
+        files.replace_keeping_old(tmp_path / "new", tmp_path / "run")
+    assert names(tmp_path / "run") == ["in run"]
+    assert "in new" in names(tmp_path / "new") or not can_exchange
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the test's file system may not exchange names")
 def test_a_reader_never_finds_the_name_of_a_replaced_directory_missing(tmp_path: Path) -> None:
     path = tmp_path / "model"

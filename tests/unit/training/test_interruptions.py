@@ -64,6 +64,10 @@ def assert_same_run(run: Path, expected: Path) -> None:
     assert (run / "report.html").read_text(encoding="utf-8").endswith("</html>\n")
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
 class Runs:
     """Runs of the same settings in directories of their own, the first of them uninterrupted."""
 
@@ -111,6 +115,24 @@ def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(
         return finish(runs.start("run", FileOperations().until(choose.randint(1, runs.file_operations))))
 
     kill_and_finish(runs, kills, kill_once)
+
+
+@pytest.mark.parametrize("kills", [2, slow(20)])
+def test_a_killed_start_over_leaves_the_earlier_run_whole(tmp_path, settings, kills):
+    runs = Runs(tmp_path, settings, train={"max_steps": 2, "validate_every": 2, "checkpoint_every": 2})
+    earlier = contents(runs.expected)
+    choose = random.Random(2)
+    for _ in range(kills):
+        shutil.copytree(runs.expected, tmp_path / "run")
+        values = runs.settings(**runs.changes, out=str(tmp_path / "run"))
+        killed = FileOperations().until(choose.randint(1, runs.file_operations))
+        assert finish(start([*train_arguments(values), "--fresh"], runs.log, killed)) in (0, -signal.SIGKILL)
+        stays, aside = tmp_path / "run", tmp_path / "run.old-1"
+        assert contents(aside if (aside / "report.html").exists() else stays) == earlier
+        assert stays.exists()
+        for path in tmp_path.iterdir():
+            if "run" in path.name:
+                shutil.rmtree(path)
 
 
 @pytest.mark.slow

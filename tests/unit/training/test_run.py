@@ -22,13 +22,13 @@ from report_page import Page
 from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
-from clearhead.bundle import load_bundle
+from clearhead.bundle import load_bundle, read_golden
 from clearhead.config import Config
 from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.decoding.cross_attention import AlignmentHead
-from clearhead.errors import CheckpointError, ConfigError, TrainingError
-from clearhead.files import json_sha256
+from clearhead.errors import CheckpointError, ClearheadError, ConfigError, TrainingError
+from clearhead.files import file_sha256, json_sha256
 from clearhead.files.tensors import model_tensors, read_weights
 from clearhead.inspection.tokens import visible
 from clearhead.runtime.device import device_name
@@ -410,6 +410,55 @@ def test_fresh_moves_the_earlier_run_aside(quick, capsys):
     assert contents(asides[0]) == first
     assert f"moved the earlier run to {asides[1]}" in capsys.readouterr().err
     assert Config.load(run / "config.toml").train.seed == Config.load(asides[1] / "config.toml").train.seed == 7
+
+
+def test_starting_over_copies_what_lies_within_the_run(quick, tmp_path, capsys):
+    """The demo's corpus, a golden file and the model to start from lie within the run that is started over."""
+    values, run = quick, Path(quick["out"])
+    (run / "corpus").mkdir()
+    shutil.copy(tmp_path / "numbers.tsv", run / "corpus" / "numbers.tsv")
+    (run / "golden.txt").write_text("two five\n", encoding="utf-8")
+    before = contents(run)
+    within = {"golden": str(run / "golden.txt"), "data": {"pairs": [str(run / "corpus" / "numbers.tsv")]}}
+    asked = merge({name: values[name] for name in ("out", "device", "train", "data")}, within, {"from_model": str(run)})
+    assert train_from_values(asked, fresh=True).step == 4
+    assert contents(run.with_name("run.old-1")) == before
+    assert (run / "corpus" / "numbers.tsv").read_bytes() == before["corpus/numbers.tsv"]
+    assert [one["source"] for one in read_golden(run / "model")] == ["two five"]
+    assert Config.load(run / "config.toml").from_sha256 == file_sha256(run / "model-before" / "model.safetensors")
+    assert train_from_values(asked).was_finished  # the same command without --fresh
+    assert train_from_values(merge(asked, {"train": {"max_steps": 6}})).step == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"pairs": ["{run}/corpus/none.tsv"]}}, "there is no such file"),
+        ({"data": {"pairs": ["{run}/few.tsv"]}}, "the corpus has 1 usable pairs, and 10 are needed"),
+        ({"tokenizer": {"vocab_size": 100_000}}, "more than the .* pieces this corpus yields"),
+        ({"golden": "{run}/golden.txt", "tokenizer": {"language_tags": ["de"]}}, "line 1: into which language"),
+        ({"from_model": "{run}/none"}, "no model at"),
+        ({"train": {"optimiser": "adam"}}, "unknown setting"),
+    ],
+)
+def test_a_run_that_cannot_be_started_over_stays_where_it_is(quick, tmp_path, changes, message):
+    run = Path(quick["out"])
+    (run / "few.tsv").write_text("eins\tone\n" * 3)
+    (run / "golden.txt").write_text("eins\n")
+    before, beside = contents(run), sorted(path.name for path in tmp_path.iterdir())
+    named = json.loads(json.dumps(changes).replace("{run}", str(run)))
+    with pytest.raises(ClearheadError, match=message):
+        train_from_values(merge(quick, named), fresh=True)
+    assert contents(run) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == beside
+
+
+def test_what_a_killed_start_over_left_is_removed_by_the_next(quick, tmp_path):
+    run = Path(quick["out"])
+    left = tmp_path / ".run.0123456789abcdef.partial"
+    shutil.copytree(run, left)
+    assert train_from_values(quick, fresh=True).step == 4
+    assert not left.exists()
 
 
 @pytest.mark.parametrize(("given", "afterwards"), [(None, (32 * 5) ** -0.5), (0.01, 0.01)])
