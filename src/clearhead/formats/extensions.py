@@ -4,5 +4,5 @@ from __future__ import annotations
 
 GETTEXT = (".po", ".pot")
 """Catalogues of gettext as text; a `.pot` is a template, without translations."""
-XLIFF = (".mqxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
-"""XLIFF files, also those of memoQ, Trados and Wordfast."""
+XLIFF = (".mqxliff", ".mxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
+"""XLIFF files, also those of memoQ, Phrase, Trados and Wordfast."""

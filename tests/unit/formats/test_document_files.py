@@ -65,7 +65,9 @@ def test_a_document_is_told_by_its_extension():
 def test_each_extension_has_one_meaning():
     assert not DOCUMENTS.keys() & UNREAD.keys()
     assert [
-        one for one in ("mqxliff", "pot", "sdlxliff", "txlf") if not {f".{one}"} <= DOCUMENTS.keys() & READERS.keys()
+        one
+        for one in ("mqxliff", "mxliff", "pot", "sdlxliff", "txlf")
+        if not {f".{one}"} <= DOCUMENTS.keys() & READERS.keys()
     ] == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -106,11 +105,8 @@ class TmxDocument(Document):
                 language = html.escape(self._target)
                 text = f'{space}<tuv {unit.language_attribute}="{language}"><seg>{content}</seg></tuv>'
                 changes.append((place, place, text))
-            elif unit.target.is_closed:
-                tag = re.sub(r"\s*/>$", ">", file.raw(unit.target.start, unit.target.end))
-                changes.append((unit.target.start, unit.target.end, f"{tag}{content}</seg>"))
             else:
-                changes.append((unit.target.content, unit.target.content_end, content))
+                changes.append(file.with_content(unit.target, content))
         return file.spliced(changes)
 
     def _add(self, unit: XmlElement, *, keeps_space: bool) -> None:

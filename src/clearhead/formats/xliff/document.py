@@ -12,10 +12,10 @@ from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
-from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, with_attribute, without_attribute
+from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, tag_name, with_attribute, without_attribute
 from clearhead.formats.xml.escaping import language_tag
 from clearhead.formats.xml.events import UNWRITABLE
-from clearhead.formats.xml.inline_text import InlineText, TagNumbers
+from clearhead.formats.xml.inline_text import InlineText, TagNumbers, is_empty
 from clearhead.formats.xml.translation_units import are_related
 from clearhead.text.shortening import shortened
 
@@ -52,6 +52,10 @@ class _Unit(NamedTuple):
     first: int
     """Index in the document's segments of the first part."""
     parts: Sequence[_Part]
+    segments: Sequence[tuple[XmlElement, XmlElement | None]] = ()
+    """If it is segmented, the segments with parts, each with its counterpart in the target."""
+    kept: Sequence[tuple[int, int, str]] = ()
+    """For the segments without a part, the range of their content in the source, and their content in the target."""
 
 
 class XliffDocument(Document):
@@ -153,22 +157,54 @@ class XliffDocument(Document):
         source = unit.source
         if source is None or source.is_closed:
             return
-        elements: Mapping[str, XmlElement] = {"": source}
-        present: Mapping[str, XmlElement | None] = {"": unit.target}
-        if unit.seg_source is not None and (found := segments_of(unit.seg_source)):
-            source, elements, present = unit.seg_source, found, segments_of(unit.target)
+        segments = segments_of(unit.seg_source)
+        present = _present_segments(unit, segments) if segments else None
+        locked = unit.locked_segments
+        if unit.is_locked or (locked and present is None):
+            return
         first = len(self.segments)
         parts: list[_Part] = []
-        for key, part in elements.items():
-            there = present.get(key)
-            if unit.translates(part):
-                parts.append(self._part(unit, part, there, unit.protected, is_kept=False))
-            is_kept = bool(parts) and unit.translates(part) and self.segments[-1].is_finished
-            translated = exceptions_in(unit, there, in_target=True)
-            for name, inner in exceptions_in(unit, part, in_target=False).items():
-                parts.append(self._part(unit, inner, translated.get(name), (frozenset(), frozenset()), is_kept=is_kept))
-        if parts:
-            self._units.append(_Unit(unit, source, first, parts))
+        if not segments or present is None:
+            self._add_parts(unit, source, unit.target, parts)
+            if parts:
+                self._units.append(_Unit(unit, source, first, parts))
+            return
+        with_parts: list[tuple[XmlElement, XmlElement | None]] = []
+        kept: list[tuple[int, int, str]] = []
+        for key, segment in segments.items():
+            there, before = present.get(key), len(parts)
+            if segment.is_closed:
+                continue
+            if key not in locked:
+                self._add_parts(unit, segment, there, parts)
+            if len(parts) > before:
+                with_parts.append((segment, there))
+            elif there is not None or key in locked:
+                raw = "" if there is None else self._file.raw(there.content, there.content_end)
+                kept.append((segment.content, segment.content_end, raw))
+        if parts and unit.seg_source is not None:
+            self._units.append(_Unit(unit, unit.seg_source, first, parts, with_parts, kept))
+
+    def _add_parts(self, unit: XliffUnit, text: XmlElement, there: XmlElement | None, parts: list[_Part]) -> None:
+        """Add the segments of a text, and its parts.
+
+        Args:
+            unit: Its unit.
+            text: The source, or a segment of it.
+            there: Its translation, if there is one.
+            parts: Receives the text, if it is translated, and those within it that are, see `exceptions_in`.
+        """
+        is_finished = there is not None and not is_empty(there) and not unit.is_unfinished
+        if is_translated := unit.translates(text):
+            parts.append(self._part(unit, text, there, unit.protected, is_finished=is_finished))
+        found, translated = (exceptions_in(unit, one, in_target=at) for at, one in enumerate((text, there)))
+        # Without all its counterparts in a finished translation, it is not known which of them is missing there.
+        is_kept = is_finished and (is_translated or not found.keys() <= translated.keys())
+        for name, inner in found.items():
+            inner_there = translated.get(name)
+            is_done = inner_there is not None and not is_empty(inner_there) and not unit.is_unfinished
+            protected = frozenset[str](), frozenset[str]()
+            parts.append(self._part(unit, inner, inner_there, protected, is_finished=is_kept or is_done))
 
     def _part(
         self,
@@ -177,7 +213,7 @@ class XliffDocument(Document):
         there: XmlElement | None,
         protected: tuple[frozenset[str], frozenset[str]],
         *,
-        is_kept: bool,
+        is_finished: bool,
     ) -> _Part:
         """Add the segment of a text, and return it.
 
@@ -186,7 +222,7 @@ class XliffDocument(Document):
             part: The text.
             there: Its translation, if there is one.
             protected: As in `XliffUnit.protected`.
-            is_kept: Whether it counts as finished, for it is in a text whose translation is.
+            is_finished: Whether its translation is finished.
         """
         numbers = TagNumbers()
         in_source, in_target = protected
@@ -196,7 +232,6 @@ class XliffDocument(Document):
             raw = self._file.raw(there.content, there.content_end)
             of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
             translation = of_target.text
-        is_finished = is_kept or (there is not None and not there.is_blank and not unit.is_unfinished)
         named = [
             one.tag.attributes.get(key, "") for one, key in ((unit.around, "id"), (unit.element, "id"), (part, "mid"))
         ]
@@ -209,17 +244,7 @@ class XliffDocument(Document):
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
         """Return the changes for a unit of which at least one part has a translation."""
         file, source, read = self._file, unit.source, unit.read
-        target = read.target
-        done: list[tuple[int, int, str]] = []
-        in_parts = sorted(zip(unit.parts, fillings, strict=True), key=lambda one: one[0].element.content_end)
-        for (element, text, present), filling in in_parts:  # a text within another comes first
-            raw = present or file.raw(element.content, element.content_end, done)
-            if filling is not None:
-                raw = text.filled(filling.text, file, element.tag.line, done)
-            while done and done[-1][0] >= element.content:
-                done.pop()
-            done.append((element.content, element.content_end, raw))
-        content = file.raw(source.content, source.content_end, done)
+        target, content = read.target, self._target_content(unit, fillings)
         changes: list[tuple[int, int, str]] = []
         start, end = read.element.start, read.element.content
         if not self._is_first_version:
@@ -231,7 +256,7 @@ class XliffDocument(Document):
             changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
         if target is None:
             # Keep the namespace prefix of the source.
-            name = re.sub(r"(seg-)?source$", "target", _name(file.raw(source.start, source.content)))
+            name = re.sub(r"(seg-)?source$", "target", tag_name(file.raw(source.start, source.content)))
             tag = f"<{name}>"
             if source.tag.attributes.get(SPACE) == "preserve":
                 tag = with_attribute(tag, "xml:space", "preserve")
@@ -239,7 +264,7 @@ class XliffDocument(Document):
             space = file.space_before(source.start)
         else:
             tag = re.sub(r"\s*/>$", ">", file.raw(target.start, target.content))
-            name, space = _name(tag), ""
+            name, space = tag_name(tag), ""
             start, end = target.start, target.end
         beside = ""
         if self._is_first_version:
@@ -248,6 +273,26 @@ class XliffDocument(Document):
                 tag = with_attribute(tag, "state-qualifier", EXACT_MATCH)
             beside = self._suggested(unit, fillings)
         return [*changes, (start, end, f"{space}{tag}{content}</{name}>{beside}")]
+
+    def _target_content(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
+        """Return the content of a unit's target in raw XML, with the translations of its parts."""
+        file, source, target = self._file, unit.source, unit.read.target
+        done: list[tuple[int, int, str]] = []
+        in_parts = sorted(zip(unit.parts, fillings, strict=True), key=lambda one: one[0].element.content_end)
+        for (element, text, present), filling in in_parts:  # a text within another comes first
+            raw = present or file.raw(element.content, element.content_end, done)
+            if filling is not None:
+                raw = text.filled(filling.text, file, element.tag.line, done)
+            while done and done[-1][0] >= element.content:
+                done.pop()
+            done.append((element.content, element.content_end, raw))
+        counterparts = [there for _, there in unit.segments if there is not None]
+        if target is None or not counterparts or len(counterparts) < len(unit.segments):
+            return file.raw(source.content, source.content_end, sorted([*done, *unit.kept]))
+        # What the target has besides these segments stays.
+        texts = (file.raw(segment.content, segment.content_end, done) for segment, _ in unit.segments)
+        filled = [file.with_content(there, text) for there, text in zip(counterparts, texts, strict=True)]
+        return file.raw(target.content, target.content_end, sorted(filled))
 
     def _suggested(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
         """Return the translation-memory matches for the parts of a unit, as XML elements."""
@@ -310,6 +355,21 @@ def read_xliff(
     return XliffDocument(read_bytes(path), path, from_lang, to_lang, skip_bad_units=skip_bad_units)
 
 
+def _present_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> Mapping[str, XmlElement] | None:
+    """Return the segments of a unit's target, by `mid`; None if the target holds a translation that is kept as a whole.
+
+    Args:
+        unit: The unit.
+        segments: The segments of its source, by `mid`.
+    """
+    if unit.target is None or is_empty(unit.target):
+        return segments_of(unit.target) or {}
+    found = segments_of(unit.target)
+    if found and found.keys() <= segments.keys():
+        return found
+    return {} if unit.is_unfinished else None
+
+
 def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]]) -> str:
     """Return which attribute names another language than asked for, in words; empty if none does."""
     for key, (option, language) in asked.items():
@@ -321,12 +381,5 @@ def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]
 
 def _prefix(tag: str) -> str:
     """Return the namespace prefix of an element's name, with its colon."""
-    before, colon, _ = _name(tag).rpartition(":")
+    before, colon, _ = tag_name(tag).rpartition(":")
     return before + colon
-
-
-def _name(tag: str) -> str:
-    """Return the name of an element, with its prefix."""
-    match = re.match(r"<([^\s/>]+)", tag)
-    assert match is not None
-    return match[1]

@@ -10,6 +10,7 @@ from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segme
 from clearhead.formats.xml.elements import MAX_SIZE, XmlElement, elements
 from clearhead.formats.xml.escaping import language_tags, write_units
 from clearhead.formats.xml.events import LANGUAGE, read_events
+from clearhead.formats.xml.inline_text import is_empty
 from clearhead.formats.xml.translation_units import TranslationUnit, UnitFile, language_of, open_units, read_units
 
 
@@ -63,10 +64,9 @@ def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator
         source_language = language_of(said, "source-language", "srcLang") or _own_language(unit.source)
         target_language = language_of(said, "target-language", "trgLang") or _own_language(unit.target)
         sources, targets = segments_of(unit.seg_source), segments_of(unit.target)
-        is_cut = bool(sources and targets)
-        for key in sources | targets if is_cut else [""]:
-            source, target = (sources.get(key), targets.get(key)) if is_cut else (unit.source, unit.target)
-            line = source.tag.line if is_cut and source is not None else line
+        cut = {key: (sources.get(key), targets.get(key)) for key in sources | targets} if sources and targets else {}
+        for source, target in cut.values() or [(unit.source, unit.target)]:
+            line = source.tag.line if cut and source is not None else line
             texts = (source_language, source), (target_language, target)
             skipped = _skipped(unit, source, target) if unit.translates(source) else "not_to_translate"
             yield TranslationUnit(line, texts, skipped, keeps_space=unit.keeps_space, protected=unit.protected)
@@ -83,6 +83,6 @@ def _own_language(text: XmlElement | None) -> str:
 
 def _skipped(unit: XliffUnit, source: XmlElement | None, target: XmlElement | None) -> str | None:
     """Return the key of `SKIPS` for a unit, or for a segment of it, that the file excludes."""
-    if target is None or target.is_blank:
-        return None if source is None or source.is_blank else "untranslated"
+    if target is None or is_empty(target):
+        return None if source is None or is_empty(source) else "untranslated"
     return "unfinished" if unit.is_unfinished else None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from clearhead.errors import DataError
 from clearhead.formats.xml.elements import SPACE, XmlElement, inherited, own_translate
 from clearhead.formats.xml.events import StartTag
-from clearhead.formats.xml.inline_text import open_annotations, translated_parts
+from clearhead.formats.xml.inline_text import holds_words, open_annotations, translated_parts
 
 NAMESPACE = "urn:oasis:names:tc:xliff:document:"
 """Start of the namespaces of XLIFF; the version follows."""
@@ -38,6 +38,17 @@ class XliffUnit(NamedTuple):
         return self.said.get("translate") != "no" if own is None else own
 
     @property
+    def is_locked(self) -> bool:
+        """Whether a translation tool has locked it, as memoQ (`mq:locked`) and Phrase (`m:locked`) do."""
+        return _is_locked(self.around.tag) or _is_locked(self.element.tag)
+
+    @property
+    def locked_segments(self) -> set[str]:
+        """The `mid` of its segments that Trados has locked (`<sdl:seg id="1" locked="true"/>`)."""
+        segments = (one for part in self.around.elements if part.tag.name == "seg-defs" for one in part.elements)
+        return {one.tag.attributes.get("id", "") for one in segments if _is_locked(one.tag)}
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether the file marks its translation as unfinished."""
         bearer = self.target if self.element is self.around else self.element
@@ -49,6 +60,11 @@ class XliffUnit(NamedTuple):
         """Whether line endings in it are significant."""
         own = {} if self.source is None else self.source.tag.attributes
         return own.get(SPACE, self.said.get(SPACE)) == "preserve"
+
+
+def _is_locked(tag: StartTag) -> bool:
+    said = (value.strip().lower() for name, value in tag.attributes.items() if name.split(" ")[-1] == "locked")
+    return any(value not in ("", "0", "false", "no", "unlocked") for value in said)
 
 
 def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]:
@@ -92,23 +108,26 @@ def exceptions_in(unit: XliffUnit, text: XmlElement | None, *, in_target: bool) 
     return found
 
 
-def segments_of(text: XmlElement | None) -> dict[str, XmlElement]:
-    """Return the parts of a text that `<mrk mtype="seg">` marks, by `mid`.
+def segments_of(text: XmlElement | None) -> dict[str, XmlElement] | None:
+    """Return the segments that `<mrk mtype="seg">` marks in a text, by `mid`, also those within markup such as `<g>`.
 
-    The result is empty if there is no text, if there is anything but white space outside the parts, or if two of them
-    have the same `mid`.
+    The result is empty if nothing is marked, and None if the segments are not the whole text: there are words outside
+    of them, or two have the same `mid`.
     """
     found: dict[str, XmlElement] = {}
-    for part in [] if text is None else text.parts:
+    is_whole = True
+    waiting: list[str | XmlElement] = [] if text is None else text.parts[::-1]
+    while waiting:
+        part = waiting.pop()
         if isinstance(part, str):
-            if part.strip():
-                return {}
-            continue
-        said, key = part.tag.attributes, part.tag.attributes.get("mid", "")
-        if part.tag.name != "mrk" or said.get("mtype") != "seg" or part.is_closed or key in found:
-            return {}
-        found[key] = part
-    return found
+            is_whole &= not part.strip()
+        elif part.tag.name == "mrk" and part.tag.attributes.get("mtype") == "seg":
+            key = part.tag.attributes.get("mid", "")
+            is_whole &= key not in found
+            found[key] = part
+        elif holds_words(part) and own_translate(part.tag) is not False:
+            waiting += part.parts[::-1]
+    return found if is_whole or not found else None
 
 
 def version_of(root: StartTag, name: str) -> str:

@@ -275,6 +275,13 @@ class XmlFile:
             at = ends
         return "".join([*parts, self._utf8[at:end].decode()])
 
+    def with_content(self, element: XmlElement, content: str) -> tuple[int, int, str]:
+        """Return the change that gives an element another content, in raw XML."""
+        if not element.is_closed:
+            return element.content, element.content_end, content
+        tag = self.raw(element.start, element.end).removesuffix("/>").rstrip()
+        return element.start, element.end, f"{tag}>{content}</{tag_name(tag)}>"
+
     def space_before(self, place: int) -> str:
         """Return the white space before a position, at most 200 characters."""
         before = self._utf8[max(place - 200, 0) : place]
@@ -318,6 +325,17 @@ def _tag_end(data: bytes, place: int) -> int:
     match = _TAG.match(data, place)
     assert match is not None, place
     return match.end()
+
+
+def tag_name(tag: str) -> str:
+    """Return the name in a start tag, with its namespace prefix.
+
+    >>> tag_name("<x:target/>"), tag_name("<seg")
+    ('x:target', 'seg')
+    """
+    match = re.match(r"<([^\s/>]+)", tag)
+    assert match is not None
+    return match[1]
 
 
 def with_attribute(tag: str, name: str, value: str) -> str:

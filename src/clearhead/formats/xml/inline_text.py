@@ -32,6 +32,24 @@ _KEYS = ("x", "id", "mid", "hex", *_PAIR_KEYS)
 """Attributes that identify an element in other languages, such as `x` in TMX and `id` in XLIFF."""
 
 
+def holds_words(element: XmlElement) -> bool:
+    """Return whether an inline element is markup around words, such as `<g>` and `<mrk>`, and not code."""
+    return element.tag.name not in _ROLES
+
+
+def is_empty(text: XmlElement) -> bool:
+    """Return whether a text has neither words nor code: only white space, also within markup around words."""
+    waiting = [text]
+    while waiting:
+        element = waiting.pop()
+        for part in element.parts:
+            if isinstance(part, XmlElement) and holds_words(part):
+                waiting.append(part)
+            elif isinstance(part, XmlElement) or part.strip():
+                return False
+    return True
+
+
 @dataclass(slots=True)
 class InlineText:
     """A text with numbered tags, and the inline elements behind the tags."""

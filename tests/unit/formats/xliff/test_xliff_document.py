@@ -158,6 +158,105 @@ def test_a_unit_with_words_outside_of_its_segments_is_one_segment(read, fill):
     assert fill(read("a.xlf", written), {"a": "A"}) == replaced(written, ("</seg-source>", target))
 
 
+def seg(mid: int, text: str = "") -> str:
+    return f'<mrk mtype="seg" mid="{mid}">{text}</mrk>' if text else f'<mrk mtype="seg" mid="{mid}"/>'
+
+
+def cut_unit(target: str, attributes: str = "", *, around: str = "{}", behind: str = "") -> str:
+    """Return a file with a unit of two segments."""
+    source = around.format(f"{seg(1, 'One.')} {seg(2, 'Two.')}")
+    texts = f"<source>One. Two.</source><seg-source>{source}</seg-source><target{attributes}>{target}</target>"
+    return one_unit(texts + behind)
+
+
+@pytest.mark.parametrize("attributes", ["", ' state="final"', ' state="translated"'])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "Eins. Zwei.",  # not segmented
+        "<g id='1'>Eins. Zwei.</g>",
+        f"{seg(1, 'Eins.')} und {seg(2)}",  # words outside of its segments
+        f"{seg(1, 'Eins.')} {seg(1, 'Zwei.')}",
+        f"{seg(1)} {seg(3, 'Drei.')}",  # a segment that the source lacks
+        "<x id='1'/>",
+    ],
+)
+def test_finished_targets_are_kept_whatever_their_segmentation(read, attributes, target):
+    [segment] = read("a.xlf", cut_unit(target, attributes)).segments
+    assert (segment.text, segment.is_finished) == ("One. Two.", True)
+
+
+def test_unfinished_targets_without_segments_are_replaced_segment_by_segment(read, fill, in_capitals):
+    document = read("a.xlf", cut_unit("Eins. Zwei?", ' state="needs-l10n"'))
+    assert [(one.text, one.translation, one.is_finished) for one in document.segments] == [
+        ("One.", "", False),
+        ("Two.", "", False),
+    ]
+    assert fill(document, in_capitals) == cut_unit(
+        f"{seg(1, 'ONE.')} {seg(2, 'TWO.')}", ' state="needs-review-translation"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "filled"),
+    [
+        (seg(1, "Eins.") + seg(2), seg(1, "Eins.") + seg(2, "ZWEI.")),
+        (seg(2) + "\n" + seg(1, "Eins."), seg(2, "ZWEI.") + "\n" + seg(1, "Eins.")),
+        (f"<g id='9'>{seg(1, 'Eins.')}<x/>{seg(2)}</g>", f"<g id='9'>{seg(1, 'Eins.')}<x/>{seg(2, 'ZWEI.')}</g>"),
+        (seg(1, "Eins."), f"{seg(1, 'Eins.')} {seg(2, 'ZWEI.')}"),
+    ],
+)  # fmt: skip
+def test_empty_segments_are_filled_and_their_neighbours_kept(read, fill, target, filled):
+    document = read("a.xlf", cut_unit(target))
+    assert [(one.text, one.translation, one.is_finished) for one in document.segments] == [
+        ("One.", "Eins.", True),
+        ("Two.", "", False),
+    ]
+    expected = cut_unit(filled, ' state="needs-review-translation"')
+    assert fill(document, {"Two.": "ZWEI."}) == expected
+
+
+def test_segments_within_markup_are_segments(read, fill, in_capitals):
+    around = '<g id="1"><mrk mtype="x-comment">{}</mrk></g>'
+    for target in (around.format(f"{seg(1)} {seg(2)}"), "", '<g id="1"></g>'):
+        document = read("a.xlf", cut_unit(target, around=around))
+        assert [(one.text, one.is_finished) for one in document.segments] == [("One.", False), ("Two.", False)]
+        expected = around.format(f"{seg(1, 'ONE.')} {seg(2, 'TWO.')}")
+        state = ' state="needs-review-translation"'
+        assert fill(document, in_capitals) == cut_unit(expected, state, around=around)
+
+
+def test_locked_segments_of_trados_are_not_changed(read, fill, in_capitals):
+    locks = '<s:seg-defs xmlns:s="urn:sdl"><s:seg id="{}" locked="{}"/></s:seg-defs>'
+    state = ' state="needs-review-translation"'
+    for target, filled in (
+        (f"{seg(1, 'Fest.')}{seg(2)}", f"{seg(1, 'Fest.')}{seg(2, 'TWO.')}"),
+        (f"{seg(1)}{seg(2)}", f"{seg(1)}{seg(2, 'TWO.')}"),
+        (seg(1, "Fest."), f"{seg(1, 'Fest.')} {seg(2, 'TWO.')}"),
+        ("", f'<mrk mtype="seg" mid="1"></mrk> {seg(2, "TWO.")}'),
+    ):
+        written = cut_unit(target, behind=locks.format(1, "true"))
+        document = read("a.sdlxliff", written)
+        assert [one.text for one in document.segments] == ["Two."]
+        assert fill(document, in_capitals) == cut_unit(filled, state, behind=locks.format(1, "true"))
+    assert read("a.sdlxliff", cut_unit("Eins. Zwei.", behind=locks.format(2, "true"))).segments == []
+    assert len(read("a.sdlxliff", cut_unit(seg(1), behind=locks.format(1, "false"))).segments) == 2
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_locked"),
+    [
+        ('xmlns:mq="MQXliff" mq:locked="locked"', True),
+        ('xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="true"', True),
+        ('xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="false"', False),
+    ],
+)
+def test_locked_units_of_memoq_and_phrase_are_not_changed(read, attributes, is_locked):
+    written = one_unit("<source>a</source><target/>").replace("<trans-unit", f"<trans-unit {attributes}")
+    for name in ("a.mqxliff", "a.mxliff"):
+        assert len(read(name, written).segments) == (not is_locked)
+
+
 @pytest.mark.parametrize(
     ("content", "text", "target"),
     [
@@ -517,6 +616,14 @@ def test_a_finished_text_keeps_what_is_translated_within_it(read):
     assert [(one.text, one.is_finished) for one in document.segments] == [("a <x1/>", True), ("c", True)]
 
 
+def test_a_finished_target_without_the_texts_within_it_is_kept(read):
+    source = '<mrk id="m" translate="yes">a</mrk> B <mrk id="n" translate="yes">c</mrk>'
+    for target in ("fertig", '<mrk id="m" translate="yes">A</mrk> B c'):
+        written = f"<segment><source>{source}</source><target>{target}</target></segment>"
+        document = read("a.xlf", f'<xliff version="2.0"><unit translate="no">{written}</unit></xliff>')
+        assert [(one.text, one.is_finished) for one in document.segments] == [("a", True), ("c", True)]
+
+
 def test_marks_of_version_1_say_what_is_translated(read, fill):
     source = 'a <mrk mtype="protected">B <mrk mtype="x-its-translate-yes">c</mrk></mrk>'
     document = read("a.xlf", one_unit(f"<source>{source}</source>"))
@@ -535,3 +642,11 @@ def test_nested_marks_take_time_linear_in_their_number(read):
         document.filled([Filling(one.text) for one in document.segments])
 
     assert_linear(translated, 50)
+
+
+def test_empty_segments_of_a_source_have_no_segment(read, fill, in_capitals):
+    source = f"<source>Two.</source><seg-source>{seg(1)}{seg(2, 'Two.')}</seg-source>"
+    document = read("a.xlf", one_unit(source))
+    assert [one.text for one in document.segments] == ["Two."]
+    target = f'<target state="needs-review-translation">{seg(1)}{seg(2, "TWO.")}</target>'
+    assert fill(document, in_capitals) == one_unit(source + target)

@@ -182,10 +182,16 @@ def test_a_unit_cut_into_segments_on_both_sides_gives_a_pair_for_each(tmp_path):
         ("T<x1/>o.", "", "untranslated"),
         ("", "Drei.", "unfinished"),
     ]
-    # With anything else between its segments it is not cut, as in a document.
-    target = f"<target>{seg(1, 'Eins.')}<x id='1'/>{seg(2, 'Zwei.')}</target>"
+    # Markup around and between the segments is no part of them.
+    target = f"<target><x id='1'/><g id='2'>{seg(1, 'Eins.')}<x id='3'/>{seg(2, '')}</g></target>"
     assert read_1(tmp_path, f'<trans-unit id="1">{source}{target}</trans-unit>') == [
-        ("One. Two.", "<g1>Eins.</g1><x2/><g3>Zwei.</g3>", None)
+        ("One.", "Eins.", None),
+        ("T<x1/>o.", "", "untranslated"),
+    ]
+    # With words outside of its segments it is one pair, as in a document.
+    target = f"<target>{seg(1, 'Eins.')} und <x id='1'/>{seg(2, 'Zwei.')}</target>"
+    assert read_1(tmp_path, f'<trans-unit id="1">{source}{target}</trans-unit>') == [
+        ("One. Two.", "<g1>Eins.</g1> und <x2/><g3>Zwei.</g3>", None)
     ]
 
 
