@@ -99,10 +99,15 @@ def _write(
     from clearhead.files import display_name, read_lines
     from clearhead.files.streams import format_extension
     from clearhead.formats import write_tsv
+    from clearhead.formats.document_files import is_document, refuse_foreign_format
 
     if format_extension(output) != ".tsv":
         raise ConfigError(f"--output {output}: pairs are written as .tsv, which may be compressed, such as .tsv.gz")
     refuse_missing(files)
+    for path in files:
+        if is_document(path):
+            raise DataError(f"{path} is a document; give its text in a .txt file, one segment per line")
+        refuse_foreign_format(path)
     refuse_overwriting(output, files)
 
     from clearhead.training.synthetic_pairs import SyntheticReport, synthesize

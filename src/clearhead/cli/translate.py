@@ -18,7 +18,7 @@ from clearhead.cli.memory import TermOptions
 from clearhead.cli.options import OUTPUT, AlignBy, Model, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.search_options import SearchOptions
-from clearhead.cli.translate_documents import DocumentOptions, translate_documents
+from clearhead.cli.translate_documents import AS_TEXT, DocumentOptions, translate_documents
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 CHUNK_LINES = 2_000
 """Lines read, translated and written at a time: enough to sort by length, few enough to limit memory use."""
+
+START_LINES = 20
+"""Lines in which the beginning of a format other than plain text is searched."""
 
 
 class OutputFormat(StrEnum):
@@ -150,6 +153,7 @@ def translate(
         refuse_mixing("--alignments", alignments, "translations")
 
     from clearhead.files import display_name, open_output, some_names
+    from clearhead.formats.plain_text_document import refuse_markup
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.worker_pool import TranslatorTeam
 
@@ -211,6 +215,8 @@ def translate(
             name = display_name(path)
             notices, before = TranslationNotices(name, translator), count
             for first, lines in _chunks(path, workers):
+                if first == 1 and not (documents.as_text or _is_typed(path)):
+                    refuse_markup("\n".join(lines[:START_LINES]), path, AS_TEXT)  # a pipe is read only now
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 places = [f"line {number}" for number in range(first, first + len(lines))]
                 if pages is not None:

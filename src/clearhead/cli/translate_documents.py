@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clearhead.translation.translator import Translator
 
 
+AS_TEXT = "; --as-text translates every line of it as it is"
 SHOWN_LINES = 10
 LONGEST_NUMBER = 6
 """Maximum digits of a column number."""
@@ -108,12 +109,12 @@ class DocumentOptions(OptionGroup):
             ConfigError: If only some files are documents.
             DataError: If the format of a file cannot be read.
         """
-        from clearhead.formats.document_files import is_document, refuse_unread
+        from clearhead.formats.document_files import is_document, refuse_foreign_format
 
         if self.as_text:
             return False
         for path in paths:
-            refuse_unread(path, "; --as-text translates every line of it as it is")
+            refuse_foreign_format(path, AS_TEXT)
         documents = [path for path in paths if is_document(path)]
         if documents and len(documents) < len(paths) and not self.paragraphs:
             other = next(path for path in paths if path not in documents)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.files.streams import COMPRESSIONS
+from clearhead.files.streams import COMPRESSIONS, format_extension, open_binary
 from clearhead.formats.extensions import GETTEXT, XLIFF
+from clearhead.formats.languages import is_language
 
 if TYPE_CHECKING:
     from clearhead.formats.document import Document
@@ -78,6 +80,9 @@ UNREAD: dict[str, str] = {
     **dict.fromkeys((".arb", ".ftl", ".idml", ".ini", ".odp", ".php", ".plist", ".pptx", ".properties"), _CATALOGUE),
     **dict.fromkeys((".resw", ".resx", ".strings", ".stringsdict", ".toml", ".ts", ".xcstrings"), _CATALOGUE),
     **dict.fromkeys((".xml", ".yaml", ".yml"), _CATALOGUE),
+    **dict.fromkeys((".json5", ".jsonc"), "remove its comments and save it as .json"),
+    **dict.fromkeys((".mdown", ".mdx", ".mkd", ".qmd", ".rmd"), "if all of it is Markdown, name a copy of it .md"),
+    **dict.fromkeys((".shtml", ".xht", ".xhtml"), "name a copy of it .html"),
     ".mo": "make a .po of it, with msgunfmt, for example",
     ".po~": "it is the backup of a catalogue; rename a copy of it to .po",
     ".ppt": "save it as .pptx, and convert that to XLIFF, with Okapi's Tikal, for example",
@@ -89,7 +94,12 @@ UNREAD: dict[str, str] = {
         (".arrow", ".feather", ".jsonl", ".ndjson", ".parquet"), "make a .tsv or .csv of the texts to translate"
     ),
 }
-"""Extensions of formats that are not read as documents, with what can be done. Any other extension is plain text."""
+"""Extensions of well-known formats that are not read as documents, with what can be done."""
+
+PLAIN_TEXT = ("", ".text", ".txt")
+"""Extensions of plain text; the name of a language is one, too, such as `.de`."""
+
+_START_BYTES = 4096
 
 
 def is_document(path: str) -> bool:
@@ -98,12 +108,12 @@ def is_document(path: str) -> bool:
     >>> is_document("messages.JSON"), is_document("film.srt.gz"), is_document("letter.txt"), is_document("-")
     (True, True, False, False)
     """
-    return _extension(path) in DOCUMENTS
+    return format_extension(path) in DOCUMENTS
 
 
 def is_binary(path: str) -> bool:
     """Return whether a document is no text, which a terminal cannot show."""
-    return is_document(path) and DOCUMENTS[_extension(path)].is_binary
+    return is_document(path) and DOCUMENTS[format_extension(path)].is_binary
 
 
 def is_same_format(path: str, other: str) -> bool:
@@ -112,23 +122,57 @@ def is_same_format(path: str, other: str) -> bool:
     >>> is_same_format("messages.pot", "messages.po"), is_same_format("a.csv", "a.tsv"), is_same_format("a", "b")
     (True, False, False)
     """
-    found = DOCUMENTS.get(_extension(path))
-    return found is not None and found == DOCUMENTS.get(_extension(other))
+    found = DOCUMENTS.get(format_extension(path))
+    return found is not None and found == DOCUMENTS.get(format_extension(other))
 
 
-def refuse_unread(path: str, otherwise: str = "") -> None:
-    """Refuse a file whose format cannot be read, instead of translating its markup as text.
+def is_plain_text(path: str) -> bool:
+    """Return whether the file's extension is one of plain text: none, `.txt`, `.text`, or a language.
+
+    >>> is_plain_text("letter.TXT.gz"), is_plain_text("train.de"), is_plain_text("-"), is_plain_text("page.mdx")
+    (True, True, True, False)
+    """
+    extension = format_extension(path)
+    return extension not in UNREAD and (extension in PLAIN_TEXT or is_language(extension[1:]))
+
+
+def refuse_foreign_extension(path: str, otherwise: str = "") -> None:
+    """Refuse a file that is neither a document nor plain text, instead of translating its markup as text.
 
     Args:
         path: The file.
         otherwise: What else the user can do.
 
     Raises:
-        DataError: If its extension is in `UNREAD`; the message says what can be done.
+        DataError: If its extension is another; the message says what can be done.
     """
-    extension = _extension(path)
-    if (advice := UNREAD.get(extension)) is not None:
-        raise DataError(f"{path}: {extension} files are not read as documents; {advice}{otherwise}")
+    if is_document(path) or is_plain_text(path):
+        return
+    extension = format_extension(path)
+    advice = UNREAD.get(
+        extension, f"convert it to one of {', '.join(sorted(DOCUMENTS))}; if it is plain text, name a copy of it .txt"
+    )
+    raise DataError(f"{path}: {extension} files are not read as documents; {advice}{otherwise}")
+
+
+def refuse_foreign_format(path: str, otherwise: str = "") -> None:
+    """Refuse a file that is neither a document nor plain text, by its extension and its beginning.
+
+    Args:
+        path: The file; of standard input and of pipes, which can be read only once, the beginning is not read.
+        otherwise: What else the user can do.
+
+    Raises:
+        DataError: If it is another, or it cannot be read.
+    """
+    refuse_foreign_extension(path, otherwise)
+    if path != "-" and not is_document(path) and Path(path).is_file():
+        from clearhead.formats.plain_text_document import refuse_markup
+
+        with open_binary(path) as stream:
+            start = stream.read(_START_BYTES)
+        encoding = "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+        refuse_markup(start.decode(encoding, "replace"), path, otherwise)
 
 
 def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Document:
@@ -144,8 +188,8 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
         DataError: If the file cannot be read, is compressed, is larger than `MOST_BYTES`, or is damaged, or its format
             cannot be read.
     """
-    refuse_unread(path)
-    extension, asked = _extension(path), {name: value for name, value in options.items() if value is not None}
+    refuse_foreign_format(path)
+    extension, asked = format_extension(path), {name: value for name, value in options.items() if value is not None}
     found = DOCUMENTS.get(extension)
     if found is None and not paragraphs:
         raise DataError(f"cannot tell the format of {path}; documents end in {', '.join(sorted(DOCUMENTS))}")
@@ -162,9 +206,3 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
     from clearhead.formats.plain_text_document import read_paragraphs
 
     return read_paragraphs(path)
-
-
-def _extension(path: str) -> str:
-    """Return the file's extension in lower case, ignoring the extension of a compression."""
-    name = Path(path)
-    return Path(name.stem if name.suffix.lower() in COMPRESSIONS else name.name).suffix.lower()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from clearhead.files.streams import COMPRESSIONS
-from clearhead.text.language_names import is_two_letter_code, usual_code
+from clearhead.text.language_names import codes_by_name, is_two_letter_code, usual_code
 
 
 def language_in_name(path: str) -> str | None:
@@ -20,6 +20,19 @@ def language_in_name(path: str) -> str | None:
         suffixes.pop()
     language = suffixes[-1][1:] if suffixes else ""
     return language if is_two_letter_code(language) else None
+
+
+def is_language(name: str) -> bool:
+    """Return whether a name is the code or the name of a language, possibly with region and script.
+
+    Other codes of three letters for a language that has such a code itself do not count: extensions look like them.
+
+    >>> is_language("de"), is_language("pt_BR"), is_language("eng_Latn"), is_language("xsl"), is_language("")
+    (True, True, True, False, False)
+    """
+    own = name.replace("_", "-").partition("-")[0].lower()
+    usual = codes_by_name().get(own, "")
+    return usual == own != "" or is_two_letter_code(usual)
 
 
 def is_variant(language: str, asked: str) -> bool:

@@ -22,7 +22,7 @@ from clearhead.serving.document_process import open_document
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 
 EXTENSIONS = (".txt", *DOCUMENTS)
-"""Extensions of the supported files; `.txt` is plain text in paragraphs."""
+"""Extensions of the supported files that clients are told; all plain text is read in paragraphs."""
 _PREFIX = "clearhead-files-"
 _FIELDS = {"--from-lang": "source", "--to-lang": "target"}
 """Options of the command line that are fields of a request."""

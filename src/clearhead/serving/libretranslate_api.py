@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import UploadFile
 
-from clearhead.formats.document_files import refuse_unread
+from clearhead.formats.document_files import refuse_foreign_extension
 from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
@@ -179,9 +179,7 @@ def libre_router(service: Service) -> APIRouter:
         if not file.filename:
             raise bad_request("Invalid request: empty file")
         name, data = safe_name(file.filename), await file.read()
-        if not name.lower().endswith(EXTENSIONS):
-            refuse_unread(name)
-            raise bad_request("Invalid request: file format not supported")
+        refuse_foreign_extension(name)
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded
         config = service.config

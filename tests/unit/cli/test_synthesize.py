@@ -73,4 +73,8 @@ def test_mistakes_are_named_before_anything_is_read(run_command, model, write_li
         run_command(distill, model, tmp_path / "none.txt", "-o", tmp_path / "out.tsv")
     with pytest.raises(DataError, match=r"no pair could be made; 2 lines read; 0 kept; 2 dropped: blank"):
         run_command(distill, model, write_lines("blank.txt", "", " "), "-o", tmp_path / "out.tsv")
+    with pytest.raises(DataError, match=r"page\.html is a document; give its text in a \.txt file"):
+        run_command(distill, model, write_lines("page.html", "<p>Ein Hund.</p>"), "-o", tmp_path / "out.tsv")
+    with pytest.raises(DataError, match=r"\.vue files are not read as documents"):
+        run_command(backtranslate, model, write_lines("page.vue", "<p>Ein Hund.</p>"), "-o", tmp_path / "out.tsv")
     assert not (tmp_path / "out.tsv").exists()

@@ -176,6 +176,15 @@ def test_any_file_can_be_translated_as_lines(run_command, model, files, shouting
     Path("menu.strings").write_text('"ja" = "nein";\n', encoding="utf-8")
     assert run_command(translate, model, "menu.strings", "--as-text").stdout == '"JA" = "NEIN";\n'
     assert run_command(translate, model, "page.html", "--as-text").stdout == '<P CLASS="A">JA</P>\n'
+    assert run_command(translate, model, "--as-text", stdin="<html>ja").stdout == "<HTML>JA\n"
+
+
+def test_markup_from_standard_input_is_refused(run_command, model, files, shouting):
+    with pytest.raises(DataError, match=r"standard input is no plain text, for it begins with '<html'.*; --as-text"):
+        run_command(translate, model, stdin="\n<html>\nja\n")
+    with pytest.raises(DataError, match="standard input is no plain text"):
+        run_command(translate, model, "--paragraphs", stdin="<html>\nja\n")
+    assert shouting == []
 
 
 def test_a_translation_may_have_another_extension_of_its_format(run_command, model, files, shouting):
@@ -462,6 +471,10 @@ def test_a_damaged_journal_is_not_used(stopped, run_command, model):
             "menu.strings: .strings files are not read as documents; convert it to XLIFF or PO, with Okapi's Tikal or "
             "the Translate Toolkit, for example, and back afterwards; --as-text translates every line of it as it is",
         ),
+        (["a.mdx"], DataError, "a.mdx: .mdx files are not read as documents; if all of it is Markdown, name a copy"),
+        (["a.mdx", "--paragraphs"], DataError, "a.mdx: .mdx files are not read as documents"),
+        (["page.de"], DataError, "page.de is no plain text, for it begins with '<html'; give it the extension of"),
+        (["page.de", "--paragraphs"], DataError, "of its format; --as-text translates every line of it as it is"),
         (["letter.txt", "menu.strings"], DataError, "menu.strings: .strings files are not read"),
         (["menu.strings", "--paragraphs"], DataError, "menu.strings: .strings files are not read"),
         (["letter.txt", "--as-text", "--paragraphs"], ConfigError, "--as-text cannot be used with --paragraphs"),
@@ -478,6 +491,8 @@ def test_mistakes_are_told_before_anything_is_written(run_command, model, files,
     Path("messages.json.gz").write_bytes(b"")
     Path("bad.json").write_text("[\n}")
     Path("menu.strings").write_text('"ja" = "nein";\n')
+    Path("a.mdx").write_text("ja\n")
+    Path("page.de").write_text("<html><p>ja</p>\n")
     before = names(files), names("out")
     with pytest.raises(error) as caught:
         run_command(translate, model, *arguments)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import gzip
 import random
 
 import pytest
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.formats.document import Filling
-from clearhead.formats.document_files import DOCUMENTS, UNREAD, is_document, read_document
+from clearhead.formats.document_files import DOCUMENTS, UNREAD, is_document, read_document, refuse_foreign_format
 from clearhead.formats.pair_files import READERS
 
 SAMPLES = {
@@ -69,6 +70,57 @@ def test_each_extension_has_one_meaning():
         for one in ("mqxliff", "mxliff", "pot", "sdlxliff", "txlf")
         if not {f".{one}"} <= DOCUMENTS.keys() & READERS.keys()
     ] == []
+
+
+MARKED_UP = """
+    1 adoc asciidoc aspx astro dita ditamap docbook ejs epub erb hbs inx ipynb json5 jsonc jsp liquid mdx mif njk odt
+    org plist po~ pug qm qmd rc resx rmd rst rtf sgm svelte svg tbx tex textile ts twig unknown vue wiki xht xhtml xsl
+""".split()  # noqa: SIM905  (as a list, the formatter would give every name a line)
+
+
+@pytest.mark.parametrize("extension", MARKED_UP)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_an_unknown_extension_is_refused_with_what_can_be_done(tmp_path, extension, ending):
+    path = tmp_path / f"page.{extension.upper()}{ending}"
+    path.write_bytes(b"")
+    message = rf"page\.{extension.upper()}.*: \.{extension} files are not read as documents; .+; try --this$"
+    with pytest.raises(DataError, match=message):
+        refuse_foreign_format(str(path), "; try --this")
+
+
+@pytest.mark.parametrize(
+    "name", ["README", "a.txt", "a.TEXT", "train.de", "train.pt_BR", "x.zh-Hans", "x.eng_Latn", "x.yue", "a.tok.en"]
+)
+def test_text_without_markup_at_its_beginning_is_plain_text(tmp_path, name):
+    texts = ["", "Ein Hund.", "{name} rennt.", '{"a" is a set', "[1] Ein Hund", "< 5 m", "<b>x</b>", "<htmlfoo>"]
+    for text in texts:
+        (tmp_path / name).write_text(text)
+        refuse_foreign_format(str(tmp_path / name))
+        document = read_document(str(tmp_path / name), paragraphs=True)
+        assert document.filled([None] * len(document.segments)) == text.encode()
+
+
+@pytest.mark.parametrize("name", ["README", "a.txt", "train.de", "a.txt.gz"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        '<?xml version="1.0"?><a>',
+        "\n<!DOCTYPE html>",
+        "<HTML lang=de>",
+        '{"a": "b"}',
+        '\n[\n {\n"a\\"b" : 1',
+        "\ufeff<html>",
+    ],
+)
+def test_markup_at_the_beginning_of_plain_text_is_refused(tmp_path, name, start):
+    path = tmp_path / name
+    for encoding in ("utf-8", "utf-16"):
+        content = (start + "Ein Hund. " * 1000).encode(encoding)
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        with pytest.raises(DataError, match=rf"{name} is no plain text, for it begins with '.*; or so$"):
+            refuse_foreign_format(str(path), "; or so")
+        with pytest.raises(DataError, match="is no plain text"):
+            read_document(str(path), paragraphs=True)
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,8 @@ def test_a_file_comes_back_translated(client, models, tmp_path):
     assert client.get("/download_file/../../etc/passwd").status_code == 404
     assert client.get(url + "x").status_code == 404
     for name, data, message in (
-        ("a.exe", b"x", "file format not supported"),
+        ("a.exe", b"x", r"^a\.exe: \.exe files are not read as documents; convert it to one of \.csv"),
+        ("a.txt", b"<?xml version='1.0'?><a>b</a>", r"^a\.txt is no plain text, for it begins with '<\?xml'"),
         ("a.strings", b'"a" = "b";', r"^a\.strings: \.strings files are not read as documents; convert it to XLIFF"),
         ("a.json", b"{", r"^a\.json"),
         ("a.txt", b"a\n\n" * 100_001, r"\(200002 lines\) exceeds text limit"),
