@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
@@ -31,6 +31,8 @@ Cleaning counts the shorter side as this long; elsewhere it is added to both sid
 _WINDOW, _STRIDE = 12, 6
 """Bytes in a window of the source that is searched in the target, and bytes from one window to the next. A window is a
 word of twelve letters, or four Chinese characters. Names and cognates are shorter than most windows."""
+_SEARCHED = 2_000
+"""Bytes of the longest target that is searched once a window; a longer one would take quadratic time."""
 
 COPIED_SHARE = 0.5
 """Share of the windows found in a target from which it counts as a copy of its source. None of the 10,000 human
@@ -212,7 +214,10 @@ def is_copied(source: str, target: str) -> bool:
     """
     read, written = source.strip().encode("utf-8", "surrogatepass"), target.encode("utf-8", "surrogatepass")
     windows = [read[at : at + _WINDOW] for at in range(0, len(read) - _WINDOW + 1, _STRIDE)]
-    return len(windows) >= 3 and sum(window in written for window in windows) >= COPIED_SHARE * len(windows)
+    known: Container[bytes] = written
+    if len(written) > _SEARCHED:
+        known = {written[at : at + _WINDOW] for at in range(len(written) - _WINDOW + 1)}
+    return len(windows) >= 3 and sum(window in known for window in windows) >= COPIED_SHARE * len(windows)
 
 
 class LineCounter:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import accumulate
+from itertools import accumulate, product
 
 from clearhead.text.placeholder_masking import Unit, units_of
 from clearhead.text.placeholders import STATEMENT_SIGNS, TAG, find_placeholders, pair_role, placeholder
@@ -29,7 +29,9 @@ _MOST_COMPARED = 30
 """Placeholders of each side that are compared as altered forms of each other; comparing all with all would take
 quadratic time."""
 _MOST_CHARACTERS = 200
-"""Characters of a placeholder that are compared, for the same reason."""
+"""Characters of a placeholder that are compared, for the same reason; fewer where many are compared (`_MOST_STEPS`)."""
+_MOST_STEPS = 3_000_000
+"""Pairs of characters that are compared for a text, about a second of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +242,10 @@ class _Placing:
                 missing.append(mark)
         free = sorted(part for parts in equal.values() for part in parts)
         free_words = [part for part in free if not is_tag(self._texts[part])]
+        pairs = list(product(enumerate(missing[:_MOST_COMPARED]), free_words[:_MOST_COMPARED]))
+        most = min(_MOST_CHARACTERS, math.isqrt(_MOST_STEPS // max(1, len(pairs))))
         choices = sorted(
-            (
-                (self._likeness(mark, part), -number, -part)
-                for number, mark in enumerate(missing[:_MOST_COMPARED])
-                for part in free_words[:_MOST_COMPARED]
-            ),
-            reverse=True,
+            ((self._likeness(mark, part, most), -number, -part) for (number, mark), part in pairs), reverse=True
         )
         found: dict[int, int] = {}
         for likeness, number, part in choices:
@@ -257,8 +256,8 @@ class _Placing:
             self._texts[part] = ""
         return {mark for number, mark in enumerate(missing) if number not in found}
 
-    def _likeness(self, mark: _Mark, part: int) -> float:
-        own, other = mark.unit.texts[0][:_MOST_CHARACTERS], self._texts[part][:_MOST_CHARACTERS]
+    def _likeness(self, mark: _Mark, part: int, most_characters: int) -> float:
+        own, other = mark.unit.texts[0][:most_characters], self._texts[part][:most_characters]
         alike = SequenceMatcher(None, own, other, autojunk=False).ratio()
         return alike + _LINKED * any((own, part) in self._links for own in self._inside(mark))
 

@@ -29,6 +29,9 @@ _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]"
 _WINDOW = 2_000
 """Characters given to `sentencex` at once: its time grows with the square of the number of quotation marks."""
 
+_NEAR = 1_000
+"""Characters before a sentence in which a letter is looked for; looking at all would take quadratic time."""
+
 _GREEK_QUESTION_MARK = "\u037e"
 """Canonically equivalent to a semicolon, which is what most keyboards write."""
 
@@ -137,7 +140,8 @@ def space_before(text: str, line: str, gap: str) -> str:
     """
     if not (line and text):
         return ""
-    return _drop_spaces(gap) if _is_unspaced(_first_letter(reversed(line)) or _first_letter(text)) else gap or " "
+    before = _first_letter(reversed(line[-_NEAR:]))
+    return _drop_spaces(gap) if _is_unspaced(before or _first_letter(text)) else gap or " "
 
 
 def _sizes(rules: str, text: str) -> list[int]:

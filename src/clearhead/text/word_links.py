@@ -9,6 +9,7 @@ Shapes: T target tokens, S source tokens.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -84,6 +85,8 @@ def link_words(
         source_words: Span of each source word, in order, without overlaps.
         target_words: Span of each target word, likewise.
     """
+    # Of a source that was cut, the words that no token reaches have no links, and may be any number.
+    source_words = source_words[: _num_reached(source_words, source_tokens)]
     looks = _shares(target_words, target_tokens) @ weights @ _shares(source_words, source_tokens).T
     sums = looks.sum(axis=1, keepdims=True)
     looks = np.divide(looks, sums, out=np.zeros_like(looks), where=sums > 0)
@@ -165,6 +168,11 @@ def _words_in(whole: str, parts: Sequence[str]) -> list[list[int]]:
         found.append([of_characters[start] for start in starts[:-1]])
         at = starts[-1]
     return found
+
+
+def _num_reached(words: Sequence[Span], tokens: Sequence[Span]) -> int:
+    """Return the number of the words that begin before the end of the last token."""
+    return bisect_left(words, max((end for start, end in tokens if end > start), default=0), key=lambda word: word[0])
 
 
 def _shares(words: Sequence[Span], tokens: Sequence[Span]) -> Float[np.ndarray, "W N"]:

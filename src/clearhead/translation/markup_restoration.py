@@ -21,6 +21,10 @@ from clearhead.translation.term_constraints import WantedTerms, search_with_term
 if TYPE_CHECKING:
     from clearhead.text.markup_projection import Stripped
 
+_MOST_CHARACTERS = 16
+"""Characters a token of the longest source whose markup is restored. An unknown token may stand for any number of
+characters, each a word to align."""
+
 
 def places_markup(bundle: Bundle, config: DecodeConfig) -> bool:
     """Return whether markup must be restored: if configured, for a model without tokens for placeholders."""
@@ -56,7 +60,8 @@ class MarkupRestorer:
 
         If the best text of a piece lacks markup, the other n-best texts are restored too. If tags are missing or added,
         the piece is first translated again without tags, with its terms. A changed text is scored whole, markup
-        included. Results of pieces with a text prefix are not changed.
+        included. Results of pieces with a text prefix are not changed, nor those of sources that were cut; nor is a
+        text used that the search could not have written for its length.
 
         Args:
             pieces: The translated pieces.
@@ -69,9 +74,13 @@ class MarkupRestorer:
             scores_unmarked: Whether to score them without their markup too (`DecodedText.unmarked`); needs `scores`.
         """
         stripped: dict[int, Stripped] = {}
+        config = options.config
+        most_characters = _MOST_CHARACTERS * config.max_input_tokens
         for row, (piece, prefix, group) in enumerate(zip(pieces, prefixes, groups, strict=True)):
             written = group[0].text
-            if len(prefix.tokens) == prefix.given and (missing := missing_placeholders(piece.text, written)):
+            if len(prefix.tokens) > prefix.given or len(piece.ids) > len(sources[row]):
+                continue  # markup of what the model has not read has no place, and may be of any length
+            if len(piece.text) <= most_characters and (missing := missing_placeholders(piece.text, written)):
                 from clearhead.text.markup_projection import is_tag, strip_markup
 
                 tags = any(map(is_tag, [*missing, *missing_placeholders(written, piece.text)]))
@@ -87,7 +96,7 @@ class MarkupRestorer:
             for own, group in [without_tags.get(row, (sources[row], groups[row]))]
             for one in group
         ]
-        tokenizer, batch_tokens = self.search.tokenizer, options.config.batch_tokens
+        tokenizer, batch_tokens = self.search.tokenizer, config.batch_tokens
         pairs = [
             encoded_pair(
                 tokenizer, Protected(stripped[row].text), own, one.text, list(one.tokens), parts_with_placeholders
@@ -100,8 +109,9 @@ class MarkupRestorer:
             text, unmarked = stripped[row].placed(one.text, some), (stripped[row].text, one.text, one.log_prob)
             placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True, unmarked=unmarked))
         every = [one for group in placed.values() for one in group]
-        self.search.retokenize(every, [pieces[row].language for row, _, _ in texts], batch_tokens, scores=scores)
-        longest = self.search.max_length or math.inf
+        longest = min(self.search.max_length or math.inf, config.max_input_tokens + config.extra_length)
+        languages = [pieces[row].language for row, _, _ in texts]
+        self.search.retokenize(every, languages, batch_tokens, longest if scores else 0)
 
         def best(row: int) -> list[DecodedText]:
             group = placed.get(row, [])

@@ -203,21 +203,20 @@ class TextSearch:
         self._score(wanted, batch_tokens)
 
     def retokenize(
-        self, found: Sequence[DecodedText], languages: Sequence[str | None], batch_tokens: int, *, scores: bool
+        self, found: Sequence[DecodedText], languages: Sequence[str | None], batch_tokens: int, most_scored: float
     ) -> None:
-        """Tokenize texts that were changed and, if asked for, score them.
+        """Tokenize texts that were changed, and score them.
 
         Args:
             found: The changed texts.
             languages: Target language of each text; None if neither its line nor a setting names one.
             batch_tokens: Tokens scored at once.
-            scores: Whether to score them; texts longer than the model can write are never scored.
+            most_scored: Tokens of the longest text to score.
         """
         texts = [one.text for one in found]
         for one, ids in zip(found, self.tokenizer.encode_targets(texts, languages), strict=True):
             one.tokens = tuple(ids)
-        if scores:
-            self._score([one for one in found if len(one.tokens) <= (self.max_length or math.inf)], batch_tokens)
+        self._score([one for one in found if len(one.tokens) <= most_scored], batch_tokens)
 
     def _score(self, wanted: Sequence[DecodedText], batch_tokens: int) -> None:
         if wanted:

@@ -92,6 +92,8 @@ def test_copies_are_counted():
 )
 def test_a_copy_is_most_of_a_source_that_is_long_enough(source, target, expected):
     assert is_copied(source, target) is expected
+    long = " filler" * 400  # a long target is searched in another way
+    assert is_copied(source, target + long) is expected
 
 
 # What a model is at its best with

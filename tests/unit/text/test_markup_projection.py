@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from difflib import SequenceMatcher
 from itertools import pairwise
 
 import pytest
 from steps import assert_linear
 
-from clearhead.text.markup_projection import parts_with_placeholders, strip_markup
+from clearhead.decoding import score
+from clearhead.text.markup_projection import Stripped, parts_with_placeholders, strip_markup
 from clearhead.text.quality_flags import missing_placeholders, placeholders_of
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
@@ -140,6 +142,52 @@ def test_a_prefix_and_samples_are_left_as_they_are(translator):
 def test_a_model_with_tokens_for_placeholders_keeps_its_own(make_bundle):
     translator = Translator(make_bundle(placeholders=True, **COMPILED))
     assert translator.translate(LINES) == translator.translate(LINES, place_markup=False)
+
+
+@pytest.mark.parametrize("text", ["%%<g1>%1$s${", "<b>a</b> ", "a %s "])
+def test_markup_longer_than_the_model_reads_is_neither_placed_nor_scored(make_bundle, monkeypatch, text):
+    translator = Translator(make_bundle(**COMPILED))
+    lengths = []
+
+    def scored(engine, sources, targets, **how):
+        lengths.extend(map(len, targets))
+        return score(engine, sources, targets, **how)
+
+    monkeypatch.setattr("clearhead.translation.search.score", scored)
+    (found,) = translator.translate(["Ein Hund " + text * 500], max_input_tokens=100, extra_length=50)
+    kinds = [flag.kind for flag in found.warnings]
+    assert found.source_truncated
+    assert "placeholders" in kinds
+    assert "placed_markup" not in kinds
+    assert max(lengths, default=0) <= 3 * 150  # what was found, in other tokens; the markup alone has thousands
+
+
+def test_a_text_that_markup_makes_too_long_is_not_scored(make_bundle, monkeypatch):
+    translator = Translator(make_bundle(**COMPILED))
+    line = "Ein Hund " + "<b>" * 8
+    tokens = len(translator.bundle.tokenizer.encode_sources([line])[0])
+    (plain,) = translator.translate([line], max_input_tokens=tokens, extra_length=1, place_markup=False)
+    monkeypatch.setattr(Stripped, "placed", lambda stripped, translation, links: line * 2)
+    (found,) = translator.translate([line], max_input_tokens=tokens, extra_length=1)
+    assert found == plain
+
+
+def test_long_placeholders_are_compared_in_part(monkeypatch):
+    compared = []
+
+    class Counted(SequenceMatcher):
+        def ratio(self):
+            compared.append(len(self.a) * len(self.b))
+            return super().ratio()
+
+    monkeypatch.setattr("clearhead.text.markup_projection.SequenceMatcher", Counted)
+    for count in (1, 30, 60):
+        source, translation = (
+            " ".join(f"https://{letters * 100}{number}" for number in range(count)) for letters in ("ab", "ba")
+        )
+        strip_markup(source).placed(translation, [])
+    assert max(compared) == 200**2
+    assert sum(compared[1:]) <= 2 * 3_000_000
 
 
 def test_marks_nested_a_thousand_deep_are_all_placed_and_well_nested():

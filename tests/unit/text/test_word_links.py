@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,20 @@ def test_characters_of_one_token_are_linked_alike_and_words_without_attention_no
         (1, 0),
     ]
     assert link_words(np.zeros((1, 1)), [(0, 0)], [(0, 0)], [], []) == []
+
+
+def test_words_that_no_token_reaches_take_no_memory():
+    def peak(num_words):
+        words = words_of("w " * num_words)
+        tracemalloc.start()
+        found = link_words(np.eye(2), [(0, 1), (2, 3)], words[:2], words, words[:2])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == [(0, 0), (1, 1)]
+        return peak
+
+    peak(10)
+    assert peak(100_000) <= peak(100) + 10_000
 
 
 def test_links_of_sentences_become_those_of_their_line():

@@ -24,6 +24,7 @@ const SAID = /^(?:と|って)/u; // continues the sentence of a Japanese quotati
 const BEGINNING = /[.!?…]["'”’»)\]]*\s+["'“‘«([]*\p{L}/gu; // of a sentence in a text of small letters
 const OPENING = /\p{Ps}/u;
 const TAIL = 200; // characters at the end of a sentence in which an initial or ordinal is looked for
+const NEAR = 1000; // characters before a sentence in which a letter is looked for
 const segmenters = new Map();
 
 /**
@@ -78,7 +79,7 @@ export function joinSentences(texts, gaps) {
 /** The white space between the translation of a sentence and `line`, those of the sentences before it. */
 export function spaceBefore(text, line, gap) {
   if (!line || !text) return "";
-  return isUnspaced(lastLetter(line) || firstLetter(text)) ? gap.replace(/\p{Zs}/gu, "") : gap || " ";
+  return isUnspaced(lastLetter(line.slice(-NEAR)) || firstLetter(text)) ? gap.replace(/\p{Zs}/gu, "") : gap || " ";
 }
 
 function segmenterOf(language) {
