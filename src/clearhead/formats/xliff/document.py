@@ -224,7 +224,7 @@ class XliffDocument(Document):
             protected: As in `XliffUnit.protected`.
             is_finished: Whether its translation is finished.
         """
-        numbers = TagNumbers()
+        numbers = TagNumbers(unit.original_data)
         in_source, in_target = protected
         read = numbers.read(part, keeps_space=unit.keeps_space, protects_tags=True, protected=in_source)
         raw = translation = ""

@@ -69,12 +69,21 @@ def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator
             line = source.tag.line if cut and source is not None else line
             texts = (source_language, source), (target_language, target)
             skipped = _skipped(unit, source, target) if unit.translates(source) else "not_to_translate"
-            yield TranslationUnit(line, texts, skipped, keeps_space=unit.keeps_space, protected=unit.protected)
+            yield TranslationUnit(
+                line,
+                texts,
+                skipped,
+                keeps_space=unit.keeps_space,
+                protected=unit.protected,
+                original_data=unit.original_data,
+            )
             translated = exceptions_in(unit, target, in_target=True)
             for name, part in exceptions_in(unit, source, in_target=False).items():
                 texts = (source_language, part), (target_language, translated.get(name))
                 skipped = _skipped(unit, part, translated.get(name))
-                yield TranslationUnit(part.tag.line, texts, skipped, keeps_space=unit.keeps_space)
+                yield TranslationUnit(
+                    part.tag.line, texts, skipped, keeps_space=unit.keeps_space, original_data=unit.original_data
+                )
 
 
 def _own_language(text: XmlElement | None) -> str:

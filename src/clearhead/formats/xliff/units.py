@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from clearhead.errors import DataError
@@ -31,6 +32,8 @@ class XliffUnit(NamedTuple):
     target: XmlElement | None
     protected: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Ids of the annotations that forbid translation and are open at the start of the source, and of the target."""
+    original_data: Mapping[str, str] = MappingProxyType({})
+    """Code of XLIFF 2 that its inline elements refer to (`dataRef`), by its id."""
 
     def translates(self, text: XmlElement | None) -> bool:
         """Return whether the file does not exclude a text of it, such as a part of its source, from translation."""
@@ -70,6 +73,8 @@ def _is_locked(tag: StartTag) -> bool:
 def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]:
     """Yield the units in an element of `UNITS`, to which some attributes of `INHERITED` apply."""
     source_notes = target_notes = frozenset[str]()
+    stored = (one for part in around.children("originalData") for one in part.children("data"))
+    data = {one.tag.attributes.get("id", ""): one.text for one in stored}
     for element in [around] if around.tag.name == "trans-unit" else around.elements:
         if element.tag.namespace != around.tag.namespace or element.tag.name not in (
             "trans-unit",
@@ -82,7 +87,7 @@ def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]
         if element.tag.name != "ignorable":
             notes = source_notes, target_notes
             own = said if element is around else inherited(said, element.tag)
-            yield XliffUnit(around, element, own, source, texts.get("seg-source"), target, notes)
+            yield XliffUnit(around, element, own, source, texts.get("seg-source"), target, notes, data)
         if element is not around:
             source_notes, target_notes = open_annotations(source, source_notes), open_annotations(target, target_notes)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 
 from clearhead.errors import DataError
 from clearhead.formats.inline_tags import Tag, mended, tokens
@@ -111,9 +112,13 @@ class TagNumbers:
 
     They count from 1 in the text that is read first. An element of another text has the number of the element with the
     same `x` (TMX) or `id` (XLIFF) there, or without these, of the same name and order.
+
+    Args:
+        original_data: Code that elements refer to (`dataRef` in XLIFF 2), by its id.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, original_data: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._data = original_data
         self._numbers: dict[tuple[str, str, str, int], int] = {}
 
     def read(
@@ -127,9 +132,9 @@ class TagNumbers:
         """Return the content of an element as text with numbered tags.
 
         An element around words becomes a pair of tags, and so do a start and an end if they are well nested, and code
-        that names its half of a pair, as Angular does and as `<b>` in a `ph` does. Any other element becomes
-        one tag: code (`ph` and the like, without what is in it), words that must not be translated, including these
-        words, and an element without content.
+        that names its half of a pair, as Angular does and as `<b>` in a `ph`, or in its original data, does. Any other
+        element becomes one tag: code (`ph` and the like, without what is in it), words that must not be translated,
+        including these words, and an element without content.
 
         Args:
             element: Element with the text, such as a `source`.
@@ -151,9 +156,8 @@ class TagNumbers:
         links: set[int] = set()
         fixed: list[list[str]] = []
         seen: defaultdict[tuple[str, str, str], int] = defaultdict(int)
-        for piece in [
-            *_pieces(element, protects_tags, {*protected})
-        ]:  # a list first: a start is linked when its end is found
+        pieces = [*_pieces(element, protects_tags, {*protected}, self._data)]
+        for piece in pieces:  # a list first: a start is linked when its end is found
             if isinstance(piece, str):
                 texts.append(piece)
                 continue
@@ -292,13 +296,16 @@ def _end_within(element: XmlElement, held: set[str]) -> bool:
     return False
 
 
-def _pieces(element: XmlElement, protects_tags: bool, held: set[str]) -> Iterator[str | _Piece]:
+def _pieces(
+    element: XmlElement, protects_tags: bool, held: set[str], data: Mapping[str, str]
+) -> Iterator[str | _Piece]:
     """Yield the texts and tags of an element.
 
     Args:
         element: The element.
         protects_tags: As in `TagNumbers.read`.
         held: Ids of open annotations that forbid translation; what is between their start and end becomes one tag.
+        data: As `original_data` of `TagNumbers`.
     """
     begun: list[tuple[str, _Piece]] = []  # starts without an end yet, each with the key that its end has
     waiting: defaultdict[str, int] = defaultdict(int)  # how many of them have a key
@@ -326,18 +333,18 @@ def _pieces(element: XmlElement, protects_tags: bool, held: set[str]) -> Iterato
         order = said.get("canReorder", "")
         if role is None and part.parts and own_translate(part.tag) is not False:
             around = _Piece((part.start, part.content), name, _first_of(part.tag, _KEYS), order, is_paired=True)
-            around.is_link = _is_link(part)
+            around.is_link = _is_link(part, data)
             yield around
-            yield from _pieces(part, protects_tags, held)
+            yield from _pieces(part, protects_tags, held, data)
             yield _Piece((part.content_end, part.end), order="no" if order == "firstNo" else order, begin=around)
             start, key = part.end, min(held, default="")
             continue
         for inner in _descendants(part) if held else ():
             _annotate(inner, held)
         piece = _Piece((part.start, part.end), name, _first_of(part.tag, _KEYS), order)
-        piece.is_link = _is_link(part)
+        piece.is_link = _is_link(part, data)
         pair = _first_of(part.tag, _PAIR_KEYS)
-        if role == "alone" and (half := _half(part)) is not None:
+        if role == "alone" and (half := _half(part, data)) is not None:
             pair, role = f"<{half[0]}", "end" if half[1] else "begin"
         if role == "begin":
             begun.append((pair, piece))
@@ -353,16 +360,22 @@ def _pieces(element: XmlElement, protects_tags: bool, held: set[str]) -> Iterato
         yield _Piece((start, element.content_end), "sm", key)
 
 
-def _half(element: XmlElement) -> tuple[str, bool] | None:
+def _half(element: XmlElement, data: Mapping[str, str]) -> tuple[str, bool] | None:
     """Return the pair that code names as its own, and whether it is the closing half."""
     said = element.tag.attributes
-    names = [*(said.get(key, "") for key in ("id", "equiv", "equiv-text")), element.text]
+    names = [*(said.get(key, "") for key in ("id", "equiv", "equiv-text")), element.text, *_code_of(element, data)]
     return next((half for half in map(pair_role, names) if half is not None), None)
 
 
-def _is_link(element: XmlElement) -> bool:
+def _code_of(element: XmlElement, data: Mapping[str, str]) -> list[str]:
+    """Return the code that an element of XLIFF 2 refers to; that of its start, if it has two."""
     said = element.tag.attributes
-    half = pair_role(said.get("equivStart", "")) or _half(element)
+    return [data[said[key]] for key in ("dataRef", "dataRefStart") if said.get(key) in data]
+
+
+def _is_link(element: XmlElement, data: Mapping[str, str]) -> bool:
+    said = element.tag.attributes
+    half = pair_role(said.get("equivStart", "")) or _half(element, data)
     return bool({said.get("ctype"), said.get("type")} & {"link", "x-a"}) or (half or ("",))[0] in ("LINK", "<a")
 
 

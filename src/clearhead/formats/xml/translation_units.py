@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
@@ -46,6 +47,8 @@ class TranslationUnit(NamedTuple):
     """Why it is no pair in any languages."""
     protected: Sequence[frozenset[str]] = ()
     """For each text, the annotations open at its start, see `open_annotations`; empty if none are."""
+    original_data: Mapping[str, str] = MappingProxyType({})
+    """As in `TagNumbers`."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +286,7 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
         return SentencePair("", "", origin, skipped="other_languages")
     if unit.skipped is None and None in (unit.texts[first][1], unit.texts[second][1]):
         return SentencePair("", "", origin, skipped="without_text")
-    numbers = TagNumbers()
+    numbers = TagNumbers(unit.original_data)
     left, right = [_text(unit, place, numbers) for place in (first, second)]
     return SentencePair(left, right, origin, skipped=unit.skipped)
 

@@ -650,3 +650,26 @@ def test_empty_segments_of_a_source_have_no_segment(read, fill, in_capitals):
     assert [one.text for one in document.segments] == ["Two."]
     target = f'<target state="needs-review-translation">{seg(1)}{seg(2, "TWO.")}</target>'
     assert fill(document, in_capitals) == one_unit(source + target)
+
+
+def test_code_in_the_original_data_is_paired_like_code_in_the_text(tmp_path):
+    data = {"d1": "&lt;b&gt;", "d2": "&lt;/b&gt;", "d3": "&lt;br/&gt;", "d4": '&lt;a href="x"&gt;', "d5": "&lt;/a&gt;"}
+    written = "".join(f'<data id="{name}">{code}</data>' for name, code in data.items())
+    codes = [f'<ph id="{number}" dataRef="d{number}"/>' for number in range(1, 6)]
+    source = "{0}Open{1} {3}the file{4}{2}".format(*codes)
+    path = tmp_path / "a.xlf"
+    path.write_text(
+        f'<xliff version="2.0" srcLang="en" trgLang="de"><file><unit><originalData>{written}</originalData>'
+        f"<segment><source>{source}</source></segment></unit></file></xliff>",
+        encoding="utf-8",
+    )
+    document = read_document(str(path))
+    [segment] = document.segments
+    assert (segment.text, segment.links) == ("<g1>Open</g1> <g2>the file</g2><x3/>", {2})
+    # A closing tag that the model wrote before its opening one is mended, as for code in the text.
+    path.write_bytes(document.filled([Filling("</g1>Die <g2>Datei</g2> öffnen<g1><x3/>")]))
+    target = path.read_text(encoding="utf-8").partition("<target>")[2].partition("</target>")[0]
+    assert target.index('id="1"') < target.index('id="2"')
+    path.write_bytes(document.filled([Filling("<g2>Die Datei</g2> <g1>öffnen</g1><x3/>")]))
+    [pair] = read_pairs([str(path)])
+    assert (pair.source, pair.target) == (segment.text, "<g2>Die Datei</g2> <g1>öffnen</g1><x3/>")
