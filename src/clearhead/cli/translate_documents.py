@@ -172,7 +172,7 @@ def translate_documents(
         DataError: If a document cannot be read, or an output cannot be written or is an input.
     """
     from clearhead.files import display_name, some_names
-    from clearhead.formats.document_files import is_binary, read_document
+    from clearhead.formats.document_files import has_option, is_binary, read_document
     from clearhead.text.shortening import first_few
     from clearhead.translation.documents import CHUNK_LINES
     from clearhead.translation.review_page import reporting
@@ -185,11 +185,19 @@ def translate_documents(
     refuse_report(report, paths, outputs)
     asked = {
         "columns": options.typed_columns(),
-        "from_lang": options.from_lang,
-        "to_lang": options.to_lang,
         "skip_bad_units": options.skip_bad_units or None,
     }
-    documents = [read_document(path, paragraphs=options.paragraphs, **asked) for path in paths]
+    languages = {"from_lang": options.from_lang, "to_lang": options.to_lang}
+    documents = [
+        # Beside a memory, the languages may be meant for that alone.
+        read_document(
+            path,
+            paragraphs=options.paragraphs,
+            **asked,
+            **{name: said for name, said in languages.items() if memory is None or has_option(path, name)},
+        )
+        for path in paths
+    ]
     for path, document in zip(paths, documents, strict=True):
         if lines := document.skipped:
             shown = first_few([str(line) for line in lines], SHOWN_LINES)

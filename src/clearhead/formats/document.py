@@ -31,6 +31,8 @@ class Segment:
     """Numbers of the pairs of tags in its text that are links, which are not nested, see `inline_tags.mended`."""
     place: str = ""
     """Where it is, as readers of the file name it, such as `table 1, row 2, cell 1`; empty for its line."""
+    context: str | None = None
+    """As in `SentencePair`."""
 
     @property
     def shown_place(self) -> str:

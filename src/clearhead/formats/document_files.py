@@ -116,6 +116,15 @@ def is_binary(path: str) -> bool:
     return is_document(path) and DOCUMENTS[format_extension(path)].is_binary
 
 
+def has_option(path: str, option: str) -> bool:
+    """Return whether the reader of a document has an option.
+
+    >>> has_option("memory.tmx", "to_lang"), has_option("messages.po", "to_lang")
+    (True, False)
+    """
+    return is_document(path) and option in DOCUMENTS[_extension(path)].options
+
+
 def is_same_format(path: str, other: str) -> bool:
     """Return whether two names are of the same format of documents.
 

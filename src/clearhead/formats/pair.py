@@ -54,6 +54,8 @@ class SentencePair:
     """Key of `SKIPS` for an entry excluded from training; such entries are counted and are no errors of the file."""
     links: tuple[Link, ...] | None = None
     """Word alignment of the text and the target (words as in `words_of`); None if none was given."""
+    context: str | None = None
+    """What distinguishes it from other pairs with the same source (`msgctxt` of a catalogue); None if nothing does."""
 
     @property
     def is_pair(self) -> bool:

@@ -281,9 +281,11 @@ class Service:
         if memory is None:
             return None
 
-        def match(text: str) -> MemoryMatch | None:
+        def match(text: str, /, *, context: str | None = None) -> MemoryMatch | None:
             job.require_time()
-            return memory.exact(text) if least is None else memory.match(text, least)
+            if least is None:
+                return memory.exact(text, context=context)
+            return memory.match(text, least, context=context)
 
         return match
 

@@ -180,7 +180,8 @@ def _matches(
         if not (only_missing and segment.is_finished)
         and any(part.is_translated for part in _parts(segment.text, translates))
     ]
-    found = matches_of(memory, [document.segments[place].text for place in places])
+    segments = [document.segments[place] for place in places]
+    found = matches_of(memory, [one.text for one in segments], [one.context for one in segments])
     return {place: one for place, one in zip(places, found, strict=True) if one is not None}
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Self
+from itertools import zip_longest
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -26,8 +27,18 @@ from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
 
-Lookup = Callable[[str], MemoryMatch | None]
-"""Returns the match of a text in a translation memory, if any: such as `TranslationMemory.match`."""
+
+class Lookup(Protocol):
+    """Looks texts up in a translation memory, such as `TranslationMemory.match`."""
+
+    def __call__(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
+        """Return the match of a text, if any.
+
+        Args:
+            text: A line, or a segment of a document.
+            context: As in `Segment`; given only for a segment that has one.
+        """
+
 
 LEAST_SIMILARITY = 0.75
 """Minimum similarity of a match, unless another one is given."""
@@ -44,16 +55,17 @@ class TranslationMemory:
     """Sources with their translations.
 
     Args:
-        pairs: Source and translation; of equal sources the last translation is kept. Pairs with a blank side are left
-            out.
+        pairs: Source and translation, and their context (as in `SentencePair`) if they have one; of equal sources in
+            the same context the last translation is kept. Pairs with a blank side are left out.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._targets = {
-            source.strip(): target.strip()
-            for source, target in pairs
-            if source.strip() and (not is_blank(target) or is_blank(source))
-        }
+    def __init__(self, pairs: Iterable[tuple[str, str] | tuple[str, str, str | None]]) -> None:
+        self._targets: dict[str, str] = {}
+        self._in_context: dict[str, dict[str | None, str]] = {}
+        """For each source with a context, its translations by context; also the one without."""
+        for source, target, *rest in pairs:
+            if source.strip() and (not is_blank(target) or is_blank(source)):
+                self._add(source.strip(), target.strip(), rest[0] if rest else None)
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
         self._words = [
@@ -67,6 +79,14 @@ class TranslationMemory:
                 entries[word].append(number)
         self._entries = [np.array(numbers, dtype=np.int32) for numbers in entries]
         """Inverted index: the numbers of the sources that contain each word."""
+
+    def _add(self, source: str, target: str, context: str | None) -> None:
+        before, self._targets[source] = self._targets.get(source), target
+        if context is not None or source in self._in_context:
+            by_context = self._in_context.setdefault(source, {})
+            if not by_context and before is not None:
+                by_context[None] = before
+            by_context[context] = target
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -87,28 +107,29 @@ class TranslationMemory:
         from clearhead.formats import Wanted, expand_paths, read_pairs
 
         pairs = read_pairs(expand_paths(paths), Wanted(from_lang=from_lang, to_lang=to_lang), tolerated=_TOLERATED)
-        memory = cls((pair.source, pair.target) for pair in pairs if pair.defect is None and pair.skipped is None)
+        memory = cls((pair.source, pair.target, pair.context) for pair in pairs if pair.is_pair)
         if not len(memory):
             raise DataError(f"{', '.join(paths)}: no translation in it; a memory needs pairs of source and translation")
         return memory
 
-    def match(self, text: str, least: float = LEAST_SIMILARITY) -> MemoryMatch | None:
+    def match(self, text: str, /, least: float = LEAST_SIMILARITY, *, context: str | None = None) -> MemoryMatch | None:
         """Return the most similar entry, the last of equal ones; None if none is similar enough.
 
         A text of more than `MOST_WORDS` words has exact matches alone.
 
-        Its translation is marked for reuse if the match is exact and has the placeholders of the text.
+        Its translation is marked for reuse as in `exact`, if the match is exact.
 
         Args:
             text: A line.
             least: Minimum similarity, above 0.
+            context: As in `exact`.
 
         Raises:
             ConfigError: If `least` is not above 0 and at most 1.
         """
         if not 0.0 < least <= 1.0:
             raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
-        if (exact := self.exact(text)) is not None:
+        if (exact := self.exact(text, context=context)) is not None:
             return exact
         found = self._most_similar(text.strip(), least)
         if found is None:
@@ -116,17 +137,25 @@ class TranslationMemory:
         source = self._sources[found[1]]
         return MemoryMatch(source, self._targets[source], round(found[0], 4))
 
-    def exact(self, text: str) -> MemoryMatch | None:
+    def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
 
-        Its translation is marked for reuse if it has the placeholders of the text.
+        Its translation is marked for reuse if it has the placeholders of the text, and is that of its context, or the
+        same in all contexts.
+
+        Args:
+            text: A line.
+            context: Context of the text, as in `SentencePair`; the translation of the same context comes first.
         """
         text = text.strip()
         target = self._targets.get(text)
         if target is None:
             return None
+        by_context = self._in_context.get(text, {})
+        is_clear = context in by_context or len({*by_context.values()}) < 2
+        target = by_context.get(context, target)
         agrees = not (missing_placeholders(text, target) or missing_placeholders(target, text))
-        return MemoryMatch(text, target, 1.0, is_reused=agrees)
+        return MemoryMatch(text, target, 1.0, is_reused=agrees and is_clear)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
         from rapidfuzz.distance import Levenshtein
@@ -154,12 +183,23 @@ class TranslationMemory:
         return best
 
 
-def matches_of(memory: Lookup | None, lines: Sequence[str]) -> list[MemoryMatch | None]:
-    """Return the match of each line; None without one, without a memory, or if its translation alone is blank."""
+def matches_of(
+    memory: Lookup | None, lines: Sequence[str], contexts: Iterable[str | None] = ()
+) -> list[MemoryMatch | None]:
+    """Return the match of each line; None without one, without a memory, or if its translation alone is blank.
+
+    Args:
+        memory: Looks a line up.
+        lines: Lines, or segments of a document.
+        contexts: For each line, its context, as in `Segment`; without any, no line has one.
+    """
     if memory is None:
         return [None] * len(lines)
-    matches = zip(lines, map(memory, lines), strict=True)
-    return [None if match and is_blank(match.target) and not is_blank(line) else match for line, match in matches]
+    found: list[MemoryMatch | None] = []
+    for line, context in zip_longest(lines, contexts):
+        match = memory(line) if context is None else memory(line, context=context)
+        found.append(None if match and is_blank(match.target) and not is_blank(line) else match)
+    return found
 
 
 def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:

@@ -118,6 +118,18 @@ def test_a_catalogue_says_in_comments_what_the_memory_has(run_command, model):
         subprocess.run(["msgfmt", "--check-format", "-o", "/dev/null", "out.po"], check=True)
 
 
+def test_the_languages_of_a_memory_may_be_given_beside_any_document(run_command, model):
+    third = '<tuv xml:lang="fr"><seg>Ouvrez.</seg></tuv></tu>'
+    Path("memory.tmx").write_text(MEMORY.replace("</tu>", third), encoding="utf-8")
+    arguments = [translate, model, "messages.po", "--memory", "memory.tmx", "-o", "out.po"]
+    with pytest.raises(ConfigError) as refused:
+        run_command(*arguments)
+    advice = str(refused.value).partition("for example ")[2].split()
+    assert advice == ["--from-lang", "en", "--to-lang", "de"]
+    run_command(*arguments, *advice)
+    assert "translation memory, 100 %: reused" in Path("out.po").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("version", XLIFF)
 def test_an_xliff_has_the_matches_in_its_own_convention(run_command, model, version):
     Path("in.xlf").write_text(f'<xliff version="{version}">{XLIFF[version]}</xliff>', encoding="utf-8")

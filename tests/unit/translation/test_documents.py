@@ -21,6 +21,7 @@ from clearhead.translation.documents import (
     translate_document,
 )
 from clearhead.translation.journal import TranslationJournal
+from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.result import MemoryMatch, TermUse, Translation
 from clearhead.translation.translator import Translator
 
@@ -286,6 +287,20 @@ def test_a_translation_of_a_memory_whose_formats_are_changed_is_left_and_flagged
     (one,) = translate_document(Shouting(), document, memory=lambda text: reused)
     assert (one.status, one.translation.text) == ("reused", "%d files")
     assert [flag.kind for flag in one.translation.warnings] == ["placeholders"]
+
+
+def test_messages_in_different_contexts_have_their_own_translations(tmp_path):
+    def written(name, *translations):
+        path = tmp_path / name
+        contexts = zip(("verb", "adjective"), translations, strict=True)
+        messages = (f'msgctxt "{context}"\nmsgid "Open"\nmsgstr "{text}"\n' for context, text in contexts)
+        path.write_text("\n".join(messages), encoding="utf-8")
+        return str(path)
+
+    memory = TranslationMemory.load([written("memory.po", "Öffnen", "Offen")])
+    document = read_document(written("todo.po", "", ""))
+    translated = translate_document(Shouting(), document, memory=memory.match)
+    assert [(one.status, one.translation.text) for one in translated] == [("reused", "Öffnen"), ("reused", "Offen")]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,30 @@ def test_placeholders_must_agree():
     assert memory.match("Save %s").is_reused
 
 
+def test_the_translation_of_the_same_context_is_reused():
+    pairs = [("Open", "Öffnen", "verb"), ("Open", "Offen", "adjective"), ("Close", "Schließen", "verb")]
+    memory = TranslationMemory(pairs)
+    for context, target in (("verb", "Öffnen"), ("adjective", "Offen")):
+        assert memory.match("Open", context=context) == MemoryMatch("Open", target, 1.0, is_reused=True)
+    # Another context, or none: which of two translations is right is not known.
+    for context in ("noun", None):
+        assert memory.match("Open", context=context) == MemoryMatch("Open", "Offen", 1.0, is_reused=False)
+        assert memory.match("Close", context=context).is_reused
+    for with_plain in ([("Open", "Auf"), *pairs], [*pairs, ("Open", "Auf")]):
+        memory = TranslationMemory(with_plain)
+        assert memory.exact("Open") == MemoryMatch("Open", "Auf", 1.0, is_reused=True)
+        assert memory.exact("Open", context="verb").target == "Öffnen"
+        assert not memory.exact("Open", context="noun").is_reused
+
+
+def test_contexts_of_a_catalogue_are_those_of_a_memory(tmp_path):
+    message = 'msgctxt "{}"\nmsgid "Open"\nmsgstr "{}"\n\n'
+    path = tmp_path / "a.po"
+    path.write_text(message.format("verb", "Öffnen") + message.format("", "Offen"), encoding="utf-8")
+    memory = TranslationMemory.load([str(path)])
+    assert [memory.match("Open", context=one).target for one in ("verb", "")] == ["Öffnen", "Offen"]
+
+
 def test_similar_ones_are_shown_from_the_least_similarity_on():
     memory = TranslationMemory(PAIRS)
     expected = MemoryMatch("Close the window now.", "Schließe das Fenster jetzt.", 0.8)

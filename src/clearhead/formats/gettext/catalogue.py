@@ -147,7 +147,8 @@ def _pairs(path: str, message: Message, form_of_one: int) -> Iterator[SentencePa
             skipped = "untranslated"
         elif message.is_fuzzy:
             skipped = "unfinished"
-        yield SentencePair(segment_on_one_line(source), segment_on_one_line(target), origin, skipped=skipped)
+        texts = segment_on_one_line(source), segment_on_one_line(target)
+        yield SentencePair(*texts, origin, skipped=skipped, context=message.context)
 
 
 def form_of_one(rule: str) -> int:

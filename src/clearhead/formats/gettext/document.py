@@ -183,7 +183,10 @@ class GettextCatalogue(Document):
             is_finished = all(there) and not entry.is_fuzzy
             line, text = entry.places[source][0], entry.texts[source]
             place_name = f"entry {len(self._messages) + 1}, line {line}"
-            self.segments.append(self.found(Segment(text, line, there[-1], is_finished, format, place=place_name)))
+            segment = Segment(
+                text, line, there[-1], is_finished, format, place=place_name, context=texts.get("msgctxt")
+            )
+            self.segments.append(self.found(segment))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
         # gettext writes flags after other comments, and before the previous source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))

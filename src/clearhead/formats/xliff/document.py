@@ -197,7 +197,8 @@ class XliffDocument(Document):
         is_finished = there is not None and not is_empty(there) and not unit.is_unfinished
         if is_translated := unit.translates(text):
             parts.append(self._part(unit, text, there, unit.protected, is_finished=is_finished))
-        found, translated = (exceptions_in(unit, one, in_target=at) for at, one in enumerate((text, there)))
+        found = exceptions_in(unit, text, in_target=False)
+        translated = exceptions_in(unit, there, in_target=True)
         # Without all its counterparts in a finished translation, it is not known which of them is missing there.
         is_kept = is_finished and (is_translated or not found.keys() <= translated.keys())
         for name, inner in found.items():

@@ -48,7 +48,7 @@ def test_messages_are_pairs_with_their_numbers_in_either_byte_order(tmp_path, or
     assert read(path, compiled(MESSAGES, order), Wanted(None, "en", "de")) == [
         SentencePair("file", "Datei", f"{path}:2"),
         SentencePair("files", "Dateien", f"{path}:2"),
-        SentencePair("Open ", "Öffnen ", f"{path}:3"),
+        SentencePair("Open ", "Öffnen ", f"{path}:3", context="menu"),
     ]
     assert read(path, compiled(MESSAGES, order), Wanted(None, "de", "en"))[0].source == "Datei"
     with pytest.raises(

@@ -97,9 +97,9 @@ def test_entries_become_pairs_with_their_lines_or_are_skipped_for_what_the_file_
     path = str(tmp_path / "m.po")
     assert read(tmp_path, HEADER + KINDS.lstrip("\n")) == [
         SentencePair("Save", "Speichern", f"{path}:9"),
-        SentencePair("%d file\t", "%d Datei\t", f"{path}:14", skipped="unfinished"),
-        SentencePair("%d files", "%d Dateien", f"{path}:14", skipped="unfinished"),
-        SentencePair("Save", "", f"{path}:21", skipped="untranslated"),
+        SentencePair("%d file\t", "%d Datei\t", f"{path}:14", skipped="unfinished", context="count"),
+        SentencePair("%d files", "%d Dateien", f"{path}:14", skipped="unfinished", context="count"),
+        SentencePair("Save", "", f"{path}:21", skipped="untranslated", context="verb"),
         SentencePair("Old", "Alt", f"{path}:26", skipped="obsolete"),
         SentencePair("Olds", "Alte", f"{path}:26", skipped="obsolete"),
         SentencePair('one line "here" C:\\new\\q', "eine Zeile", f"{path}:31"),
