@@ -122,7 +122,7 @@ def has_option(path: str, option: str) -> bool:
     >>> has_option("memory.tmx", "to_lang"), has_option("messages.po", "to_lang")
     (True, False)
     """
-    return is_document(path) and option in DOCUMENTS[_extension(path)].options
+    return is_document(path) and option in DOCUMENTS[format_extension(path)].options
 
 
 def is_same_format(path: str, other: str) -> bool:
