@@ -12,10 +12,10 @@ import math
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product, zip_longest
 
 from clearhead.text.placeholder_masking import Unit, units_of
 from clearhead.text.placeholders import STATEMENT_SIGNS, TAG, find_placeholders, pair_role, placeholder
@@ -197,6 +197,53 @@ def _joined(left: _Costs, right: _Costs) -> _Costs:
     return (left[0] + right[0], behind, right[2]) if behind < left[1] else (left[0] + right[0], *left[1:])
 
 
+class _Written:
+    """A text that is written piece by piece.
+
+    Args:
+        text: Its beginning.
+        side_by_side: Placeholders that have nothing between them in the source.
+    """
+
+    def __init__(self, text: str, side_by_side: Set[tuple[str, str]]) -> None:
+        self._pieces = [text]
+        self._side_by_side = side_by_side
+        self._code = ""
+        """The placeholder that it ends with."""
+
+    def add(self, text: str, *, is_code: bool = False) -> None:
+        """Add a text, which may be a placeholder."""
+        if text:
+            self._pieces.append(text)
+            self._code = text if is_code else ""
+
+    def would_stick(self, text: str, *, is_code: bool) -> bool:
+        """Return whether a text needs a space before it.
+
+        A placeholder does beside a word or another placeholder, and wherever it would be read as something else.
+
+        Args:
+            text: What follows; either it or the end is a placeholder, or a pair of tags around one or around a name.
+            is_code: Whether it is a placeholder, or such a pair.
+        """
+        before = self._pieces[-1][-2:]  # no pattern looks back further
+        if not before or before[-1].isspace():
+            return False
+        if is_code and self._code:
+            return (self._code, text) not in self._side_by_side
+        if before[-1].isalnum() if is_code else text[:1].isalnum():
+            return True
+        if not (is_code or self._code):
+            return False
+        code, start = (text, len(before)) if is_code else (self._code, 0)
+        found = placeholder().match(before * is_code + code + text * (not is_code), start)
+        return found is None or found.end() != start + len(code)
+
+    def text(self) -> str:
+        """Return the whole text."""
+        return "".join(self._pieces)
+
+
 class _Placing:
     """Places the marks of one text into its translation."""
 
@@ -214,6 +261,14 @@ class _Placing:
         self._num_linked = [0, *accumulate(part in self._num_sources for part in range(len(self._parts)))]
         """Linked parts of the translation before each part."""
         self._root = _Node(None, 0, len(self._parts))
+        self._codes = {
+            part for part, span in enumerate(self._parts) if placeholder().fullmatch(translation[slice(*span)])
+        }
+        """Parts of the translation that are placeholders."""
+        alone = [mark for mark in stripped.marks if mark.is_kept]
+        self._side_by_side = {
+            (one.unit.texts[0], other.unit.texts[0]) for one, other in pairwise(alone) if one.end == other.start
+        }
         missing = self._kept(stripped)
         self._place([mark for mark in stripped.marks if not mark.is_kept or mark in missing])
 
@@ -227,10 +282,7 @@ class _Placing:
 
         A placeholder of the translation that matches none of the source is removed, because a program would read it.
         """
-        free = [
-            part for part, span in enumerate(self._parts) if placeholder().fullmatch(self._translation[slice(*span)])
-        ]
-        free = [part for part in free if stripped.has_lost or not is_tag(self._texts[part])]
+        free = [part for part in sorted(self._codes) if stripped.has_lost or not is_tag(self._texts[part])]
         equal: defaultdict[str, deque[int]] = defaultdict(deque)
         for part in free:
             equal[self._texts[part]].append(part)
@@ -346,36 +398,43 @@ class _Placing:
 
     def _written(self, node: _Node) -> str:
         """Return the text of a node with its marks, without the surrounding white space."""
-        written = [node.words]
+        written = _Written(node.words, self._side_by_side)
         at, has_gap = node.start, True  # whether the text between the last part and the next is already written
-        for one in sorted(node.within, key=lambda one: (one.start, one.end)):
+        marks = sorted(node.within, key=lambda one: (one.start, one.end))
+        for one, following in zip_longest(marks, marks[1:]):
             assert one.mark is not None
-            text, has_gap = self._stretch(at, one.start, has_gap)
-            written.append(text)
+            has_gap = self._write_parts(written, at, one.start, has_gap)
             at = max(at, one.start)
             is_empty = one.end <= one.start
-            if not has_gap and (not is_empty or one.mark.spaces[0]):
-                written.append(self._gap(at) or " " * is_empty)
-                has_gap = True
             texts = one.mark.unit.texts
-            written.append(texts[0] + (self._written(one) + texts[1] if one.mark.is_pair else ""))
+            inside = self._written(one) + texts[1] if one.mark.is_pair else ""
+            is_word = one.mark.is_kept or bool(is_empty and inside and (one.words or one.within))
+            sticks = is_word and written.would_stick(texts[0], is_code=True)
+            if not has_gap and (not is_empty or one.mark.spaces[0] or sticks):
+                written.add(self._gap(at) or " " * is_empty)
+                has_gap = True
+            elif sticks:
+                written.add(" ")
+            written.add(texts[0] + inside, is_code=one.mark.is_kept)
             if not is_empty:
                 at, has_gap = one.end, False
             elif has_gap and at < node.end and self._is_edge(at):
-                is_word = one.mark.is_kept and self._texts[at][:1].isalnum()  # a word and a placeholder need a space
-                written.append(" " * (one.mark.spaces[1] or is_word))
+                is_last = is_word and (following is None or following.start > at)
+                sticks = is_last and written.would_stick(self._texts[at], is_code=at in self._codes)
+                written.add(" " * (one.mark.spaces[1] or sticks))
             elif at >= node.end:
                 has_gap = False  # another mark behind the last word has a space before it if the source has one
-        return "".join([*written, self._stretch(at, node.end, has_gap)[0]])
+        self._write_parts(written, at, node.end, has_gap)
+        return written.text()
 
-    def _stretch(self, start: int, end: int, has_gap: bool) -> tuple[str, bool]:
-        """Return the text of some parts with the gaps between them, and whether the gap after them is written."""
-        written = ""
+    def _write_parts(self, written: _Written, start: int, end: int, has_gap: bool) -> bool:
+        """Write some parts with the gaps between them, and return whether the gap after them is written."""
         for part in range(start, end):
             if self._texts[part]:
-                written += ("" if has_gap else self._gap(part)) + self._texts[part]
+                written.add("" if has_gap else self._gap(part))
+                written.add(self._texts[part], is_code=part in self._codes)
                 has_gap = False
-        return written, has_gap
+        return has_gap
 
     def _gap(self, part: int) -> str:
         """Return the text between a part and the one before it."""

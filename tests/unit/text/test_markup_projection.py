@@ -31,6 +31,8 @@ CASES = [
     ("Say <b></b>.", "Say .", "Sag.", "0-0 1-1", "Sag <b></b>."),
     ("<b>%s</b>", "%s", "", "", "<b>%s</b>"),
     ("{% if x %}red{% endif %} dog", "red dog", "chien rouge", "0-1 1-0", "chien {% if x %}rouge{% endif %}"),
+    ("He met (<b>Anna</b>)", "He met (Anna)", "Er traf", "0-0 1-1", "Er traf <b>Anna</b>"),
+    ("(<b>%s</b>) left", "(%s) left", "Weg", "3-0", "<b>%s</b> Weg"),
     ("<0>red</0> %{n} dogs", "red %{n} dogs", "%{n} chiens rouges", "0-2 1-0 2-1", "%{n} chiens <0>rouges</0>"),
 ]  # fmt: skip
 KEPT = [
@@ -41,6 +43,15 @@ KEPT = [
     ("See <%= x %> now.", "Sieh <% = x %> jetzt.", "0-0 1-1 2-2 3-3", "Sieh <%= x %> jetzt."),
     ("Press %s.", "Drücke schnell zu.", "0-0 2-3", "Drücke %s schnell zu."),
     ("Press %s now %s.", "Drücke jetzt.", "0-0 2-1 4-2", "Drücke %s jetzt %s."),
+    ("3 hours (%s)", "in 3 Stunden", "0-1 1-2", "in 3 Stunden %s"),
+    ('Write to "info@example.org".', "Schreib uns.", "0-0 1-1 5-2", "Schreib uns info@example.org."),
+    ("Open /https://example.org now", "Öffne jetzt", "0-0 3-1", "Öffne https://example.org jetzt"),
+    ("Well (:smile:)", "Gut", "0-0", "Gut :smile:"),
+    ("Wait (%s)/(%d) please", "Warte bitte", "0-0 8-1", "Warte %s %d bitte"),
+    ("Take %s%d now", "Nimm jetzt", "0-0 3-1", "Nimm %s%d jetzt"),
+    ("Take (%s) from (%d).", "Nimm %s.", "0-0 2-1 8-2", "Nimm %s %d."),
+    ("At 5 (%s)", "Um 5", "0-0 1-1", "Um 5 %s"),
+    ("Call (:name) now", "Ruf (jetzt)", "0-0 4-2", "Ruf :name (jetzt)"),
     ("Mail a@b.org (now)", "Jetzt (l'instant) mailen", "0-0 1-2 3-4", "Jetzt a@b.org (l'instant) mailen"),
 ]  # fmt: skip
 
