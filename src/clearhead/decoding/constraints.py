@@ -68,6 +68,8 @@ class RequiredTerm:
     """Sequences after other words; at least one."""
     others: tuple[TokenSequence, ...] = ()
     """Sequences that count if found, but that the search never proposes: after a bracket, or capitalized."""
+    num_forms: int = 1
+    """Number of the term's forms; a form has several sequences, and those that the vocabulary lacks have none."""
 
     @property
     def sequences(self) -> frozenset[TokenSequence]:
@@ -96,13 +98,12 @@ class Required:
             numbers.setdefault(id(term), []).append(number)
         self._numbers = list(numbers.values())
         """Indices of the occurrences of each term; the first are satisfied first."""
-        self._by_first: dict[int, list[tuple[list[int], int, TokenSequence]]] = {}
+        self._by_first: dict[int, list[tuple[list[int], TokenSequence]]] = {}
         for own in self._numbers:
-            sequences = terms[own[0]].sequences
-            for sequence in sequences:
-                self._by_first.setdefault(sequence[0], []).append((own, len(sequences), sequence))
+            for sequence in terms[own[0]].sequences:
+                self._by_first.setdefault(sequence[0], []).append((own, sequence))
         self.tokens = frozenset(
-            token for begun in self._by_first.values() for *_, sequence in begun for token in sequence
+            token for begun in self._by_first.values() for _, sequence in begun for token in sequence
         )
         """All tokens that occur in a term."""
         self._states: dict[tuple[frozenset[int], TokenSequence, int | None], Progress] = {}
@@ -160,38 +161,35 @@ class Required:
 
     def _outlook(self, met: frozenset[int], tail: TokenSequence, before: int | None) -> tuple[int, tuple[int, ...]]:
         """Return `remaining` and `next_tokens` of a state; see `Progress`."""
-        found, place, end = set(met), 0, 0
+        found, place, next_tokens = set(met), 0, set[int]()
+        remaining = least = sum(tokens for number, tokens in enumerate(self._shortest) if number not in met)
         while place < len(tail):
-            number, sequence = self._form_at(tail, place, before, found) or (None, tail[place : place + 1])
-            place += len(sequence)
-            if number is not None:
-                found.add(number)
-                end = place
-        remaining = least = sum(tokens for number, tokens in enumerate(self._shortest) if number not in found)
+            # A sequence that is continued counts instead of shorter ones within it, so before those are found.
+            for number, sequence in self._begun_at(tail, place, before, found):
+                rest = sequence[len(tail) - place :]
+                next_tokens.add(rest[0])
+                least = min(least, remaining - self._shortest[number] + len(rest))
+            form = self._form_at(tail, place, before, found)
+            if form is not None:
+                found.add(form[0])
+                remaining -= self._shortest[form[0]]
+            place += 1 if form is None else len(form[1])
         is_first = before is None and not tail
-        next_tokens = {
+        next_tokens |= {
             sequence[0]
             for numbers in self._numbers
             if (number := _first_missing(numbers, found)) is not None
             for sequence in (self.terms[number].first if is_first else self.terms[number].later)
             if self._may_begin(tail, len(tail), before, sequence)
         }
-        for start in range(end, len(tail)):
-            begun = len(tail) - start
-            for number, sequence in self._begun_at(tail, start, before, found):
-                next_tokens.add(sequence[begun])
-                least = min(least, remaining - self._shortest[number] + len(sequence) - begun)
-        return least, tuple(sorted(next_tokens))
+        return min(least, remaining), tuple(sorted(next_tokens))
 
     def _form_at(
         self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
     ) -> tuple[int, TokenSequence] | None:
-        """Return the term and the complete sequence that counts at a position, if any.
-
-        It is the longest; among equal ones, that of the term with the fewest sequences, then of the first term.
-        """
+        """Return the term and the complete sequence that counts at a position, if any; see `precedence`."""
         found = []
-        for numbers, num_sequences, sequence in self._by_first.get(tokens[place], ()):
+        for numbers, sequence in self._by_first.get(tokens[place], ()):
             behind = place + len(sequence)
             if (
                 tokens[place:behind] == sequence
@@ -199,15 +197,15 @@ class Required:
                 and self._may_begin(tokens, place, before, sequence)
                 and (behind == len(tokens) or self._are_between(sequence[-1], tokens[behind]))
             ):
-                found.append((-len(sequence), num_sequences, number, sequence))
-        return min(found)[2:] if found else None
+                found.append((precedence(len(sequence), self.terms[number].num_forms, number), number, sequence))
+        return min(found)[1:] if found else None
 
     def _begun_at(
         self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
     ) -> Iterator[tuple[int, TokenSequence]]:
         """Yield the sequences of unsatisfied terms that begin with all tokens from a position to the end."""
         begun = len(tokens) - place
-        for numbers, _, sequence in self._by_first.get(tokens[place], ()):
+        for numbers, sequence in self._by_first.get(tokens[place], ()):
             if (
                 begun < len(sequence)
                 and sequence[:begun] == tokens[place:]
@@ -232,6 +230,19 @@ class Required:
 
     def _continues(self, token: int) -> bool:
         return bool(self.edges.continues[token]) if token >= 0 else token in (SAME_WORD, SAME_WORD - 2)
+
+
+def precedence(length: int, num_forms: int, number: int) -> tuple[int, int, int]:
+    """Return a sort key of the forms that match at the same position of a translation; the first one counts.
+
+    The longest form comes first; among equal ones, that of the term with the fewest forms, then of the first term.
+
+    Args:
+        length: Length of the form, in tokens or words.
+        num_forms: Number of forms of its term.
+        number: Index of the term in the source.
+    """
+    return -length, num_forms, number
 
 
 def _first_missing(numbers: Sequence[int], met: Collection[int]) -> int | None:

@@ -75,8 +75,9 @@ class AllowedTokens:
         """
         if len(written) + 1 == sentence.max_length:
             return self.end
-        if len(written) < len(sentence.prefix.tokens):
-            return self._rest_of_prefix(written, sentence.prefix)
+        rest = _rest_of_prefix(written, sentence.prefix)
+        if rest:
+            return self._only(rest)
         own = written[len(sentence.prefix.tokens) :]  # a prefix may contain repetitions
         is_over = self._end_loops and is_loop(own, lambda: sentence.times_in_source)
         missing = self._missing_placeholders(written, sentence)
@@ -155,12 +156,6 @@ class AllowedTokens:
             self._waiting[key] = mask
         return self._waiting[key]
 
-    def _rest_of_prefix(self, written: Sequence[int], prefix: Prefix) -> Mask | None:
-        place = len(written)
-        if tuple(written) != prefix.tokens[:place]:
-            return None  # already completed by one token for the whole rest
-        return self._only([prefix.tokens[place], *prefix.completions[place]])
-
     def _only(self, tokens: Sequence[int]) -> Mask:
         mask = np.zeros(self._vocab_size, dtype=bool)
         mask[list(tokens)] = True
@@ -168,3 +163,11 @@ class AllowedTokens:
 
     def _all_but(self, tokens: Sequence[int]) -> Mask:
         return ~self._only(tokens)
+
+
+def _rest_of_prefix(written: Sequence[int], prefix: Prefix) -> tuple[int, ...]:
+    """Return the tokens that may continue a prefix; none where it is whole, also by one token for all of its rest."""
+    place = len(written)
+    if place >= len(prefix.tokens) or tuple(written) != prefix.tokens[:place]:
+        return ()
+    return prefix.tokens[place], *prefix.completions[place]

@@ -146,7 +146,7 @@ class TermEncoder:
         others = [*self._behind("", own), *self._behind(f"{_BEFORE} ", capital)]
         for sign in _OPENING:
             others += self._behind(f"{_BEFORE} {sign}", [*own, *capital])
-        return RequiredTerm(tuple(first), tuple(later or first), tuple(others))
+        return RequiredTerm(tuple(first), tuple(later or first), tuple(others), len(term.forms))
 
     def _behind(self, before: str, forms: Sequence[str]) -> list[TokenSequence]:
         """Return how forms are tokenized after a text; a form that changes the tokens of the text is left out."""

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Generic, NamedTuple, Self, TypeVar
 
+from clearhead.decoding.constraints import precedence
 from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import find_placeholders
@@ -145,11 +146,10 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
         for own in {way for form in term.forms for way in _ways(_texts(term_words(form)))}:
             phrases.add(own, (len(term.forms), numbers))
     while place < len(words):
-        open_terms = ((end, numbers[0], num_forms) for end, (num_forms, numbers) in phrases.at(texts, place) if numbers)
-        # The longest form; among equal ones that of the term with the fewest forms, then the first in the source.
-        best = min(open_terms, key=lambda one: (-one[0], one[2], one[1]), default=None)
+        open_terms = ((end, num_forms, numbers[0]) for end, (num_forms, numbers) in phrases.at(texts, place) if numbers)
+        best = min(open_terms, key=lambda one: precedence(*one), default=None)
         if best is not None:
-            end, number, _ = best
+            end, _, number = best
             forms[number] = text[words[place].start : words[end - 1].end]
             missing[id(found[number].term)].popleft()
             place = end - 1

@@ -95,6 +95,31 @@ def test_progress_counts_tokens_and_is_undone_where_the_word_goes_on():
     assert required(("b",), given=1).progress([4]).remaining == 1
 
 
+def separate(*terms):
+    """Return terms of one sequence each, over tokens 3 to 6 that are words of their own."""
+    return Required([RequiredTerm((ids,), (ids,)) for ids in terms], WordEdges(np.zeros(40, bool), np.ones(40, bool)))
+
+
+def test_progress_counts_the_term_around_another_that_is_met_within_it():
+    forms = separate((3, 4, 5), (4,))
+    assert [forms.progress(ids).remaining for ids in ([], [3], [3, 4], [3, 4, 5], [3, 4, 5, 4])] == [4, 3, 2, 1, 0]
+    assert forms.progress([3, 4]).next_tokens == (3, 5)
+    assert allowed_after([3], separate((3, 4, 5), (4,)), max_length=5) == {4}
+    assert allowed_after([3, 4], separate((3, 4, 5), (4,)), max_length=5) == {5}
+
+
+@pytest.mark.parametrize(
+    "terms", [[(3, 4), (4, 5)], [(3, 4, 5), (4,)], [(3, 3), (3,)], [(3, 4, 3), (4, 3), (3,)], [(3,), (3, 4), (4, 3, 4)]]
+)
+def test_one_token_less_is_missing_after_the_right_token(terms):
+    forms = separate(*terms)
+    for length in range(5):
+        for ids in product(range(3, 7), repeat=length):
+            now = forms.progress(ids)
+            then = [forms.after(now, token).remaining for token in range(3, 7)]
+            assert now.remaining == 0 or min(then) == now.remaining - 1, ids
+
+
 def allowed_after(written, forms, max_length=99, source=(5, 2)):
     config = ModelConfig(vocab_size=8 + 32, num_placeholders=32)
     mask = AllowedTokens(config).after(written, Sentence(0, source, max_length, required=forms))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError
 from clearhead.translation.result import TermUse
+from clearhead.translation.term_constraints import TermEncoder
 from clearhead.translation.terminology import Term, Terms, forms_in, term_words
 from clearhead.translation.translator import Translator
 from clearhead.translation.worker_pool import TranslatorTeam
@@ -42,6 +45,18 @@ def test_every_term_has_a_form(translator, settings):
     assert found[1].text == ""
     scores = translator.score([LINES[0]], [found[0].text])
     assert found[0].score == pytest.approx(scores[0], abs=1e-4)
+
+
+def test_the_search_and_the_text_tell_alike_which_term_has_a_form(translator):
+    # The forms of one term have fewer sequences of tokens than that of the other: digits have no capital.
+    terms = Terms([Term("Hund", ("7", "8", "9")), Term("Wiese", ("7", "dog"))])
+    encoder = TermEncoder(translator.bundle.tokenizer)
+    wanted = encoder.wanted(terms, "Hund Wiese")
+    for length in range(4):
+        for words in product(["7", "9", "dog", "on"], repeat=length):
+            text = " ".join(words)
+            (ids,) = translator.bundle.tokenizer.encode_prefixes([text])
+            assert wanted.are_met(text) == (wanted.required.progress(ids).remaining == 0), text
 
 
 def test_unigram_vocabularies_have_terms_as_well(make_bundle):
