@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 MOST_DEPTH = 50
@@ -50,28 +50,43 @@ class MessageRun:
     def written(self, translation: str, line: str) -> str | None:
         """Return a translation as written in the message; None if its arguments differ from those of the line.
 
+        What is written is read again: it is None too if it is not read as the translation.
+
         Args:
             translation: Translation of a line of the run.
             line: The line.
         """
         if Counter(_BRACED.findall(translation)) != Counter(_BRACED.findall(line)):
             return None
-        originals = iter(self.originals(translation))
-        words = _BRACED.split(translation)
-        written = [self._quoted(words[0])]
-        for word in words[1:]:
-            written += [next(originals), self._quoted(word)]
-        return "".join(written)
+        originals, words = self.originals(translation), _BRACED.split(translation)
+        written = self._quoted(words[0])
+        written += "".join(one + self._quoted(word) for one, word in zip(originals, words[1:], strict=True))
+        return written if self._is_read_as(written, words, originals) else None
 
     def originals(self, words: str) -> list[str]:
         """Return the original texts of the arguments in words of the run, in order."""
         return [self.arguments[name] for name in _BRACED.findall(words)]
 
     def _quoted(self, words: str) -> str:
-        signs = r"[{}#]+" if self.is_counted else r"[{}]+"
-        own = "'" if self.doubles_apostrophes else rf"'(?={signs}|'|$)"
-        words = re.sub(own, "''", words)
-        return re.sub(signs, lambda found: f"'{found[0]}'", words)
+        """Return words with the stretches that begin with a sign of the syntax quoted, apostrophes in them included."""
+        signs = "{}#" if self.is_counted else "{}"
+        lone = "'" if self.doubles_apostrophes else rf"'(?=['{signs}]|$)"
+
+        def quoted(found: re.Match[str]) -> str:
+            doubled = found[0].replace("'", "''")
+            return f"'{doubled}'" if found[1] else doubled
+
+        return re.sub(rf"([{signs}][{signs}']*)|{lone}", quoted, words)
+
+    def _is_read_as(self, written: str, words: Sequence[str], originals: Sequence[str]) -> bool:
+        """Return whether a text is read as the given words with the original arguments between them."""
+        kind = "plural" if self.is_counted else "select"
+        try:
+            runs = _Reading(f"{{n, {kind}, other {{{written}}}}}", keeps_braces=True).runs
+        except _NoMessageError:
+            return False
+        found = [(_BRACED.split(run.text), run.originals(run.text)) for run in runs]
+        return found == [(words, originals)] if written else not any(words)
 
 
 def message_runs(text: str) -> list[MessageRun]:
@@ -108,9 +123,15 @@ class _Reading:
         _NoMessageError: If the text is not a message, or has no branches.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, keeps_braces: bool = False) -> None:
+        """Parse a message.
+
+        Args:
+            text: The message.
+            keeps_braces: Whether quoted braces become words, which then look like those of an argument.
+        """
         self.runs: list[MessageRun] = []
-        self._text = text
+        self._text, self._keeps_braces = text, keeps_braces
         taken, most = set(_NAME.findall(text)), text.count("{") + text.count("#")
         self._new_names = [name for number in range(1, most + 1) if (name := f"{{n{number}}}") not in taken]
         self._doubles = not re.search(r"(?<!')'(?!['{}#|])", text)
@@ -164,7 +185,7 @@ class _Reading:
 
     def _plain(self, words: str) -> str:
         """Return quoted words; raise if they contain braces."""
-        if "{" in words or "}" in words:
+        if not self._keeps_braces and ("{" in words or "}" in words):
             raise _NoMessageError  # unquoted, they would look like an argument
         return words
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from steps import assert_linear
 
-from clearhead.text.icu_messages import message_runs, message_syntax
+from clearhead.text.icu_messages import MessageRun, message_runs, message_syntax
 from clearhead.text.quality_flags import missing_placeholders
 
 COUNTED = "{count, plural, one {# file} other {# files}}"
@@ -74,6 +74,31 @@ def test_words_that_would_be_read_as_syntax_are_quoted():
     assert first.written("l'a # {n1} }'", first.text) == "l''a '#' # '}'''"
     (single,) = message_runs("{x, select, other {l'ami}}")
     assert single.written("d'un '", single.text) == "d'un ''"
+
+
+# How each is written was checked with ICU 78 (PyICU): formatted, it gives the words again.
+@pytest.mark.parametrize(
+    ("message", "words", "written"),
+    [
+        ("{n, plural, other {it's # y}}", "'#'s {n1}", "'''#'''s #"),
+        ("{n, plural, other {it's # y}}", "#'s {n1}", "'#'''s #"),
+        ("{n, plural, other {it's # y}}", "{n1} #'{#'", "# '#''{#'''"),
+        ("{n, plural, other {it is # y}}", "l'a#'' {n1}", "l''a'#''''' #"),
+        ("{x, select, other {l'ami {n}}}", "{n} }'s #'", "{n} '}'''s #''"),
+        ("{x, select, other {l'ami {n}}}", "l'{n}", "l''{n}"),
+    ],
+)
+def test_a_stretch_from_a_sign_on_is_quoted_with_its_apostrophes(message, words, written):
+    (run,) = message_runs(message)
+    assert run.written(words, run.text) == written
+
+
+def test_what_is_not_read_as_the_translation_is_not_written(monkeypatch):
+    (run,) = message_runs("{n, plural, other {it's # y}}")
+    monkeypatch.setattr(MessageRun, "_quoted", lambda run, words: words)
+    assert run.written("it's {n1}", run.text) == "it's #"
+    assert run.written("'#' {n1}", run.text) is None
+    assert run.written("it' {n1} }", run.text) is None
 
 
 def test_a_translation_without_its_arguments_does_not_fit():
