@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,8 +27,12 @@ from clearhead.serving.metrics import Metrics
 LOGGER = logging.getLogger("clearhead.serving")
 FILE_PATH = "/translate_file"
 """Path whose request bodies may be as large as files."""
+MOST_HEADER_BYTES = 32_768
+"""Size limit of a request's line and headers."""
+HEADERS_TOO_LARGE = f"the headers have more than {MOST_HEADER_BYTES:,} bytes"
 CLIENT_GONE = 499
 """Status in metrics and log of a request whose client disconnected before the answer, as in nginx."""
+_HEADER_MARKS = len(": \r\n")
 
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -81,6 +85,7 @@ class Gate:
         method = scope["method"]
         scope.setdefault("state", {})["noted"] = noted = {}
         try:
+            scope = _in_origin_form(scope)
             self._require_allowed(scope)
             body = await self._body(scope, receive, answer)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
@@ -129,7 +134,7 @@ class Gate:
         rebinding). Browsers say in `Sec-Fetch-Site` whether a page of another site sends a request.
 
         Raises:
-            HTTPError: If the request is not allowed, or asks for another protocol.
+            HTTPError: If the request is not allowed, its headers are too large, or it has two lengths.
         """
         hosts = _values_of(scope, b"host")
         if len(hosts) != 1:
@@ -141,8 +146,11 @@ class Gate:
             raise HTTPError(
                 HTTPStatus.FORBIDDEN, "pages of other sites may not ask; the operator can allow it with --cors"
             )
-        if _values_of(scope, b"upgrade"):  # the parser drops the body of such a request
-            raise bad_request("ask without Upgrade")
+        if _values_of(scope, b"transfer-encoding") and _values_of(scope, b"content-length"):
+            raise bad_request("send Content-Length or Transfer-Encoding")  # a proxy may have believed the other
+        size = len(scope["raw_path"]) + len(scope["query_string"])
+        if size + sum(len(name) + len(value) + _HEADER_MARKS for name, value in scope["headers"]) > MOST_HEADER_BYTES:
+            raise HTTPError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HEADERS_TOO_LARGE)
 
     async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
         """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
@@ -178,6 +186,24 @@ class Gate:
                 HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
             ) from None
         return b"".join(parts)
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Return a request whose target is a whole URL, as for a proxy, as one for its path (RFC 9112, section 3.2.2).
+
+    Raises:
+        HTTPError: If the URL is invalid.
+    """
+    if scope["path"].startswith("/"):
+        return scope
+    try:
+        url = urlsplit(scope["raw_path"].decode("ascii"))
+    except ValueError:
+        raise bad_request("the URL is invalid") from None
+    if url.scheme != "http":
+        return scope  # such as `OPTIONS *`
+    headers = [(b"host", url.netloc.encode()), *(one for one in scope["headers"] if one[0] != b"host")]
+    return {**scope, "path": unquote(url.path) or "/", "raw_path": url.path.encode(), "headers": headers}
 
 
 def _values_of(scope: Scope, name: bytes) -> list[str]:

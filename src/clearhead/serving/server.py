@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import re
 import selectors
 import signal
 import socket
@@ -15,24 +14,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from heapq import nsmallest
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any
 
+import h11
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.serving.app import make_app
-from clearhead.serving.middleware import LOGGER
+from clearhead.serving.middleware import HEADERS_TOO_LARGE, LOGGER, MOST_HEADER_BYTES
 from clearhead.serving.service import Service, note
 
 CHECK_SECONDS = 1.0
 """Seconds between two checks for replaced files."""
-MOST_HEADER_BYTES = 32_768
-"""Size limit of a request's line and headers."""
-MOST_WAITING_REQUESTS = 100
-"""Most pipelined requests on one connection behind the current one."""
+MOST_WAITING_BYTES = 65_536
+"""Bytes of pipelined requests behind the current one from which on no more is read until it is answered."""
 BACKLOG = 2_048
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 """Names of this machine for its own programs."""
@@ -46,8 +46,6 @@ _MOST_LINGERING = 100
 """Connections beyond the limit that are refused and still closing."""
 _SELECTOR: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 """A selector that needs no file descriptor of its own, since there may be none left."""
-_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-"""Header that asks for another protocol, such as HTTP/2, as `curl --http2` does."""
 _CANDIDATES = 10
 """Number of idle connections examined for one to close when there are too many."""
 
@@ -116,6 +114,7 @@ def serve(
         timeout_keep_alive=int(service.config.idle_seconds) or 1,
         timeout_graceful_shutdown=5,
         backlog=BACKLOG,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages contain addresses
     server = _Server(config)
@@ -259,20 +258,24 @@ async def _drain(service: Service) -> None:
 
 
 def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
-    """Return the connection protocol: uvicorn's, with limits and timeouts for headers, idle time and slow readers."""
+    """Return the connection protocol: uvicorn's, with limits and timeouts for headers, idle time and slow readers.
 
-    class Connection(HttpToolsProtocol):
+    h11 parses the requests, and nothing here reads or changes their bytes: what a request is does not depend on the
+    packets in which it arrives. A request for another protocol (`Upgrade`) is answered as if it had not asked for it
+    (RFC 9110, section 7.8), as `curl --http2` and Java's client expect.
+    """
+
+    class Connection(H11Protocol):
         """A connection with limits on header time, header size, and the time to take an answer."""
 
         _idle_since: float | None = None
         _header_timer: asyncio.TimerHandle | None = None
         _answer_timer: asyncio.TimerHandle | None = None
-        _bytes_outside_bodies = 0
         _is_refused = False
-        _has_too_many = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self.flow = _PipelineFlow(transport, self.conn)
             self._idle_since = self.loop.time()
             self._await_headers()
             if len(self.connections) > config.max_connections and not self._make_room():
@@ -294,40 +297,48 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                     return True
             return False
 
+        @property
+        def _is_serving(self) -> bool:
+            """Whether a request has been read, at least its headers, and is not yet answered."""
+            return self.cycle is not None and not self.cycle.response_complete
+
         def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing() or self._is_refused or self._has_too_many:
+            if self.transport.is_closing() or self._is_refused:
                 return
             if self._header_timer is None and self._idle_since is not None:
                 self._await_headers()
-            if self._idle_since is not None:  # without the header the parser keeps the body; the upgrade is ignored
-                headers, end, body = data.partition(b"\r\n\r\n")
-                data = _UPGRADE.sub(b"\r\nx-upgrade:", headers) + end + body
-            # Headers of a pipelined request, or trailers of a chunked body, count as well.
-            self._bytes_outside_bodies += len(data)
             super().data_received(data)
-            is_too_much = self._bytes_outside_bodies > MOST_HEADER_BYTES
-            if self.transport.is_closing() or self._is_refused:
+
+        def handle_events(self) -> None:
+            """Process what h11 has parsed; start or stop waiting for the headers of a request."""
+            super().handle_events()
+            if self._is_refused:
                 return
-            if is_too_much and self._idle_since is not None:
-                self._refuse(_LARGE)
-            elif is_too_much:
-                self.transport.abort()
-            elif len(self.pipeline) > MOST_WAITING_REQUESTS:
-                self._has_too_many = True  # the first ones are answered, then one refusal
-                while len(self.pipeline) > MOST_WAITING_REQUESTS:
-                    self.pipeline.popleft()
-                self.cycle = self.pipeline[0][0]
+            if self._is_serving:
+                self._idle_since = None
+                _cancel(self._header_timer)
+                self._header_timer = None
+            elif self.conn.their_state is h11.IDLE:
+                self.flow.resume_reading()  # the next request has not arrived as a whole
 
         def send_400_response(self, msg: str) -> None:
             """Refuse an invalid request in the same way as all others."""
-            self._refuse(_plain("400 Bad Request", msg))
+            status = HTTPStatus(getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST))
+            if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                msg = HEADERS_TOO_LARGE
+            self._refuse(_plain(status, msg))
 
         def _refuse(self, answer: bytes) -> None:
             """Send an answer, and close once the client has closed: an earlier close might lose the answer."""
             self._is_refused = True
+            if self._is_serving:  # its body is invalid
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+                if self.cycle.response_started:
+                    self.transport.abort()
+                    return
             self.transport.write(answer)
-            # A running request would also write its answer, after the write side is closed.
-            if self._idle_since is None or len(self.connections) > config.max_connections + _MOST_LINGERING:
+            if len(self.connections) > config.max_connections + _MOST_LINGERING:
                 self._end()
                 return
             with suppress(OSError):  # the client has disconnected
@@ -342,26 +353,12 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                 self._await_taking()
 
         def _await_headers(self) -> None:
-            self._bytes_outside_bodies = 0
             self._header_timer = self.loop.call_later(config.header_seconds, self._end_without_headers)
-
-        def on_headers_complete(self) -> None:
-            self._idle_since = None
-            _cancel(self._header_timer)
-            self._header_timer = None
-            self._bytes_outside_bodies = 0
-            super().on_headers_complete()
-
-        def on_body(self, body: bytes) -> None:
-            self._bytes_outside_bodies = 0
-            super().on_body(body)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self.cycle.response_complete:  # no pipelined request is waiting
+            if not self._is_serving:  # no pipelined request is waiting
                 self._idle_since = self.loop.time()
-                if self._has_too_many:
-                    self._refuse(_TOO_MANY)
             if self.transport.is_closing():
                 self._end()
 
@@ -424,15 +421,29 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
-def _plain(status: str, error: str, extra: str = "") -> bytes:
+class _PipelineFlow(FlowControl):
+    """Uvicorn's flow control, which reads no further while many bytes of pipelined requests wait.
+
+    Otherwise each answered request would let in another packet, however many requests that has.
+    """
+
+    def __init__(self, transport: asyncio.Transport, parser: h11.Connection) -> None:
+        super().__init__(transport)
+        self._parser = parser
+
+    def resume_reading(self) -> None:
+        """Read on, unless enough waits behind a request that is being answered."""
+        if self._parser.their_state is not h11.DONE or len(self._parser.trailing_data[0]) <= MOST_WAITING_BYTES:
+            super().resume_reading()
+
+
+def _plain(status: HTTPStatus, error: str, extra: str = "") -> bytes:
     body = json.dumps({"error": error})
-    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{extra}"
-    return f"{head}connection: close\r\n\r\n{body}".encode()
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n{extra}connection: close\r\n\r\n{body}".encode()
 
 
-_FULL = _plain("503 Service Unavailable", "too many connections; ask again", "retry-after: 1\r\n")
-_TOO_MANY = _plain("503 Service Unavailable", f"more than {MOST_WAITING_REQUESTS} requests without waiting for answers")
-_LARGE = _plain("431 Request Header Fields Too Large", f"the headers have more than {MOST_HEADER_BYTES:,} bytes")
+_FULL = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; ask again", "retry-after: 1\r\n")
 
 
 class _Lines(logging.Formatter):

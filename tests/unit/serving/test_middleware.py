@@ -20,7 +20,7 @@ ORIGIN = "https://example.org"
 LOCAL = (b"host", b"localhost:5000")
 
 
-def status(*headers, method="POST", hosts=("localhost", "::1"), origins=()):
+def status(*headers, method="POST", target=b"/translate", hosts=("localhost", "::1"), origins=()):
     """Return the status of a request with the given headers."""
     sent = []
 
@@ -37,7 +37,8 @@ def status(*headers, method="POST", hosts=("localhost", "::1"), origins=()):
     config = ServeConfig()
     work = Admission(config, metrics)
     gate = Gate(app, config=config, metrics=metrics, endpoints=frozenset(), work=work, hosts=hosts, origins=origins)
-    scope = {"type": "http", "method": method, "path": "/translate", "headers": list(headers)}
+    scope = {"type": "http", "method": method, "path": target.decode(), "raw_path": target, "query_string": b""}
+    scope["headers"] = list(headers)
     asyncio.run(gate(scope, receive, send))
     work.close()
     return sent[0]["status"]
@@ -79,8 +80,32 @@ def test_pages_of_other_sites_ask_only_if_allowed(site, origins, method, expecte
     assert status(*headers, method=method, origins=origins) == expected
 
 
-def test_a_request_whose_body_is_lost_with_its_upgrade_is_refused():
-    assert status(LOCAL, (b"upgrade", b"h2c")) == 400
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"http://localhost/translate", 200),
+        (b"http://localhost", 200),
+        (b"http://evil.example/translate", 400),  # counts instead of the header
+        (b"http://[::1/translate", 400),
+    ],
+)
+def test_a_whole_url_as_target_names_the_host(target, expected):
+    assert status(LOCAL, target=target) == expected
+
+
+def test_an_upgrade_is_ignored():
+    assert status(LOCAL, (b"connection", b"upgrade"), (b"upgrade", b"h2c")) == 200
+
+
+def test_a_body_with_two_lengths_is_refused():
+    assert status(LOCAL, (b"content-length", b"3"), (b"transfer-encoding", b"chunked")) == 400
+
+
+@pytest.mark.parametrize(("size", "expected"), [(32_600, 200), (32_800, 431)])
+def test_headers_have_a_size_limit(size, expected):
+    assert status(LOCAL, (b"x", b"a" * size)) == expected
+    assert status(LOCAL, *[(b"x", b"")] * (size // 5)) == expected
+    assert status(LOCAL, target=b"/" + b"a" * size) == expected
 
 
 @pytest.mark.parametrize(

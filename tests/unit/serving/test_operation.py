@@ -8,6 +8,7 @@ import errno
 import json
 import logging
 import os
+import re
 import select
 import signal
 import socket
@@ -206,16 +207,17 @@ def test_a_crowd_that_comes_at_once_is_answered_to_the_last(hasty):
     assert statuses[b"200"] >= MOST_CONNECTIONS
 
 
-def test_of_many_requests_on_one_connection_the_first_are_answered_and_the_rest_refused(hasty):
+def test_pipelined_requests_are_all_answered_in_order(hasty):
+    head = b"HTTP/1.1\r\nhost: localhost\r\nx: " + b"x" * 4_000
+    asked = (b"GET /nothing %s\r\n\r\nHEAD /livez %s\r\n\r\n" % (head, head)) * 150  # more than wait in memory
     with connect(hasty) as connection:
-        hasty.send(signal.SIGSTOP)
-        try:
-            connection.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n" * 500)
-        finally:
-            hasty.send(signal.SIGCONT)
-        answers = b"".join(iter(lambda: connection.recv(100_000), b""))
-    assert answers.count(b'"ok"') == 101  # the first, and those that wait
-    assert answers.endswith(b'{"error": "more than 100 requests without waiting for answers"}')
+        sending = threading.Thread(target=connection.sendall, args=(asked,))
+        sending.start()
+        answers = b""
+        while answers.count(b"HTTP/1.1 ") < 300:
+            answers += connection.recv(1_000_000)
+        sending.join()
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answers) == [b"404", b"200"] * 150
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"])
@@ -223,8 +225,7 @@ def test_what_is_no_request_is_refused_once_and_nothing_follows(hasty, before):
     with connect(hasty) as connection:
         connection.sendall(before + b"x y z" * 10_000)
         answer = b"".join(iter(lambda: connection.recv(10_000), b""))
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert answer.count(b"HTTP/1.1 ") == 1
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200"] * bool(before) + [b"431"]
     assert httpx.get(f"{hasty.url}/livez").status_code == 200
     assert [event for event in hasty.events() if event["level"] == "error"] == []
 
@@ -302,11 +303,10 @@ def test_who_left_before_being_refused_is_no_failure():
 def test_headers_behind_a_body_have_a_bound_too(hasty):
     with connect(hasty) as connection:
         connection.sendall(b"POST /translate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ")
-        sent = 0
         with contextlib.suppress(ConnectionError):
-            while sent < 100_000_000:
-                sent += connection.send(b"x" * 100_000)
-        assert sent < 100_000_000
+            while True:  # until it is cut off
+                connection.send(b"x" * 10_000)
+                time.sleep(0.01)
 
 
 def test_bodies_of_all_requests_have_a_bound_together(hasty):
