@@ -367,7 +367,7 @@ def _tell(
     name: str, translated: Sequence[TranslatedSegment], translator: Translator, report: TranslationReport | None
 ) -> None:
     """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
-    from clearhead.translation.documents import document_summary
+    from clearhead.translation.documents import document_summary, num_kept_copies
 
     left = [one.segment.shown_place for one in translated if one.status == "left"]
     done = [
@@ -378,6 +378,8 @@ def _tell(
     places, translations = [place for place, _ in done], [translation for _, translation in done]
     flagged = sum(bool(one.warnings) or one.truncated for one in translations)
     notice(f"{document_summary(translated, name=name)}; {flagged:,} flagged")
+    if copies := num_kept_copies(translated):
+        notice(f"{name}: {copies:,} kept translations equal their sources; --retranslate translates them, too")
     notices = TranslationNotices(name, translator)
     notices.add(translations, places=places)
     notices.add_left(left)

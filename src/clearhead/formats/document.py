@@ -8,9 +8,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MEMORY_NOTE = "translation memory"
 """First words of a note about a translation-memory match."""
+
+
+class LengthLimit(NamedTuple):
+    """A limit of a file for the length of the translation of a unit, which may have several segments."""
+
+    unit: int
+    """Number of the unit; its segments have equal limits."""
+    most: int
+    """Maximum number of characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,8 @@ class Segment:
     """Where it is, as readers of the file name it, such as `table 1, row 2, cell 1`; empty for its line."""
     context: str | None = None
     """As in `SentencePair`."""
+    limit: LengthLimit | None = None
+    """Limit of the length of its translation; None without one."""
 
     @property
     def shown_place(self) -> str:

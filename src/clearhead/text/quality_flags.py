@@ -55,7 +55,7 @@ KINDS = {
     ),
     "too_short": FlagKind("the translation is shorter than its source makes likely", "moderate"),
     "copied": FlagKind("the translation is mostly a copy of its source", "moderate"),
-    "too_long": FlagKind("the translation is longer than its source makes likely", "moderate"),
+    "too_long": FlagKind("the translation is longer than its source makes likely, or its file allows", "moderate"),
     "unseen_script": FlagKind("the source is in a script that no training source has", "moderate"),
     "longer_than_trained": FlagKind(
         "the source is longer than the model's training lines were, and was translated whole", "mild"

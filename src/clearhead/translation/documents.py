@@ -11,8 +11,8 @@ from typing import Any, Literal, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
-from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Suggestion
-from clearhead.formats.inline_tags import mended
+from clearhead.formats.document import MEMORY_NOTE, Document, Filling, LengthLimit, Segment, Suggestion
+from clearhead.formats.inline_tags import mended, tokens
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
@@ -142,7 +142,8 @@ def translate_document(
         _writable(document, place, _translated(segment, only_missing, done, matches.get(place), translates))
         for place, segment in enumerate(document.segments)
     ]
-    return found if only_if is None else [_left_if_unsure(one, only_if) for one in found]
+    found = found if only_if is None else [_left_if_unsure(one, only_if) for one in found]
+    return _with_length_flags(found)
 
 
 def lines_to_translate(
@@ -194,6 +195,19 @@ def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> s
         + (f", {counts['reused']:,} reused" if counts["reused"] else "")
         + (f", {counts['left']:,} left" if counts["left"] else "")
     )
+
+
+def num_kept_copies(translated: Sequence[TranslatedSegment]) -> int:
+    """Return how many kept translations have the letters and digits of their sources, as in a file that was prefilled.
+
+    Sources without words do not count.
+    """
+    kept = (one.segment for one in translated if one.status == "kept")
+    return sum(_letters(one.text) == _letters(one.translation) for one in kept if has_words(one.text))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
@@ -329,6 +343,28 @@ def _writable(document: Document, place: int, one: TranslatedSegment) -> Transla
 
 def _left_if_unsure(one: TranslatedSegment, least: float) -> TranslatedSegment:
     return replace(one, status="left") if one.translation is not None and one.translation.is_below(least) else one
+
+
+def _with_length_flags(found: Sequence[TranslatedSegment]) -> list[TranslatedSegment]:
+    """Return the results, with translations flagged that are together longer than the file allows for their unit."""
+    lengths = Counter[LengthLimit]()
+    for one in found:
+        if (limit := one.segment.limit) is not None:
+            text = one.segment.translation or one.segment.text
+            if one.translation is not None and one.status != "left":
+                text = one.translation.text
+            lengths[limit] += sum(len(token) for token in tokens(text) if isinstance(token, str))
+    flags = {
+        limit: Flag("too_long", f"{length:,} characters, and the file allows {limit.most:,}")
+        for limit, length in lengths.items()
+        if length > limit.most
+    }
+    return [
+        replace(one, translation=replace(one.translation, warnings=merge_flags([one.translation.warnings, [flag]])))
+        if one.translation is not None and one.segment.limit and (flag := flags.get(one.segment.limit))
+        else one
+        for one in found
+    ]
 
 
 def _changed(one: TranslatedSegment, translation: Translation, text: str, remark: str) -> TranslatedSegment:

@@ -7,7 +7,7 @@ import pytest
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, Filling, LengthLimit, Segment
 from clearhead.formats.document_files import read_document
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import Flag
@@ -17,6 +17,7 @@ from clearhead.translation.documents import (
     document_summary,
     fillings,
     lines_to_translate,
+    num_kept_copies,
     origin_of,
     translate_document,
 )
@@ -134,6 +135,32 @@ def test_finished_translations_are_kept_where_that_is_asked_for(shouted):
     assert shouted(document, only_missing=True) == "ja|NEIN|42"
     assert shouted(document) == "JA|NEIN|42"
     assert lines_to_translate(document, only_missing=True) == ["nein"]
+
+
+def test_translations_longer_than_the_file_allows_are_flagged():
+    shared = LengthLimit(2, 8)
+    segments = [
+        Segment("ja", 1, limit=LengthLimit(1, 2)),
+        Segment("nein", 2, limit=shared),
+        Segment("and", 3, "<g1>und</g1>!", is_finished=True, limit=shared),
+        Segment("fünf", 4, limit=LengthLimit(3, 3)),
+    ]
+
+    def flags(*segments):
+        found = translate_document(Shouting(), Listed(*segments), only_missing=True)
+        return [one.translation and [*one.translation.warnings] for one in found]
+
+    too_long = Flag("too_long", "4 characters, and the file allows 3")
+    assert flags(*segments) == [[], [], None, [too_long]]
+    segments[2] = replace(segments[2], translation="<g1>sowie</g1>")
+    assert flags(*segments)[1] == [Flag("too_long", "9 characters, and the file allows 8")]
+
+
+def test_kept_copies_of_sources_are_counted():
+    pairs = [("The <g1>boat</g1>", "__The <g1>boat</g1>"), ("The oar", "Das Ruder"), ("12 %s", "12 %s"), ("Sail", "")]
+    segments = [Segment(source, 1, target, bool(target)) for source, target in pairs]
+    translated = translate_document(Shouting(), Listed(*segments), only_missing=True)
+    assert num_kept_copies(translated) == 1
 
 
 def test_a_segment_has_the_score_the_flags_and_the_sentences_of_its_lines():

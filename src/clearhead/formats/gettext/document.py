@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from clearhead.errors import DataError
 from clearhead.files.streams import UTF8_MARK
-from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Splice, spliced
+from clearhead.formats.document import MEMORY_NOTE, Document, Filling, LengthLimit, Segment, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.gettext.catalogue import PLACEHOLDER, forms_of
 from clearhead.formats.gettext.po import (
@@ -34,6 +35,8 @@ _PLACEHOLDER = re.compile(rf"charset=\s*({PLACEHOLDER})\b".encode(), re.IGNORECA
 _WORD = re.compile(r"[^ ]* *\n?")
 _TO_LAST_STRING = re.compile(rf'[^"]*+(?:{STRING}(?:[ \t]++(?=["\r\n]|\Z))?+)++', re.DOTALL)
 """A line up to the end of its strings, and to its own end unless a comment follows."""
+_MAX_LENGTH = re.compile(r"#[.,](?:.*[\s,])?max-length:\s*([0-9]{1,9})\b")
+"""A comment that limits the characters of a translation, as Pootle and Weblate write it."""
 _TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
 
 
@@ -177,16 +180,16 @@ class GettextCatalogue(Document):
                 )
                 for place, key in enumerate(keys)
             ]
+        most = next(filter(None, (_MAX_LENGTH.match(line.words) for line in entry.lines)), None)
         for place, source in enumerate(key for key in ("msgid", "msgid_plural") if key in entry.texts):
             there = [entry.texts[key] for key, form in zip(keys, forms, strict=True) if form.segment == at + place]
             there = there or [entry.texts[keys[0]]]
             is_finished = all(there) and not entry.is_fuzzy
             line, text = entry.places[source][0], entry.texts[source]
             place_name = f"entry {len(self._messages) + 1}, line {line}"
-            segment = Segment(
-                text, line, there[-1], is_finished, format, place=place_name, context=texts.get("msgctxt")
-            )
-            self.segments.append(self.found(segment))
+            segment = Segment(text, line, there[-1], is_finished, format, place=place_name)
+            limit = most and LengthLimit(len(self.segments), int(most[1]))
+            self.segments.append(self.found(replace(segment, context=texts.get("msgctxt"), limit=limit)))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
         # gettext writes flags after other comments, and before the previous source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))

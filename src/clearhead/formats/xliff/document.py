@@ -9,7 +9,7 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from clearhead.errors import ConfigError
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, Filling, LengthLimit, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, tag_name, with_attribute, without_attribute
@@ -27,10 +27,13 @@ EXACT_MATCH = "exact-match"
 """State qualifier in XLIFF 1.x of a `target` that is an exact match from a translation memory."""
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 """Namespace of the Translation Candidates module of XLIFF 2.x."""
+SIZE_RESTRICTION = "urn:oasis:names:tc:xliff:sizerestriction:2.0 sizeRestriction"
+"""Attribute of the Size and Length Restriction module of XLIFF 2.x, with its namespace."""
 MOST_ID = 60
 """Characters shown of the ids of a segment."""
 _START_TAG = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _DATA_REFERENCE = re.compile(r"""\s+dataRef(?:Start|End)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+_NUMBER = re.compile("[0-9]{1,9}")
 _UNKNOWN = "\ufffd"
 
 
@@ -92,6 +95,9 @@ class XliffDocument(Document):
         self.skipped = self._file.skipped
         root, found = self._file.elements(UNITS)
         self._is_first_version = version_of(root, name).startswith("1.")
+        self._counts_code_points = SIZE_RESTRICTION.split()[1] in self._file.source.text and {
+            tag.attributes.get("generalProfile") for tag in self._file.start_tags("profiles")
+        } == {"xliff:codepoints"}
         names = ("source-language", "target-language") if self._is_first_version else ("srcLang", "trgLang")
         options = zip(names, (("--from-lang", from_lang), ("--to-lang", to_lang)), strict=True)
         asked = {key: (option, language_tag(given)) for key, (option, given) in options if given is not None}
@@ -238,9 +244,21 @@ class XliffDocument(Document):
         ]
         ids = shortened("/".join(filter(None, dict.fromkeys(named))), MOST_ID)
         place = f"segment {len(self.segments) + 1}" + (f", id {ids}" if ids else "")
-        segment = Segment(read.text, part.tag.line, translation, is_finished, links=read.links, place=place)
+        limit = self._limit(unit)
+        segment = Segment(
+            read.text, part.tag.line, translation, is_finished, links=read.links, place=place, limit=limit
+        )
         self.segments.append(self.found(segment))
         return _Part(part, read, raw)
+
+    def _limit(self, unit: XliffUnit) -> LengthLimit | None:
+        said = unit.around.tag.attributes
+        if self._is_first_version:
+            most = said.get("maxwidth", "") if said.get("size-unit") == "char" else ""
+        else:
+            # "*", the maximum, or minimum and maximum.
+            most = said.get(SIZE_RESTRICTION, "").rpartition(",")[2] if self._counts_code_points else ""
+        return LengthLimit(unit.around.start, int(most)) if _NUMBER.fullmatch(most.strip()) else None
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
         """Return the changes for a unit of which at least one part has a translation."""

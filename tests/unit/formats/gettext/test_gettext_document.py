@@ -334,3 +334,20 @@ def test_whatever_is_in_a_file_it_is_refused_or_filled():
         assert all("\\" in one.translation and not one.is_finished for one in again.segments)
         counts["filled"] += 1
     assert min(counts.values()) > 5, counts
+
+
+@pytest.mark.parametrize(
+    ("comment", "most"),
+    [
+        ("#, max-length:12", 12),
+        ("#, fuzzy, max-length:12, c-format", 12),
+        ("#. Shown on a button, max-length: 12", 12),
+        ("# max-length:12", None),
+        ("#, no-max-length:12", None),
+    ],
+)
+def test_comments_may_limit_the_length_of_translations(read, comment, most):
+    document = read("a.po", f'{comment}\nmsgid "%d a"\nmsgid_plural "%d as"\nmsgstr[0] ""\nmsgstr[1] ""\n')
+    limits = [one.limit for one in document.segments]
+    assert [limit and limit.most for limit in limits] == [most, most]
+    assert most is None or limits[0] != limits[1]

@@ -673,3 +673,33 @@ def test_code_in_the_original_data_is_paired_like_code_in_the_text(tmp_path):
     path.write_bytes(document.filled([Filling("<g2>Die Datei</g2> <g1>öffnen</g1><x3/>")]))
     [pair] = read_pairs([str(path)])
     assert (pair.source, pair.target) == (segment.text, "<g2>Die Datei</g2> <g1>öffnen</g1><x3/>")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "most"),
+    [
+        ('maxwidth="12" size-unit="char"', 12),
+        ('maxwidth="12" size-unit="pixel"', None),
+        ('maxwidth="12"', None),  # pixels
+    ],
+)
+def test_a_unit_of_version_1_may_limit_its_length(read, attributes, most):
+    document = read("a.xlf", one_unit("<source>a</source>").replace("<trans-unit", f"<trans-unit {attributes}"))
+    assert [one.limit and one.limit.most for one in document.segments] == [most]
+
+
+@pytest.mark.parametrize(
+    ("restriction", "profile", "most"),
+    [("12", "codepoints", 12), ("2, 12", "codepoints", 12), ("*", "codepoints", None), ("12", "other", None)],
+)
+def test_a_unit_of_version_2_may_limit_its_length(read, restriction, profile, most):
+    units = f"{segment('a')}{segment('b')}</unit><unit>{segment('c')}"
+    document = read(
+        "a.xlf",
+        '<xliff version="2.1" xmlns:s="urn:oasis:names:tc:xliff:sizerestriction:2.0"><file>'
+        f'<s:profiles generalProfile="xliff:{profile}"/>'
+        f'<unit s:sizeRestriction="{restriction}">{units}</unit></file></xliff>',
+    )
+    limits = [one.limit for one in document.segments]
+    assert [limit and limit.most for limit in limits] == [most, most, None]
+    assert limits[0] == limits[1]
