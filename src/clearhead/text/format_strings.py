@@ -2,7 +2,8 @@
 
 The rules are those of `msgfmt --check-format` (gettext-tools/src/format-*.c): a translation must use the arguments of
 its source, with the same types, and be valid itself. A source that is not valid is not compared. Of languages without
-rules here, such as Lisp and Perl, the formats must stay as they are, in the same order.
+rules here, such as Lisp and Perl, the formats must stay as they are, in the same order. `icu-format` is no flag of
+gettext: it is that of messages of ICU without branches.
 """
 
 from __future__ import annotations
@@ -189,6 +190,7 @@ _FORMATS: dict[str, Callable[[str], Arguments]] = {
     "ruby-format": _ruby,
     "csharp-format": _named(r"\{\{|\}\}|\{([0-9]+)(?:,[^{}:]*+)?(?::[^{}]*+)?\}", "[{}]"),
     "java-format": _named(r"'[^']*'?|\{([0-9]+)(?:,((?:[^{}]|\{[^{}]*+\})*+))?\}", "[{}]"),
+    "icu-format": _named(r"''|'(?=[{}])(?:[^']|'')*+'?|\{\s*(\w+)\s*(?:,((?:[^{}]|\{[^{}]*+\})*+))?\}", "[{}]"),
     "qt-format": _named("%(?=L?([0-9]{1,2}))(L?)[0-9]{1,2}"),
     "kde-format": _named("%([0-9]+)"),
     "ycp-format": _named("%%|%([1-9])", "%.?"),
@@ -204,6 +206,8 @@ _FORMATS: dict[str, Callable[[str], Arguments]] = {
     ),
 }  # fmt: skip
 """Flags of gettext, with the readers of their arguments."""
+_QUOTATION = {"java-format": re.compile(r"''|'[^']*'?"), "icu-format": re.compile(r"''|'(?=[{}])[^']*'?")}
+"""Patterns of quotations, by flag; two apostrophes are one apostrophe."""
 
 
 def format_of(flags: set[str]) -> str:
@@ -214,7 +218,8 @@ def format_of(flags: set[str]) -> str:
 def checked_format(source: str, translation: str, flag: str) -> tuple[str, str]:
     """Return a translation and what is wrong with its arguments, so that `msgfmt` refuses it; empty if nothing.
 
-    Formats without numbers that are in another order than in the source get the numbers of the source.
+    Formats without numbers that are in another order than in the source get the numbers of the source. Apostrophes that
+    would begin a quotation that the source does not have are doubled.
 
     Args:
         source: Source text.
@@ -225,6 +230,8 @@ def checked_format(source: str, translation: str, flag: str) -> tuple[str, str]:
     ('%2$d Dateien hat %1$s', '')
     >>> checked_format("%s has %d files", "%s hat Dateien", "c-format")
     ('%s hat Dateien', 'c-format: argument 2 (integer) is missing')
+    >>> checked_format("The photo of {0}", "La photo de l'{0}", "java-format")
+    ("La photo de l''{0}", '')
     """
     read = _FORMATS[flag]
     try:
@@ -232,6 +239,8 @@ def checked_format(source: str, translation: str, flag: str) -> tuple[str, str]:
     except _InvalidError:
         return translation, ""
     text = read.numbered(source, translation) if isinstance(read, _Printf) else translation
+    if quotation := _QUOTATION.get(flag):
+        text = _with_quotations_of(source, text, quotation)
     try:
         theirs = read(text)
     except _InvalidError as error:
@@ -244,6 +253,17 @@ def checked_format(source: str, translation: str, flag: str) -> tuple[str, str]:
         if theirs.get(key, kind) != kind
     ]
     return (translation, f"{flag}: {'; '.join(problems)}") if problems else (text, "")
+
+
+def _with_quotations_of(source: str, text: str, quotation: re.Pattern[str]) -> str:
+    """Return a text in which an apostrophe that begins a quotation is doubled, unless the source has that quotation."""
+    kept = {"''", *quotation.findall(source)}
+    written, at = [], 0
+    while found := quotation.search(text, at):
+        is_kept = found[0] in kept
+        written += [text[at : found.start()], found[0] if is_kept else "''"]
+        at = found.end() if is_kept else found.start() + 1
+    return "".join([*written, text[at:]])
 
 
 def _shown(kind: str) -> str:

@@ -16,6 +16,7 @@ from clearhead.formats.inline_tags import mended, tokens
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
+from clearhead.text.icu_messages import message_runs
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import KINDS, MOST_SHOWN, Flag, merge_flags
@@ -138,8 +139,11 @@ def translate_document(
         if journal is not None:
             journal.add(translations)
         done.update(zip(chunk, translations, strict=True))
+    has_messages = any(message_runs(segment.text) for segment in document.segments)
     found = [
-        _writable(document, place, _translated(segment, only_missing, done, matches.get(place), translates))
+        _writable(
+            document, place, _translated(segment, only_missing, done, matches.get(place), translates), has_messages
+        )
         for place, segment in enumerate(document.segments)
     ]
     found = found if only_if is None else [_left_if_unsure(one, only_if) for one in found]
@@ -325,16 +329,18 @@ def _translated(
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
 
 
-def _writable(document: Document, place: int, one: TranslatedSegment) -> TranslatedSegment:
+def _writable(document: Document, place: int, one: TranslatedSegment, has_messages: bool) -> TranslatedSegment:
     """Return the result of a segment; its source text, flagged, if the format cannot express the translation.
 
-    A link that is moved, for it is lost, empty or inside another, is flagged.
+    A link that is moved, for it is lost, empty or inside another, is flagged. Where a document has ICU messages with
+    branches, its other texts with arguments are messages, too.
     """
     if one.translation is None:
         return one
     text, problem = one.translation.text, ""
-    if one.segment.format:
-        text, problem = checked_format(one.segment.text, text, one.segment.format)
+    is_message = has_messages and "{" in one.segment.text and not message_runs(one.segment.text)
+    if format := one.segment.format or ("icu-format" if is_message else ""):
+        text, problem = checked_format(one.segment.text, text, format)
     if problem := problem or document.problem(place, text):
         return _changed(one, _left(one.translation), one.segment.text, f"left as it was: {problem}")
     moved = mended(text, one.segment.text, one.segment.links)[1] if one.segment.links else ()

@@ -57,7 +57,7 @@ from clearhead.text.format_strings import checked_format, format_of
         ("ruby-format", "%{a}", "%{a} %s", "some arguments have a number or a name, and others have none"),
         ("java-format", "{0,number} {1}", "{1} {0}",
          "argument 0 is number in the source, and untyped in the translation"),
-        ("java-format", "{0}", "it's {0}", "argument 0 is missing"),
+        ("java-format", "it's {0}", "it is {0}", "argument 0 is not in the source"),
         ("csharp-format", "{0:x} {{1}}", "{0}", ""),
         ("csharp-format", "{0}", "{0} { 0 }", "{ is no format"),
         ("java-format", "{0}", "{0} }", "} is no format"),
@@ -94,6 +94,28 @@ def test_reordered_arguments_get_the_numbers_of_the_source(flag, source, transla
     assert checked_format(source, translation, flag) == (numbered, "")
 
 
+# Of java-format `msgfmt --check-format` accepts these; ICU 78 (PyICU) shows the words again.
+@pytest.mark.parametrize(
+    ("flag", "source", "translation", "written"),
+    [
+        ("java-format", "Installation of {0}", "Assistant d'installation de {0}", "Assistant d''installation de {0}"),
+        ("java-format", "Photo of {0}", "La photo de l'{0}, d''ici", "La photo de l''{0}, d''ici"),
+        ("java-format", "A '{' {0}", "L'{0} '{' d'ici", "L''{0} '{' d''ici"),
+        ("icu-format", "The photo of {name}", "La photo de l'{name}", "La photo de l''{name}"),
+        ("icu-format", "The end of {name}", "La fin d'un {name}", "La fin d'un {name}"),
+        ("icu-format", "{a} '{b}' it''s", "l'{a} '{b}' d''ici d'ici", "l''{a} '{b}' d''ici d'ici"),
+    ],
+)
+def test_an_apostrophe_begins_no_quotation_that_the_source_does_not_have(flag, source, translation, written):
+    assert checked_format(source, translation, flag) == (written, "")
+
+
+def test_a_message_without_branches_needs_its_arguments():
+    assert checked_format("{a} of {b, number}", "{a}", "icu-format")[1] == "icu-format: argument b (number) is missing"
+    assert checked_format("{a}", "{a", "icu-format")[1] == "icu-format: { is no format"
+    assert checked_format("{{a}}", "l'{{a}}", "icu-format") == ("l'{{a}}", "")  # of another template language
+
+
 def test_the_first_format_with_known_rules_counts():
     assert format_of({"fuzzy", "c-format", "wrap"}) == "c-format"
     assert format_of({"no-c-format", "possible-c-format", "fuzzy"}) == ""
@@ -102,4 +124,5 @@ def test_the_first_format_with_known_rules_counts():
 def test_long_texts_are_read_in_one_pass():
     many = "%s %d " * 20_000
     assert checked_format(many, many + "%s", "c-format")[1] == "c-format: argument 40001 (string) is not in the source"
+    assert checked_format("{0}", "{0}" + "l'" * 100_000, "java-format") == ("{0}" + "l''" * 100_000, "")
     assert checked_format("%s", "%" + "0" * 100_000, "c-format")[1].endswith("is no format")

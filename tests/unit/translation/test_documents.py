@@ -256,6 +256,20 @@ def test_of_a_message_with_branches_the_words_alone_are_translated():
     assert one.translation.source == message
 
 
+def test_a_message_without_branches_is_one_where_others_have_them():
+    class French(Shouting):
+        def translate(self, lines, **how):
+            made = {"Photo of {name}": "Photo de l'{name}", "a": "un", "Of {{name}}": "De l'{{name}}", "It's": "L'"}
+            return [Translation(line, made[line], 0.0, ()) for line in lines]
+
+    plain = ["Photo of {name}", "Of {{name}}", "It's"]
+    texts = [one.translation.text for one in translate_document(French(), Listed(*plain))]
+    assert texts == ["Photo de l'{name}", "De l'{{name}}", "L'"]
+    translated = translate_document(French(), Listed(*plain, "{n, plural, other {a}}"))
+    texts = [one.translation.text for one in translated]
+    assert texts == ["Photo de l''{name}", "De l'{{name}}", "L'", "{n, plural, other {un}}"]
+
+
 def test_what_is_left_of_a_message_has_no_terms():
     class Termed(Shouting):
         def translate(self, lines, **how):
