@@ -204,6 +204,8 @@ def translate_documents(
             notice(
                 f"{display_name(path)}: {len(lines):,} units skipped; XML forbids a character in them: lines {shown}"
             )
+        for remark in document.remarks:
+            notice(f"{display_name(path)}: {remark}")
     with load() as translator, reporting(report, some_names(paths)) as pages:
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document in zip(paths, documents, strict=True):
@@ -222,7 +224,7 @@ def translate_documents(
                 chunk_lines=CHUNK_LINES * workers,
                 only_if=only_if,
             )
-            _tell(display_name(path), translated, translator, pages)
+            _tell(display_name(path), document, translated, translator, pages)
 
 
 def _translate(
@@ -364,7 +366,11 @@ def _other_language(document: Document, translator: Translator, settings: Mappin
 
 
 def _tell(
-    name: str, translated: Sequence[TranslatedSegment], translator: Translator, report: TranslationReport | None
+    name: str,
+    document: Document,
+    translated: Sequence[TranslatedSegment],
+    translator: Translator,
+    report: TranslationReport | None,
 ) -> None:
     """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
     from clearhead.translation.documents import document_summary, num_kept_copies
@@ -385,4 +391,4 @@ def _tell(
     notices.add_left(left)
     notices.tell()
     if report is not None:
-        report.add_document(translated, name=name)
+        report.add_document(translated, name=name, remarks=document.remarks)

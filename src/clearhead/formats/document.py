@@ -109,6 +109,8 @@ class Document(ABC):
     """Segments in file order."""
     skipped: Sequence[int] = ()
     """Lines of damaged units that were left out, as asked for."""
+    remarks: Sequence[str] = ()
+    """What a translator must know about the file, such as how many of its paragraphs are left as they are."""
     target_languages: Collection[str] = ()
     """Languages that the file names for its translations."""
     keeps_finished = False

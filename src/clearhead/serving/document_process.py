@@ -41,7 +41,7 @@ class DocumentInProcess(Document):
     def __init__(self, connection: Connection, require_time: Callable[[], None]) -> None:
         self._connection = connection
         self._require_time = require_time
-        self.format, self.segments, self.keeps_finished = self._answer()
+        self.format, self.segments, self.keeps_finished, self.remarks = self._answer()
 
     def problem(self, number: int, translation: str) -> str:
         """Return why a translation cannot be written; see `Document.problem`."""
@@ -145,7 +145,8 @@ def _serve_document(
         try:
             with nullcontext() if most_characters is None else watched_by(TextLimit(most_characters)):
                 document = read_document(path, paragraphs=not is_document(path), **options)
-            connection.send((document.format, list(document.segments), document.keeps_finished))
+            said = document.format, list(document.segments), document.keeps_finished, list(document.remarks)
+            connection.send(said)
             while True:
                 method, arguments = connection.recv()
                 connection.send(getattr(document, method)(*arguments))

@@ -322,5 +322,5 @@ def _filled(
         how: dict[str, Any] = {"name": name, "only_missing": only_missing, "quality": True, **choice.settings}
         how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
         translated = translate_document(translator, document, **how)
-        report.add_document(translated, name=name)
+        report.add_document(translated, name=name, remarks=document.remarks)
         return document.filled(fillings(translated))

@@ -121,16 +121,19 @@ class TranslationReport:
                 else:
                     heapq.heappushpop(kept, key)
 
-    def add_document(self, translated: Sequence[TranslatedSegment], *, name: str) -> None:
+    def add_document(self, translated: Sequence[TranslatedSegment], *, name: str, remarks: Sequence[str] = ()) -> None:
         """Add the segments of a document, and its summary.
 
         Args:
             translated: All its segments, their translations scored.
             name: Name of its file.
+            remarks: See `Document.remarks`.
         """
         done = [(one.segment.shown_place, one.translation) for one in translated if one.translation is not None]
         self.add([translation for _, translation in done], name=name, places=[place for place, _ in done])
         self.add_file(document_summary(translated, name=name))
+        for remark in remarks:
+            self.add_file(f"{name}: {remark}")
 
     def add_file(self, words: str) -> None:
         """Add a summary line about a file."""

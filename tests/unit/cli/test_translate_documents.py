@@ -196,6 +196,15 @@ def test_a_translation_may_have_another_extension_of_its_format(run_command, mod
     assert Path("a.xlf").read_text(encoding="utf-8") == FILES["messages.xlf"][1]
 
 
+def test_paragraphs_that_are_left_are_told_and_in_the_report(run_command, model, files, shouting):
+    Path("a.md").write_text("ja\n\n> <p>nein</p>\n", encoding="utf-8")
+    result = run_command(translate, model, "a.md", "--report", "page.html")
+    assert result.stdout == "JA\n\n> <p>nein</p>\n"
+    remark = "a.md: 1 paragraphs are left as they are, for their markup is not read: lines 3"
+    assert f"{remark}\n" in result.stderr
+    assert remark in Path("page.html").read_text(encoding="utf-8")
+
+
 def test_units_with_a_forbidden_character_are_kept_and_counted(run_command, model, files, shouting):
     unit = "<trans-unit><source>ja{}</source></trans-unit>"
     written = '<xliff version="1.2">' + "\n".join(unit.format(sign) for sign in ("", "&#2;")) + "</xliff>"

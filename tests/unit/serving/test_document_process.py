@@ -19,7 +19,7 @@ from clearhead.serving.document_process import TextLimit, open_document
 from clearhead.serving.files import TranslatedFiles, uploaded
 from clearhead.serving.http_errors import HTTPError, late
 
-PAGE = "Ein `Hund` und `Katzen`.\n\nZwei.\n"
+PAGE = "Ein `Hund` und `Katzen`.\n\nZwei.\n\n> <p>Drei</p>\n"
 WRONG = "A <x1/><x2/>"  # code next to code would be one code
 
 
@@ -36,6 +36,7 @@ def test_a_document_is_as_read_here(tmp_path):
     with open_document(str(path), no_limit) as there:
         assert list(there.segments) == list(here.segments)
         assert (there.format, there.keeps_finished) == (here.format, here.keeps_finished)
+        assert there.remarks == here.remarks != []
         assert there.problem(0, WRONG) == here.problem(0, WRONG) != ""
         assert there.filled(filled) == here.filled(filled)
     assert set(multiprocessing.active_children()) <= before

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 from clearhead.errors import DataError
@@ -93,7 +94,7 @@ class HtmlDocument(Document):
         cut = list(islice(html_tokens(file.text), MOST_TOKENS + 1))
         if len(cut) > MOST_TOKENS:
             raise DataError(f"{file.path} has more than {MOST_TOKENS:,} tags and texts; divide it")
-        self._passages = sorted(_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
+        self._passages = sorted(html_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
         self._language = None if target_language is None else _language_change(file.text, cut, target_language)
         self.segments = [
             self.found(Segment(passage.text, file.line(passage.start), links=passage.links))
@@ -106,38 +107,57 @@ class HtmlDocument(Document):
         White space in a translated text collapses to single spaces. Characters that the file writes as references, such
         as `&nbsp;`, are written in the same way; characters that the file's encoding lacks become numeric references.
         """
-        done = changes(self._file.text, self._passages, fillings, self._written)
+        done = changes(self._file.text, self._passages, fillings, partial(html_of, self._file, self._habits))
         if self._language is not None:
             done = sorted([*done, self._language])
         return self._file.replaced(done)
 
-    def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
-        try:
-            translation.encode()
-        except UnicodeEncodeError:
-            problem = "the translation holds half of a surrogate pair, no character"
-            raise self._file.refuse(passage.start, problem) from None
-        parts = []
-        for token in passage.tokens_of(translation):
-            if isinstance(token, str):
-                parts.append(self._escaped(token, passage.kind))
-                continue
-            element = passage.elements[token.number - 1]
-            place = element.closing if token.form == "close" else element.opening
-            assert place is not None
-            parts.append(self._escaped(place, passage.kind) if isinstance(place, str) else source(place))
-        written = "".join(parts)
-        return f'"{written}"' if passage.kind == "bare" else written
 
-    def _escaped(self, words: str, kind: str) -> str:
+def html_of(
+    file: FileText,
+    habits: Mapping[int, str],
+    passage: Passage,
+    translation: str,
+    source: Callable[[tuple[int, int]], str],
+) -> str:
+    """Return the HTML of a translation.
+
+    Args:
+        file: The file.
+        habits: Character references that the file uses, see `references.habits`.
+        passage: A passage of the file.
+        translation: Its translation.
+        source: Returns the text of a range of the file, see `passages.changes`.
+
+    Raises:
+        DataError: If the translation contains half of a surrogate pair.
+    """
+    try:
+        translation.encode()
+    except UnicodeEncodeError:
+        raise file.refuse(passage.start, "the translation holds half of a surrogate pair, no character") from None
+
+    def escaped(words: str) -> str:
         must = {ord("&"): "&amp;", ord("<"): "&lt;"}
-        if kind != "text":
-            must |= {ord("'"): "&#39;"} if kind == "'" else {ord('"'): "&quot;"}
-        written = words.translate({**self._habits, **must})
-        return written.encode(self._file.encoding, "xmlcharrefreplace").decode(self._file.encoding)
+        if passage.kind != "text":
+            must |= {ord("'"): "&#39;"} if passage.kind == "'" else {ord('"'): "&quot;"}
+        written = words.translate({**habits, **must})
+        return written.encode(file.encoding, "xmlcharrefreplace").decode(file.encoding)
+
+    parts = []
+    for token in passage.tokens_of(translation):
+        if isinstance(token, str):
+            parts.append(escaped(token))
+            continue
+        element = passage.elements[token.number - 1]
+        place = element.closing if token.form == "close" else element.opening
+        assert place is not None
+        parts.append(escaped(place) if isinstance(place, str) else source(place))
+    written = "".join(parts)
+    return f'"{written}"' if passage.kind == "bare" else written
 
 
-def _passages(text: str, cut: Sequence[HtmlToken], depth: int = 0) -> Iterator[Passage]:
+def html_passages(text: str, cut: Sequence[HtmlToken], depth: int = 0) -> Iterator[Passage]:
     """Yield the passages of a text.
 
     Args:
@@ -187,7 +207,7 @@ def _exceptions(text: str, cut: Sequence[HtmlToken], depth: int) -> Iterator[Pas
         behind = index + 1
         if cut[index].form == "start" and _says(text, cut[index], "yes"):
             behind = _behind_element(text, cut, index)
-            yield from _passages(text, cut[index:behind], depth)
+            yield from html_passages(text, cut[index:behind], depth)
         index = behind
 
 

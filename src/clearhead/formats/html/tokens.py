@@ -51,6 +51,11 @@ class HtmlToken(NamedTuple):
     """Lower-case name of a tag."""
     attributes: tuple[Attribute, ...] = ()
 
+    def shifted(self, by: int) -> HtmlToken:
+        """Return the token with its positions moved by a number of characters."""
+        moved = (one._replace(start=one.start + by, end=one.end + by) for one in self.attributes)
+        return self._replace(start=self.start + by, end=self.end + by, attributes=tuple(moved))
+
 
 def html_tokens(text: str) -> Iterator[HtmlToken]:
     """Split an HTML text into tokens, in order and without gaps."""

@@ -1,6 +1,6 @@
 """Markdown files (CommonMark with GitHub's tables): their prose as segments, and the insertion of translations.
 
-Code, HTML blocks, addresses and front matter are unchanged.
+Code, tags, addresses and front matter are unchanged. Containers of documentation sites are read, see `containers`.
 """
 
 from __future__ import annotations
@@ -13,29 +13,40 @@ from itertools import pairwise
 from typing import Any
 
 from markdown_it.common.utils import normalizeReference
+from markdown_it.token import Token
 
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
+from clearhead.formats.html.document import html_of, html_passages
 from clearhead.formats.html.references import habits
+from clearhead.formats.html.tokens import html_tokens
 from clearhead.formats.inline_tags import Tag, tokens
 from clearhead.formats.markdown.inline import InlineEvent, scanned
-from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, meaning, written
+from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, escapes, meaning, written
 from clearhead.formats.passages import Passage, Run, changes
+from clearhead.text.shortening import first_few
 
 LONGEST_BLOCK = 100_000
 """Maximum characters of a paragraph; nobody writes longer ones, and they are left unchanged."""
+
+SHOWN_LINES = 10
+"""Lines that a remark names."""
 
 _SPACE = " \t"
 _BLANK = " \t\r\n"
 _SPACES = re.compile(r"[ \t\r\n]+")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
 _NO_PROSE = re.compile(
-    r"""^(?: ::: | !!! | \?\?\? | \$\$
+    r"""^(?: \$\$ | -+8<-+[ \t] | \[TOC\]$
     | import[ \t](?:[^\n]*[ \t]from[ \t]+)?["'][^"'\n]+["'];?[ \t]*$
-    | export[ \t]+const[ \t]+\w+[ \t]*=)""",
+    | export[ \t]+(?:async|class|const|default|function|let|var)\b )""",
     re.MULTILINE | re.VERBOSE,
 )
-"""Start of lines in Markdown extensions: containers, admonitions, formulas, and the code of MDX."""
+"""Start of lines in Markdown extensions: formulas, inclusions, tables of contents, and the code of MDX."""
+_DIRECTIVE_IN_FENCE = re.compile(r"\{(?!code|csv-table|eval-rst|math|mermaid|plantuml|raw|toctree)[a-z]")
+"""Info of fenced code that is a directive of MyST, with text in it."""
+_MARKDOWN = frozenset("*_~`[!")
+"""Beginnings of inline markup of Markdown, which is literal in a block of HTML, except in MDX."""
 _LEADING = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n")
 """Prefix of a block that is not prose: a task-list checkbox, or the kind of an alert."""
 _BORDER = re.compile(r"^(?:\[\^[^\]\s]+\]:[ \t]*|:[ \t]+|\{(?::[^\n]*|%[^\n]*%)\}[ \t]*$)", re.MULTILINE)
@@ -104,11 +115,18 @@ class MarkdownDocument(Document):
 
     def __init__(self, file: FileText) -> None:
         self._file = file
+        self.remarks: list[str] = []
         self._habits = {code: reference for code, reference in habits(file.text).items() if code > 127}
         environment: dict[str, Any] = {}
-        blocks = list(_blocks(file, environment))
+        left: list[int] = []
+        blocks = list(_blocks(file, environment, left))
         self._labels = frozenset(environment.get("references", ()))
-        found = [(passage, block) for block in blocks for passage in self._passages(block)]
+        found = [(passage, block) for block in blocks for passage in self._passages(block, left)]
+        if left:
+            lines = first_few([str(line) for line in sorted(left)], SHOWN_LINES)
+            self.remarks.append(
+                f"{len(left):,} paragraphs are left as they are, for their markup is not read: lines {lines}"
+            )
         found.sort(key=lambda both: (both[0].start, -both[0].end))
         self._blocks = {(passage.start, passage.end): block for passage, block in found}
         self._found = [passage for passage, _ in found]
@@ -131,6 +149,8 @@ class MarkdownDocument(Document):
         if problem := super().problem(number, translation):
             return problem
         passage = self._found[number]
+        if self._blocks[passage.start, passage.end].kind == "html":
+            return ""
         if self._proven(passage, translation, lambda place: self._file.text[slice(*place)]) is not None:
             return ""
         return "Markdown cannot express its translation with the links and code in this order"
@@ -138,7 +158,18 @@ class MarkdownDocument(Document):
     def _is_label(self, label: str) -> bool:
         return normalizeReference(label) in self._labels
 
-    def _passages(self, block: _Block) -> Iterator[Passage]:
+    def _passages(self, block: _Block, left: list[int]) -> Iterator[Passage]:
+        if block.kind == "html":
+            cut = [token.shifted(block.file_starts[0]) for token in html_tokens(block.text)]
+            for passage in html_passages(self._file.text, cut):
+                events = scanned(own := self._file.text[passage.start : passage.end], self._is_label).events
+                if passage.kind == "text" and any(
+                    one.form != "words" and own[one.start] in _MARKDOWN for one in events
+                ):
+                    left.append(self._file.line(passage.start))
+                else:
+                    yield passage
+            return
         inline = scanned(block.text, self._is_label)
         yield from _passage(block, inline.events, block.kind)
         for start, end in inline.descriptions:
@@ -147,6 +178,8 @@ class MarkdownDocument(Document):
             yield from _passage(block, events, "description")
 
     def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
+        if self._blocks[passage.start, passage.end].kind == "html":
+            return html_of(self._file, self._habits, passage, _SPACES.sub(" ", translation), source)
         proven = self._proven(passage, translation, source)
         return source((passage.start, passage.end)) if proven is None else proven
 
@@ -189,9 +222,10 @@ class MarkdownDocument(Document):
         return "".join([*parts, block.text[at:end]])
 
     def _surroundings(self, passage: Passage, block: _Block) -> Surroundings:
-        if passage.kind == "description":
-            return Surroundings("description", "", "", (), (), self._is_label)
         start, end = block.in_text(passage.start), block.in_text(passage.end)
+        if passage.kind == "description":
+            own = scanned(words := block.text[start:end], self._is_label).events
+            return Surroundings("description", "", "", (), (), self._is_label, escapes(own, words))
         events = scanned(block.text, self._is_label).events
         return Surroundings(
             block.kind,
@@ -200,6 +234,7 @@ class MarkdownDocument(Document):
             meaning(_clipped(events, block.text, 0, start), block.text),
             meaning(_clipped(events, block.text, end, len(block.text)), block.text),
             self._is_label,
+            escapes(_clipped(events, block.text, start, end), block.text),
         )
 
 
@@ -267,31 +302,67 @@ def _spaces_first(parts: Sequence[str | Tag], form: str, stripped: Callable[[str
     return kept + tags
 
 
-def _blocks(file: FileText, environment: dict[str, Any]) -> Iterator[_Block]:
-    """Yield the blocks of prose in a file, and store its link reference definitions in the environment."""
+def _blocks(file: FileText, environment: dict[str, Any], left: list[int]) -> Iterator[_Block]:
+    """Yield the blocks of prose in a file.
+
+    Args:
+        file: The file.
+        environment: Its link reference definitions are added.
+        left: Lines of paragraphs that cannot be read are added.
+    """
     lines = list(file.lines())
     text = "\n".join(file.text[line.start : line.end] for line in lines)
     if front_matter := _FRONT_MATTER.match(text):
         text = "\n" * front_matter[0].count("\n") + text[front_matter.end() :]
     position = 0  # position in the file from which the next cell is searched
-    for before, token in pairwise(BLOCKS.parse(text, environment)):
-        if token.type != "inline" or token.map is None or _NO_PROSE.search(token.content):
+    for before, token in pairwise([Token("", "", 0), *BLOCKS.parse(text, environment)]):
+        content = token.content
+        if token.map is None or not any(map(str.isalpha, content)) or _NO_PROSE.search(content):
             continue
-        if len(token.content) > LONGEST_BLOCK or not any(map(str.isalpha, token.content)):
+        first, block = lines[token.map[0]], None
+        if len(content) > LONGEST_BLOCK and token.type != "fence":
+            pass
+        elif token.type == "fence":
+            if not _DIRECTIVE_IN_FENCE.match(token.info):
+                continue
+        elif token.type == "container":
+            block = _on_one_line(file, content, first, token.info)
+        elif token.type == "html_block":
+            block = _html(file.text, content, lines[slice(*token.map)])
+        elif token.type != "inline":
             continue
-        first = lines[token.map[0]]
-        if before.type in ("th_open", "td_open"):
+        elif before.type in ("th_open", "td_open"):
             position = max(position, first.start)
-            if (place := _cell(file.text, token.content, position, first)) is not None:
-                yield _Block(file.text[slice(*place)], "cell", (0,), (place[0],))
+            if (place := _cell(file.text, content, position, first)) is not None:
+                block = _Block(file.text[slice(*place)], "cell", (0,), (place[0],))
                 position = place[1]
         elif before.type == "heading_open" and before.markup.startswith("#"):
-            if (start := file.text.rfind(token.content, first.start, first.end)) >= 0:
-                yield _Block(token.content, "heading", (0,), (start,))
+            block = _on_one_line(file, content, first, "heading")
         else:
             kind = "paragraph" if before.type == "paragraph_open" else "underlined"
-            if (block := _lined(file.text, token.content, lines[slice(*token.map)], kind)) is not None:
-                yield from block.pieces()
+            block = _lined(file.text, content, lines[slice(*token.map)], kind)
+        if block is None:
+            left.append(first.number)
+        elif block.kind == "html":
+            yield block
+        else:
+            yield from block.pieces()
+
+
+def _on_one_line(file: FileText, content: str, line: Line, kind: str) -> _Block | None:
+    """Return a block that is part of a line; None if it is not found."""
+    start = file.text.rfind(content, line.start, line.end)
+    return _Block(content, kind, (0,), (start,)) if start >= 0 else None
+
+
+def _html(text: str, content: str, lines: Sequence[Line]) -> _Block | None:
+    """Return a block of HTML; None if its lines begin with prefixes of enclosing blocks, or it is no HTML but MDX."""
+    contents = content.rstrip("\n").split("\n")
+    prefixes = [text[line.start : line.end].removesuffix(part) for line, part in zip(lines, contents, strict=False)]
+    if any(prefix.strip(_SPACE) for prefix in prefixes) or "={" in content:
+        return None
+    start, end = lines[0].start, lines[len(contents) - 1].end
+    return _Block(text[start:end], "html", (0,), (start,))
 
 
 def _lined(text: str, content: str, lines: Sequence[Line], kind: str) -> _Block | None:

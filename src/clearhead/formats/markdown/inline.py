@@ -27,15 +27,26 @@ _ADDRESS = re.compile(r"https?://[^\s<>*`\[\]\\|]*[^\s<>*`\[\]\\|?!.,:;_~'\")]")
 _AUTOLINK = re.compile(
     r"<(?:[a-zA-Z][a-zA-Z0-9+.-]{1,31}:[^\s<>]*|[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-zA-Z0-9.-]{1,253})>"
 )
-_HTML_TAG = re.compile(
-    r"<(/?)([a-zA-Z][a-zA-Z0-9-]*+)"
-    r"(?:\s++[a-zA-Z_:][a-zA-Z0-9_.:-]*+(?:\s*+=\s*+(?:[^\s\"'=<>`]++|'[^']*+'|\"[^\"]*+\"))?+)*+\s*+(/?)>"
+_BRACES = r"\{(?:[^{}]++|\{(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\})*+\}"
+HTML_TAG = re.compile(
+    r"<(/?)([A-Z][a-zA-Z0-9.-]*+|[a-zA-Z][a-zA-Z0-9-]*+)"
+    rf"(?:\s++{_BRACES}|\s++[a-zA-Z_:][a-zA-Z0-9_.:-]*+"
+    rf"(?:\s*+=\s*+(?:{_BRACES}|[^\s\"'=<>`]++|'[^']*+'|\"[^\"]*+\"))?+)*+\s*+(/?)>"
 )
+"""A tag of HTML or of a component of MDX, whose attributes may be expressions in braces."""
 _HTML_OTHERS = (("<!--", "-->"), ("<?", "?>"), ("<![CDATA[", "]]>"), ("<!", ">"))
 _CODE = frozenset({"code", "pre", "script", "style", "svg"})
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,100}\]")
-_TEMPLATE = re.compile(r"\{%[^\n%]{0,500}%\}|\{\{[^\n{}]{0,500}\}\}")
-_ATTRIBUTES = re.compile(r"\{[:#.][^\n{}]{1,500}\}")
+_MARK = re.compile(r"\[(?:\^[^\]\s]{1,100}|-?@[^\[\]\n]{1,200})\]")
+"""The mark of a footnote, or a citation."""
+_WIKI_LINK = re.compile(r"\[\[([^\[\]\n]{1,500})\]\](?![(\[])")
+_FORMULA = re.compile(r"\\\((?:[^\\\n]|\\[^()\n]){1,500}\\\)")
+_FORMULA_WORD = re.compile(r"(?<![\\a-zA-Z])[^\W\d_]{2}")
+"""The beginning of a word; escaped parentheses around words are text, others enclose a formula, such as `\\(a+b\\)`."""
+_TEMPLATE = re.compile(r"\{%[^\n%]{0,500}%\}|\{\{[^\n{}]{0,500}\}\}|\{/\*(?:[^*]|\*(?!/)){0,5000}\*/\}")
+"""An expression or a statement of a template, or a comment of MDX."""
+_ATTRIBUTES = re.compile(r"\{[ \t]?(?:[:#.]|[\w-]+=)[^\n{}]{1,500}\}")
+_ROLE = re.compile(r"\{[a-zA-Z][\w:.+-]{0,100}\}(?=`)")
+"""The role of the code behind it, in MyST."""
 _SPACE = re.compile(r"[ \t]*+(?:\n[ \t]*+)?")
 _ANGLE = re.compile(r"<(?:[^<>\n\\]|\\.)*+>")
 _BARE = re.compile(r"[^\x00-\x20\x7f()\\]++|\\[^\s]|\\|[()]")
@@ -151,6 +162,8 @@ class _Scanner:
             case "\\":
                 if text.startswith("\n", start + 1):
                     return self._alone(start, _end(_SPACE, text, start + 1))
+                if (formula := _FORMULA.match(text, start)) and not _FORMULA_WORD.search(formula[0]):
+                    return self._alone(start, formula.end())
                 if text[start + 1 : start + 2] in _PUNCTUATION and start + 1 < len(text):
                     return self._words(start, start + 2, text[start + 1])
             case "`":
@@ -158,10 +171,14 @@ class _Scanner:
             case "*" | "_" | "~":
                 return self._delimiter_run(start)
             case "[":
-                if footnote := _FOOTNOTE.match(text, start):
-                    return self._alone(start, footnote.end())
+                if mark := _MARK.match(text, start):
+                    return self._alone(start, mark.end())
+                if (link := _WIKI_LINK.match(text, start)) and not self._is_label(link[1]):
+                    return self._alone(start, link.end())
                 return self._bracket(start, start + 1, is_image=False)
-            case "!" if text.startswith("[", start + 1) and not _FOOTNOTE.match(text, start + 1):
+            case "!" if link := _WIKI_LINK.match(text, start + 1):
+                return self._alone(start, link.end())
+            case "!" if text.startswith("[", start + 1) and not _MARK.match(text, start + 1):
                 return self._bracket(start, start + 2, is_image=True)
             case "]":
                 return self._bracket_end(start)
@@ -173,11 +190,13 @@ class _Scanner:
                     return self._words(start, reference.end(), resolved(reference[0]))
             case "{":
                 if template := _TEMPLATE.match(text, start):
-                    if (role := pair_role(template[0])) is None:
+                    if (pair := pair_role(template[0])) is None:
                         return self._alone(start, template.end())
-                    name, is_closing = role
+                    name, is_closing = pair
                     self._nodes.append(InlineEvent("close" if is_closing else "open", start, template.end(), name))
                     return template.end()
+                if (role := _ROLE.match(text, start)) and (behind := self._behind_code(role.end())) is not None:
+                    return self._alone(start, behind)
                 if attributes := _ATTRIBUTES.match(text, start):
                     return self._alone(start, attributes.end(), is_seen=False)
             case "h":
@@ -190,6 +209,11 @@ class _Scanner:
         return self._words(start, start + 1)
 
     def _code(self, start: int) -> int:
+        behind = self._behind_code(start)
+        return self._words(start, _end(_TICKS, self._text, start)) if behind is None else self._alone(start, behind)
+
+    def _behind_code(self, start: int) -> int | None:
+        """Return the end of the code whose backticks begin here; None if they are not closed."""
         text = self._text
         if self._ticks is None:
             self._ticks = defaultdict(list)
@@ -198,15 +222,13 @@ class _Scanner:
         behind = _end(_TICKS, text, start)
         same = self._ticks.get(behind - start, [])
         place = bisect_right(same, start)
-        if place == len(same):
-            return self._words(start, behind)
-        return self._alone(start, same[place] + behind - start)
+        return None if place == len(same) else same[place] + behind - start
 
     def _angle(self, start: int) -> int:
         text = self._text
         if autolink := _AUTOLINK.match(text, start):
             return self._alone(start, autolink.end())
-        if tag := _HTML_TAG.match(text, start):
+        if tag := HTML_TAG.match(text, start):
             name = tag[2].lower()
             if not tag[1] and name in _CODE and (behind := self._find(f"</{name}>", tag.end())) is not None:
                 return self._alone(start, behind)

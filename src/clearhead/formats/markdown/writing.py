@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
+from clearhead.formats.markdown.containers import containers_plugin
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 
-BLOCKS = MarkdownIt("commonmark").enable("table")
+BLOCKS = MarkdownIt("commonmark").enable("table").use(containers_plugin)
 """Parser for block structure; inline content is left unparsed."""
 BLOCKS.core.ruler.disable(["inline", "text_join"])
 
@@ -22,8 +24,13 @@ _FRAMES = {
     "underlined": "{}\n---",
     "cell": "| {} |\n| --- |",
     "description": "![{}](x)",
+    "quoted": '=== "{}"',
+    "label": ":::x[{}]",
+    "words": ":::x {}",
+    "own": ":::{card} {}",
+    "block": "/// x | {}",
 }
-"""Template of each kind of block."""
+"""Template of each kind of block; the last ones are titles, see `containers`."""
 
 # Amount of escaping, and form of emphasis; the simplest manner first.
 _MANNERS = (
@@ -41,6 +48,8 @@ _LINE_START = re.compile(r"([#>+*=|:~-])|([0-9]{1,9})([.)])")
 _SPECIAL = re.compile(
     r"[\\`\[\]|{~]|\*(?!\s)|(?<!\s)\*|_(?![^\W_])|(?<![^\W_])_|<(?=[a-zA-Z/!?])|&(?=[#a-zA-Z])|#(?=#*\s*$)"
 )
+# Marks with an escape of their own in a kind of block; a full stop needs one only in the number of a list.
+_OTHERWISE = {"cell": frozenset("|\\."), "description": frozenset("`."), "underlined": frozenset("|.")}
 _EVERY = re.compile(f"[{re.escape(string.punctuation)}]")
 _PIPE = re.compile(r"\\?\|")
 _STARS = {"_": "*", "__": "**"}
@@ -62,7 +71,7 @@ class Surroundings(NamedTuple):
     """Context of a translation."""
 
     kind: str
-    """`paragraph`, `heading`, `underlined` (a heading too), `cell` or `description` (of an image)."""
+    """`paragraph`, `heading`, `underlined` (a heading too), `cell`, `description` (of an image), or a title."""
     before: str
     """Text of the block before the translation."""
     behind: str
@@ -71,6 +80,8 @@ class Surroundings(NamedTuple):
     meaning_behind: Sequence[tuple[str, str]]
     is_label: Callable[[str], bool]
     """Returns whether a label has a link reference definition, see `scanned`."""
+    escaped: frozenset[str] = frozenset()
+    """Punctuation marks that the source escapes, which have a meaning in the program that it is written for."""
 
 
 def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
@@ -87,6 +98,12 @@ def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     ]
 
 
+def escapes(events: Iterable[InlineEvent], text: str) -> frozenset[str]:
+    """Return the punctuation marks that a text escapes with a backslash, or, of those of MDX, with a reference."""
+    signs = ((event.words, text[event.start]) for event in events if event.form == "words")
+    return frozenset(word for word, first in signs if (first == "\\" or (first == "&" and word in "{}<>")) and word)
+
+
 def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping[int, str]) -> str | None:
     """Return the Markdown of a translation, for insertion into the file; None if no manner of writing is read back.
 
@@ -101,7 +118,7 @@ def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping
         meant = list(around.meaning_before)
         for part, behind in zip(parts, following, strict=True):
             if part.form == "words":
-                words = _escaped(part.text, escape, in_block[-1], behind, around.kind).translate(habits)
+                words = _escaped(part.text, escape, in_block[-1], behind, around).translate(habits)
                 pair = words, words
                 meant.append(("words", part.text))
             else:
@@ -116,7 +133,7 @@ def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping
     return None
 
 
-def _escaped(words: str, escape: str, before: str, behind: str, kind: str) -> str:
+def _escaped(words: str, escape: str, before: str, behind: str, around: Surroundings) -> str:
     """Return words with escapes.
 
     Args:
@@ -124,8 +141,9 @@ def _escaped(words: str, escape: str, before: str, behind: str, kind: str) -> st
         escape: Amount of escaping, see `_MANNERS`.
         before: What precedes them in the block.
         behind: What follows them.
-        kind: Kind of the block.
+        around: Context of the translation.
     """
+    kind = around.kind
     # At markup, whatever the amount: `!` makes a link an image, and parsers differ on the others.
     first = "(" if words.startswith("(") and before.endswith("]") else ""
     is_joined = (words.endswith("!") and behind.startswith("[")) or (words.endswith("\\") and behind != "")
@@ -133,10 +151,10 @@ def _escaped(words: str, escape: str, before: str, behind: str, kind: str) -> st
     words = words[len(first) : len(words) - len(last)]
     if escape == "every":
         words = _EVERY.sub(r"\\\g<0>", words)
-    elif escape == "all":
-        words = _SPECIAL.sub(r"\\\g<0>", words)
-    elif kind == "cell":
-        words = _PIPE.sub(r"\\|", words)
+    else:
+        words = _special(escape == "all", around.escaped - _OTHERWISE.get(kind, frozenset("."))).sub(r"\\\g<0>", words)
+        if kind == "cell" and escape != "all":
+            words = _PIPE.sub(r"\\|", words)
     if escape in ("start", "all") and before[-1:] in ("", "\n") and (found := _LINE_START.match(words)):
         at = found.start(3) if found[3] else 0
         words = f"{words[:at]}\\{words[at:]}"
@@ -147,6 +165,13 @@ def _escaped(words: str, escape: str, before: str, behind: str, kind: str) -> st
     elif kind == "underlined" and escape in ("all", "every"):
         words = words.replace(r"\|", "&#124;")
     return "".join(f"\\{edge}" for edge in first) + words + "".join(f"\\{edge}" for edge in last)
+
+
+@cache
+def _special(are_all: bool, escaped: frozenset[str]) -> re.Pattern[str]:
+    """Return the pattern of what is escaped: marks that the source escapes, and perhaps all that have a meaning."""
+    own = [f"[{re.escape(''.join(sorted(escaped)))}]"] if escaped else []
+    return re.compile("|".join([*own, *([_SPECIAL.pattern] if are_all else [])]) or r"(?!)")
 
 
 def _marked(part: MarkdownPart, marks: str) -> str | None:
@@ -169,6 +194,8 @@ def _is_read(text: str, meant: Sequence[tuple[str, str]], around: Surroundings) 
         event = scanned(framed, around.is_label).events[0]
         return (event.form, event.end) == ("alone", len(framed))
     blocks = BLOCKS.parse(framed)
+    if blocks and blocks[0].type == "container":
+        return (blocks[0].info, blocks[0].content) == (around.kind, text)
     inline = [token.content for token in blocks if token.type == "inline"]
     tags = {token.tag for token in blocks if token.tag} - {"table", "thead", "tr"}
     expected = {"paragraph": "p", "cell": "th", "heading": "h1"}.get(around.kind, "h2")

@@ -55,7 +55,7 @@ def texts(document):
         ("![alone](u)", ["alone"], "![ALONE](u)"),
         ("<b>a</b> <!-- x --> <br> <code>y</code> z", None, "<b>A</b> <!-- x --> <br> <code>y</code> Z"),
         ("a <http://x.org/y> https://x.org/y_z. b", ["a <x1/> <x2/>. b"], None),
-        ("a \\* b &amp; c &copy; &nbsp;d", ["a * b & c © \xa0d"], "A * B & C &copy; &nbsp;D"),
+        ("a \\* b &amp; c &copy; &nbsp;d", ["a * b & c © \xa0d"], "A \\* B & C &copy; &nbsp;D"),
         ("a&nbsp;b `c\u00a0d` e", ["a\xa0b <x1/> e"], "A&nbsp;B `c\u00a0d` E"),
         ("note[^1]\n\n[^1]: the note\n", ["note<x1/>", "the note"], "NOTE[^1]\n\n[^1]: THE NOTE\n"),
         ("[^1]: a b\n  c\n[^2]: d e\n", ["a b c", "d e"], "[^1]: A B C\n[^2]: D E\n"),
@@ -67,15 +67,20 @@ def texts(document):
         ("a | b\n--|--\nb | a\n", ["a", "b", "b", "a"], "A | B\n--|--\nB | A\n"),
         ("---\ntitle: x\n---\na\n", ["a"], "---\ntitle: x\n---\nA\n"),
         ("+++\nt = 1\n+++\n\na", ["a"], "+++\nt = 1\n+++\n\nA"),
-        ("```\ncode\n```\n    code\n\n<div>\nhtml\n</div>\n\na", ["a"], None),
+        ("```\ncode\n```\n    code\n\na", ["a"], None),
         ("a {{ name }} {% if x %} b", ["a <x1/> <x2/> b"], None),
-        ("::: note\na\n:::\n\n!!! tip\n    b\n\n$$\nx\n$$\n", [], None),
+        ("$$\nx\n$$\n\n--8<-- 'file.md'\n\n[[_TOC_]]\n\n[TOC]\n", [], None),
         (
             "import T from '@a/T';\nimport 'b.css'\n\nexport const c = 1\n\nimport goods from 'b' now",
             ["import goods from 'b' now"],
             "import T from '@a/T';\nimport 'b.css'\n\nexport const c = 1\n\nIMPORT GOODS FROM 'B' NOW",
         ),
         ("say \\<g1> now", ["say <x1/> now"], "SAY \\<G1> NOW".replace("G1", "g1")),
+        ("a [[b|c]] ![[d.png]] \\(x+y\\) [@e, p. 3]", ["a <x1/> <x2/> <x3/> <x4/>"], None),
+        ("{doc}`install` and {ref}`the label <lab>` b", ["<x1/> and <x2/> b"], None),
+        ("a {/* b */} c\n\n{/* d\ne */}\n", ["a <x1/> c"], "A {/* b */} C\n\n{/* d\ne */}\n"),
+        ("![a](b.png){ width=300 } c", ["<x1/><x2/> c", "a"], "![A](b.png){ width=300 } C"),
+        ("export default function A() {\n  return b;\n}\n\nexport async function c() {}\n", [], None),
         ("[x]: /url 'title'\n", [], None),
         ("12 - 3\n\n---\n", [], None),
         ("", [], ""),
@@ -87,6 +92,109 @@ def test_prose_of_a_page(page, segments, filled, read_text, translated):
         assert texts(document) == segments
     if filled is not None:
         assert translated(document).decode() == filled
+
+
+CONTAINERS = [
+    (":::tip\na\nb\n:::\n\nc\n", ["a b", "c"]),
+    (":::note[A *b*]\nc\n:::\n", ["A <g1>b</g1>", "c"]),
+    (":::note[a]{.x}\n\nb\n\n:::\n", ["a", "b"]),
+    ("::: warning Take care\na\n:::\n", ["Take care", "a"]),
+    ("::: details Click me {open}\na\n:::\n", ["Click me", "a"]),
+    ("::: {.callout-note title='x'}\na\n:::\n", ["a"]),
+    (":::{admonition} Our title\n:class: tip\na\n:::\n", ["Our title", "a"]),
+    (":::{figure} boat.png\n:width: 5\n\na\n:::\n", ["a"]),
+    (":::image type='content' source='a.png':::\n\na\n", ["a"]),
+    ("::: mermaid\ngraph TD\n\nA-->B\n:::\na\n", ["a"]),
+    (":::{math}\nx + why\n:::\na\n", ["a"]),
+    ("- a\n\n  :::tip\n  b\n  :::\n", ["a", "b"]),
+    ("a\n:::tip\nb\n:::\nc\n", ["a", "b", "c"]),
+    ("> :::tip\n> a\n> :::\n", ["a"]),
+    ("!!! note\n    a\n\n    b\n\n        code\n\nc\n", ["a", "b", "c"]),
+    ('!!! note "Our: title"\n\n    a\n    b\n', ["Our: title", "a b"]),
+    ('??? "Read more"\n    a\n', ["Read more", "a"]),
+    ('???+ tip inline end "Read more"\n    a\n', ["Read more", "a"]),
+    ('!!! note\n    a\n\n    !!! tip "b"\n        c\n\n    d\n\ne\n', ["a", "b", "c", "d", "e"]),
+    ('=== "Linux"\n\n    a\n\n    - b\n\n=== "Windows"\n\n    c\n', ["Linux", "a", "b", "Windows", "c"]),
+    ("a\n!!! note\n    b\n", ["a", "b"]),
+    ("/// note | Some title\na\n///\n", ["Some title", "a"]),
+    ("!!! Look here, please\n", ["!!! Look here, please"]),
+    ('<Card title="Our boats">\n  a **b**\n</Card>\n', ["a <g1>b</g1>"]),
+    (
+        "<Tabs>\n    <Tab\n      label={`a > b`}\n    >\n\n        a\n\n        b\n\n    </Tab>\n</Tabs>\nc\n",
+        ["a", "b", "c"],
+    ),
+    ("<Card {...props} icon={{ a: { b: 1 } }} />\n\na <B c={1 > 2} /> d\n", ["a <x1/> d"]),
+    ("<Steps>\n\n1. a\n\n   b\n\n</Steps>\n", ["a", "b"]),
+    ('<div style={{ width: "5px" }}>\na\n</div>\n', ["a"]),
+    ("<Card>\na\n", ["a"]),
+    ("```\n<Card>\n:::tip\n!!! note\n```\n\n    code\n", []),
+    ("<details>\n<summary>a</summary>\nb\n</details>\n", ["a", "b"]),
+    ('<p align="center">a <b>b</b></p>\n<img alt="c" src="d">\n', ["a <g1>b</g1>", "c"]),
+    ("- a\n\n  <div>\n  b\n  </div>\n", ["a", "b"]),
+    ("<!-- a -->\n\n<pre>\na\n\nb\n</pre>\n\n<script>\na\n</script>\n", []),
+]
+
+
+@pytest.mark.parametrize(("page", "segments"), CONTAINERS)
+def test_text_in_containers_of_documentation_sites_is_translated(page, segments, read_text, translated, in_capitals):
+    document = read_text(read_markdown, page)
+    assert texts(document) == segments
+    assert document.remarks == []
+    assert texts(read_text(read_markdown, translated(document))) == [in_capitals(text) for text in segments]
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("<details>\n<summary>a</summary>\nb **c**\n</details>\n", "3"),
+        ("> <p>a</p>\n\n> <p>b\n> c</p>\n", "1, 3"),
+        ("<div a={() => b}>c</div>\n", "1"),
+        ("```{note}\na\n```\n\n```{math}\na\n```\n", "1"),
+        ("a\n\n" + "b" * (LONGEST_BLOCK + 1), "3"),
+    ],
+)
+def test_paragraphs_that_are_left_are_counted(page, lines, read_text):
+    count = lines.count(",") + 1
+    assert read_text(read_markdown, page).remarks == [
+        f"{count} paragraphs are left as they are, for their markup is not read: lines {lines}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "translation", "filled"),
+    [
+        ("Use \\{name\\} or &#123;x&#125; here\n", "Hier {name}, {x}", "Hier \\{name\\}, \\{x\\}\n"),
+        ("a 5 \\< 6 &lt;b&gt; c\n", "5 < 6 <b> d", "5 \\< 6 \\<b\\> d\n"),
+        ("costs \\$5 \\(five\\) \\: end\n", "für $5 (fünf): Ende", "für \\$5 \\(fünf\\)\\: Ende\n"),
+        ("See \\_config.yml and s_n\n", "Siehe _config.yml, s_n", "Siehe \\_config.yml, s\\_n\n"),
+        ("1\\. a\n", "2. b.", "2\\. b.\n"),
+        ("a \\* b *c \\! d*\n", "* e! <g1>f!</g1>", "\\* e\\! *f\\!*\n"),
+        ("| a \\| b \\< c |\n|--|\n", "d | e < f", "| d \\| e \\< f |\n|--|\n"),
+        ("![a \\< b](u)\n", "c < d", "![c \\< d](u)\n"),
+        ("&copy; &amp; &quot;a&quot;\n", '© & "b"', '&copy; & "b"\n'),
+        ("a \\< b\n\nc < d\n", None, "A \\< B\n\nC < D\n"),
+    ],
+)
+def test_marks_that_the_source_escapes_are_escaped_in_the_translation(page, translation, filled, read_text, translated):
+    document = read_text(read_markdown, page)
+    if translation is None:
+        assert translated(document).decode() == filled
+    else:
+        assert document.filled([Filling(translation), *(None for _ in document.segments[1:])]).decode() == filled
+
+
+@pytest.mark.parametrize(
+    ("page", "translation", "filled"),
+    [
+        (":::note[a]\nb\n:::\n", "c [d]", ":::note[c [d]]\nb\n:::\n"),
+        ("::: note a\nb\n:::\n", "c = d", None),
+        ('!!! note "a"\n    b\n', 'c "d: e', '!!! note "c "d: e"\n    b\n'),
+    ],
+)
+def test_titles_are_written_only_if_they_are_read_as_titles(page, translation, filled, read_text):
+    document = read_text(read_markdown, page)
+    assert (document.problem(0, translation) == "") == (filled is not None)
+    assert document.filled([Filling(translation), None]).decode() == (page if filled is None else filled)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +409,27 @@ def test_byte_order_marks_and_line_ends_are_kept(mark, end, read_text, translate
     assert translated(document) == mark + f"# A{end or chr(10)}> B\\{end or chr(10)}> C{end}".encode()
 
 
-PIECES = [*WORDS, "\n", "\n\n", "> ", "    ", "\t", "\r\n", "|--|", "===\n", "---\n", "[^1]", "  \n", "{{", "[a]: u\n"]
+PIECES = [
+    *WORDS,
+    ":::a\n",
+    '!!! a "b"\n',
+    "<A>\n",
+    "</A>\n",
+    "<p>",
+    "\n",
+    "\n\n",
+    "> ",
+    "    ",
+    "\t",
+    "\r\n",
+    "|--|",
+    "===\n",
+    "---\n",
+    "[^1]",
+    "  \n",
+    "{{",
+    "[a]: u\n",
+]
 
 
 @settings(max_examples=300, deadline=None)
@@ -327,7 +455,27 @@ def test_damaged_pages_never_end_in_a_traceback(translated, read_text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["[", "*a ", "<a ", "`a", "[a](", "![a", "<!--a", "> a", "- a", "_a", "a\\\n", "[a]: <"]
+    "piece",
+    [
+        "[",
+        "*a ",
+        "<a ",
+        "`a",
+        "[a](",
+        "![a",
+        "<!--a",
+        "> a",
+        "- a",
+        "_a",
+        "a\\\n",
+        "[a]: <",
+        "<A b={",
+        "<A>\n",
+        "{/*",
+        "\\(",
+        "[[",
+        "!!! a\n    ",
+    ],
 )
 @pytest.mark.parametrize("times", [900, slow(3_000)])
 def test_long_nonsense_is_read_in_one_pass(piece, times, read_text, translated):
