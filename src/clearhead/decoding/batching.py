@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clearhead.errors import DeviceError
+from clearhead.runtime.pytorch import imported_pytorch
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def advice_on_memory(batch_tokens: int) -> Iterator[None]:
 
 def _out_of_memory() -> tuple[type[BaseException], ...]:
     """Return the errors of full memories: PyTorch's too, if it is in use."""
-    torch = sys.modules.get("torch")
+    torch = imported_pytorch()
     return (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clearhead.errors import DeviceError
 from clearhead.runtime.cpus import openmp_threads, usable_cpus
-from clearhead.runtime.pytorch import needing_pytorch
+from clearhead.runtime.pytorch import imported_pytorch, needing_pytorch
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +48,7 @@ def resolve_device(name: str = "auto") -> str:
 
 def num_gpus() -> int:
     """Return the number of GPUs that PyTorch can use; it is imported only where there is a driver for them."""
-    if sys.modules.get("torch") is None and not _has_driver():
+    if imported_pytorch() is None and not _has_driver():
         return 0
     try:
         import torch
@@ -147,7 +147,7 @@ def num_threads() -> int:
 
 
 def _pytorch_threads() -> int:
-    torch = sys.modules.get("torch")
+    torch = imported_pytorch()
     return openmp_threads() if torch is None else torch.get_num_threads()
 
 
@@ -156,7 +156,9 @@ def set_num_threads(count: int) -> None:
     global _inherited_threads
     if _inherited_threads:
         _inherited_threads = count
-    elif (torch := sys.modules.get("torch")) is not None:
+    elif sys.modules.get("torch") is not None:
+        import torch  # this waits if another thread is importing it
+
         torch.set_num_threads(count)
     else:
         os.environ["OMP_NUM_THREADS"] = str(count)  # PyTorch reads it if it is imported later
@@ -173,7 +175,7 @@ def _begin_in_child() -> None:
     threads of the tokenizers library are gone too; this variable makes it use none.
     """
     global _inherited_threads
-    if (torch := sys.modules.get("torch")) is not None:
+    if (torch := imported_pytorch()) is not None:
         _inherited_threads = _inherited_threads or torch.get_num_threads()
         torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -1,9 +1,11 @@
-"""The error where a package of the extra `train`, such as PyTorch, is needed and not installed."""
+"""PyTorch where it is imported already; the error where it, or another package of the extra `train`, is missing."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 from clearhead.errors import ClearheadError
 
@@ -13,6 +15,16 @@ _OF_THE_EXTRA = {
     "torch": "PyTorch",
 }
 """Packages of the extra, and their names in messages."""
+
+
+def imported_pytorch() -> ModuleType | None:
+    """Return PyTorch if it has been imported completely, without importing it.
+
+    While another thread imports it, for seconds, `sys.modules` has a module that lacks most of its functions.
+    """
+    torch = sys.modules.get("torch")
+    is_complete = torch is not None and not getattr(torch.__spec__, "_initializing", False)
+    return torch if is_complete else None
 
 
 def has_pytorch() -> bool:

@@ -114,6 +114,26 @@ def test_a_process_without_pytorch_forks_and_keeps_its_threads():
     assert run(program) == "0"
 
 
+def test_pytorch_that_is_being_imported_by_another_thread_is_not_used(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "import time; time.sleep(1)\nOutOfMemoryError, get_num_threads = RuntimeError, lambda: 7\n"
+        "def set_num_threads(count): global get_num_threads; get_num_threads = lambda: count\n"
+    )
+    program = (
+        "import os, sys, threading; from clearhead.decoding import batching; from clearhead.runtime import device;"
+        "device.usable_cpus = lambda: 8; device.openmp_threads = lambda: 2; device._has_driver = lambda: False;"
+        "threading.Thread(target=__import__, args=['torch']).start();\n"
+        "while 'torch' not in sys.modules: pass\n"
+        "print(device.num_threads(), device.num_gpus(), batching._out_of_memory() == (MemoryError,));"
+        "child = os.fork();"
+        "(os._exit(device.num_threads()) if child == 0 else None);"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]));"
+        "device.set_num_threads(5); print(device.num_threads(), len(batching._out_of_memory()))"
+    )
+    assert run(program, PYTHONPATH=str(tmp_path)).split("\n") == ["2 0 True", "2", "5 2"]
+
+
 @pytest.mark.parametrize("has_driver", [False, True])
 def test_pytorch_is_imported_to_find_a_gpu_only_where_its_driver_is(monkeypatch, has_driver):
     def load(name):
