@@ -9,14 +9,19 @@ README.md               the model card
 shortlist.safetensors   the shortlist of `clearhead optimize`, if it was run; read only on request
 quality.json            the constants of its quality estimate, fitted at the end of training
 alignment.json          the best head for word alignment, chosen in training or by `clearhead optimize`
+
+The last three are side files: a model may lack them. The directory is written whole, and its checksums cover every file
+but the card. A file of such a name that config.json does not list is not part of the model, and is ignored.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -56,7 +61,11 @@ ROUNDED_FORMAT = 3
 """Format of a model whose matrices are stored in 8 bits or in bfloat16; other models keep the earlier number."""
 
 SHORTLIST_FILE = "shortlist.safetensors"
-"""File beside the model's own files; saving a model removes it, and the checksums do not cover it."""
+QUALITY_FILE = "quality.json"
+ALIGNMENT_FILE = "alignment.json"
+
+SideFiles = Mapping[str, Callable[[Path, Mapping[str, str]], None]]
+"""Side files to write, by name: each is called with its path and with the hashes of the model (`Bundle.identity`)."""
 
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
@@ -64,7 +73,13 @@ _MOST_REPLACEMENTS = 20
 """Maximum attempts to read a model that is replaced during reading."""
 
 _CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
-"""Files whose checksums are in config.json, beside its own; the card may be edited."""
+"""Files of every model, whose checksums are in config.json beside its own; the card may be edited."""
+
+_SIDE_FILES = (SHORTLIST_FILE, QUALITY_FILE, ALIGNMENT_FILE)
+"""Files that a model may have; config.json lists those it has with their checksums, as `side_files`.
+
+Models of earlier versions have no such list. Their side files name the model that they were made for.
+"""
 
 
 @dataclass
@@ -88,6 +103,29 @@ class Bundle:
     """Version of clearhead that wrote the directory."""
     directory: Path | None = None
     """The model directory it was read from."""
+    side_files: Mapping[str, Any] | None = None
+    """The side files that it has, with the contents of those in JSON, read with the rest; None of others.
+
+    None if an earlier clearhead wrote the directory, which did not list them.
+    """
+
+    def side_file(self, name: str) -> dict[str, Any] | None:
+        """Return the content of a JSON side file; None if the model has none.
+
+        Raises:
+            ModelError: If it is damaged.
+        """
+        if self.side_files is not None or self.directory is None:
+            return (self.side_files or {}).get(name)
+        path = self.directory / name
+        values = read_json(path, ModelError) if path.is_file() else {}
+        return values if values.items() >= self.identity().items() else None  # one of another model is a leftover
+
+    def leftovers(self) -> list[str]:
+        """Return the names of side files in the directory that are not part of the model, and ignored."""
+        if self.side_files is None or self.directory is None:
+            return []
+        return [name for name in _SIDE_FILES if name not in self.side_files and (self.directory / name).exists()]
 
     @property
     def model(self) -> Transformer:
@@ -157,7 +195,12 @@ class Bundle:
 
 
 def save_bundle(
-    directory: str | Path, bundle: Bundle, *, golden: Sequence[Mapping[str, Any]] = (), card: str = ""
+    directory: str | Path,
+    bundle: Bundle,
+    *,
+    golden: Sequence[Mapping[str, Any]] = (),
+    card: str = "",
+    side_files: SideFiles | None = None,
 ) -> None:
     """Write a model directory, completely or not at all; an older model of that name is replaced.
 
@@ -166,6 +209,7 @@ def save_bundle(
         bundle: The model to write.
         golden: Objects with `source`, `text` and `score`, which `verify` translates again.
         card: The text of README.md.
+        side_files: Side files to write; those of the older model are not kept.
 
     Raises:
         ModelError: If the path holds something other than a model, model and tokenizer do not belong together, or it
@@ -177,7 +221,55 @@ def save_bundle(
         os_error_as(ModelError, f"cannot write the model directory {directory}"),
         new_directory(directory, refuse=refuse_foreign) as temporary,
     ):
-        _write_files(temporary, bundle, golden, card)
+        _write_files(temporary, bundle, golden, card, side_files or {})
+
+
+def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, str]) -> None:
+    """Add side files to a model directory, or replace them, all at once; nothing else in it changes.
+
+    Args:
+        directory: The model directory.
+        side_files: The side files.
+        model: Hashes of the model that they were made for.
+
+    Raises:
+        ModelError: If another model is there by now, or the directory cannot be written.
+    """
+    before, config = _identity(directory), _read_config(directory)
+    if config["checksums"]["model.safetensors"] != model["model_sha256"]:
+        raise ModelError(f"{directory} holds another model by now; run the command again")
+
+    def refuse_replaced(final: Path) -> None:
+        if _identity(final) != before:
+            raise ModelError(f"{directory} was replaced or changed meanwhile; run the command again")
+
+    with (
+        os_error_as(ModelError, f"cannot write the model directory {directory}"),
+        new_directory(directory, refuse=refuse_replaced) as temporary,
+    ):
+        shutil.copytree(directory, temporary, symlinks=True, copy_function=_linked_or_copied, dirs_exist_ok=True)
+        for name, write in side_files.items():
+            (temporary / name).unlink(missing_ok=True)  # not through a link
+            write(temporary / name, model)
+        listed = {*side_files, *_listed(temporary, config, model, but=side_files)}
+        (temporary / "config.json").unlink()
+        _write_config(temporary, config, listed)
+
+
+def side_file_path(directory: Path, name: str) -> Path:
+    """Return the path of a side file that is read on request, after comparing it with its checksum.
+
+    The file need not exist, for its reader says best what is to be done.
+
+    Raises:
+        ModelError: If it is damaged, or not part of the model.
+    """
+    path, listed = directory / name, _read_config(directory).get("side_files")
+    if listed is not None and path.is_file():
+        if name not in listed:
+            raise ModelError(f"{path} is not part of this model: its config.json does not list it; remove it")
+        _require_checksum(path, listed[name])
+    return path
 
 
 def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True) -> Bundle:
@@ -241,6 +333,7 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
         format_version=config["format_version"],
         clearhead_version=str(config.get("clearhead_version")),
         directory=directory,
+        side_files=_read_side_files(directory, config),
     )
     try:
         bundle.line_statistics  # noqa: B018 - read here, where the file name is known
@@ -387,7 +480,9 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
     return golden
 
 
-def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str) -> None:
+def _write_files(
+    directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str, side_files: SideFiles
+) -> None:
     model_settings, arrays = bundle.config.model_dump(mode="json"), StoredModel.of(bundle.weights).arrays
     precision = arrays.precision if isinstance(arrays, RoundedWeights) else None
     write_arrays(
@@ -407,29 +502,72 @@ def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, 
         "model": model_settings,
         "info": dict(bundle.info),
     }
+    model = {
+        "model_sha256": file_sha256(directory / "model.safetensors"),
+        "tokenizer_sha256": bundle.tokenizer.sha256,
+    }
+    for name, write in side_files.items():
+        write(directory / name, model)
+    _write_config(directory, config, side_files)
+
+
+def _write_config(directory: Path, values: Mapping[str, Any], side_files: Collection[str]) -> None:
+    """Write config.json, the last file of a model directory, with the checksums of all others."""
+    config = {name: value for name, value in values.items() if name != "checksums"}
+    config["side_files"] = {name: file_sha256(directory / name) for name in sorted(side_files)}
     checksums = {name: file_sha256(directory / name) for name in _CHECKED}
     write_json(directory / "config.json", {**config, "checksums": {**checksums, "config.json": json_sha256(config)}})
 
 
+def _linked_or_copied(source: str, target: str) -> None:
+    """Give a file a second name, or where that cannot be done copy it; files of a model are never changed in place."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _listed(directory: Path, config: Mapping[str, Any], model: Mapping[str, str], *, but: Collection[str]) -> set[str]:
+    """Return the names of a model's side files, but for some; of an earlier version, those that name the model."""
+    if config.get("side_files") is not None:
+        return set(config["side_files"]) - set(but)
+    there = [directory / name for name in _SIDE_FILES if name not in but and (directory / name).is_file()]
+    named = {
+        path.name: read_json(path, ModelError) if path.suffix == ".json" else read_arrays(path)[1] for path in there
+    }
+    return {name for name, values in named.items() if values.items() >= model.items()}
+
+
+def _read_side_files(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    listed = config.get("side_files")
+    if listed is None:
+        return None
+    return {name: read_json(directory / name, ModelError) if name.endswith(".json") else None for name in listed}
+
+
 def _verify(directory: Path, config: Mapping[str, Any]) -> None:
-    for name in _CHECKED:
-        path = directory / name
-        try:
-            found = file_sha256(path)
-        except FileNotFoundError:
-            raise ModelError(f"{path} is missing: the model directory is incomplete; copy it again, whole") from None
-        except OSError as error:
-            raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-        if found != config["checksums"][name]:
-            raise ModelError(
-                f"{path} is damaged or belongs to another model: its SHA-256 is not the one in config.json; "
-                f"copy the whole directory again"
-            )
+    checksums = config["checksums"]
+    for name, sha256 in {**{name: checksums[name] for name in _CHECKED}, **config.get("side_files", {})}.items():
+        _require_checksum(directory / name, sha256)
     said = {name: value for name, value in config.items() if name != "checksums"}
-    if json_sha256(said) != config["checksums"]["config.json"]:
+    if json_sha256(said) != checksums["config.json"]:
         raise ModelError(
             f"{directory / 'config.json'} is damaged or was edited: it does not match its own checksum; copy the whole "
             f"directory again"
+        )
+
+
+def _require_checksum(path: Path, sha256: str) -> None:
+    try:
+        found = file_sha256(path)
+    except FileNotFoundError:
+        raise ModelError(f"{path} is missing: the model directory is incomplete; copy it again, whole") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+    if found != sha256:
+        raise ModelError(
+            f"{path} is damaged or belongs to another model: its SHA-256 is not the one in config.json; "
+            f"copy the whole directory again"
         )
 
 
@@ -455,6 +593,11 @@ def _read_config(directory: Path) -> dict[str, Any]:
     checksums = config.get("checksums")
     if not isinstance(checksums, dict) or set(checksums) != {*_CHECKED, "config.json"}:
         raise ModelError(f"{path} is damaged: its checksums are incomplete; copy the model directory again, whole")
+    side_files = config.get("side_files", {})
+    if not isinstance(side_files, dict) or any(Path(name).name != name for name in side_files):
+        raise ModelError(
+            f"{path} is damaged: its 'side_files' are not those of a model; copy the model directory again"
+        )
     if not isinstance(config.get("clearhead_version"), str):
         raise ModelError(f"{path} is damaged: its 'clearhead_version' is no text; copy the model directory again")
     if not isinstance(config.get("info"), dict):

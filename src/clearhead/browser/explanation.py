@@ -22,7 +22,7 @@ def explanation_settings(bundle: Bundle) -> dict[str, Any]:
         bundle: An encoder-decoder.
 
     Raises:
-        ModelError: If its alignment.json is damaged, or was chosen for another model.
+        ModelError: If its alignment.json is damaged.
     """
     head = alignment_head(bundle)
     return {

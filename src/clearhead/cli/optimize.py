@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,18 +61,18 @@ def optimize(
     Use the training data if possible. The shortlist contains the target tokens that each source token may translate to;
     it is learned from the model's cross-attention. The alignment head is selected on the first short pairs, unless the
     model has a head trained for alignment (docs/alignment.md). The results are written to the model directory and
-    replace those of an earlier run of this command; nothing else in the directory changes.
+    replace those of an earlier run of this command; its list of files changes, and nothing else in the directory.
     """
     refuse_missing([source, target])
     settings = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     refuse_impossible_decoding(settings)
 
-    from clearhead.bundle import SHORTLIST_FILE, model_directory
+    from clearhead.bundle import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files, model_directory
     from clearhead.decoding import learn_shortlist
     from clearhead.decoding.shortlist_learning import COMMON, PER_TOKEN
     from clearhead.files import display_name
     from clearhead.formats import read_parallel
-    from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
+    from clearhead.translation.alignment import choose_head, guided_head_of, save_head
     from clearhead.translation.translator import Translator
 
     directory = model_directory(model)
@@ -103,14 +104,13 @@ def optimize(
             batch_tokens=config.batch_tokens,
             on_progress=advance,
         )
-    path = directory / SHORTLIST_FILE
-    shortlist.save(path, translator.bundle.identity())
     looked_at = [pairs[row] for row in rows[:MOST_LOOKED_AT]]
     sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
     encoded = translator.pair_encoder.pairs(*sides, config)
     guided = guided_head_of(translator.bundle)
     head, agreement = choose_head(translator.bundle.model, encoded, batch_tokens=config.batch_tokens, guided=guided)
-    save_head(directory / ALIGNMENT_FILE, head, agreement, translator.bundle.identity())
+    chosen = partial(save_head, head=head, agreement=agreement)
+    add_side_files(directory, {SHORTLIST_FILE: shortlist.save, ALIGNMENT_FILE: chosen}, translator.bundle.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)
     per_row = (shortlist.rows >= 0).sum(axis=1)[[token for ids in source_ids for token in ids]].mean()
     typer.echo(f"learned from       {len(kept):,} pairs; {num_long:,} too long, {num_blank:,} with a blank side")
@@ -119,7 +119,7 @@ def optimize(
     typer.echo(f"in a sentence      {allowed:,.1f} tokens on average, of {translator.bundle.tokenizer.vocab_size:,}")
     typer.echo(f"coverage           {100 * covered:.2f}% of the target tokens in this text")
     typer.echo(f"words aligned by   {head}; {100 * agreement:.1f}% agreement with occlusion")
-    typer.echo(f"written            {path}, {ALIGNMENT_FILE}")
+    typer.echo(f"written            {directory / SHORTLIST_FILE}, {ALIGNMENT_FILE}")
 
 
 def _usable(

@@ -26,13 +26,15 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
     translator = Translator.load(directory, device=device)  # refuses what does not fit together
     tokenizer, golden = translator.bundle.tokenizer, translator.bundle.golden
     _passed("format", f"version {translator.bundle.format_version}")
-    _passed("checksums", "every file is as it was written")
+    _passed("checksums", "every file but the card is as it was written")
     parameters, stored_in = translator.bundle.weights.num_parameters(), translator.bundle.precision or "float32"
     _passed("weights", f"{parameters:,} parameters in {stored_in}, in the shapes that config.json names")
     _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
     beside = ("shortlist", "alignment head", "quality")
     if there := [name for name, one in zip(beside, read_beside(translator.bundle), strict=True) if one is not None]:
         _passed("other files", f"{', '.join(there)}: made for this model")
+    for name in translator.bundle.leftovers():
+        typer.echo(f"ignored {'other files':<17}  {name}: not part of this model")
     if not golden:
         typer.echo("none    golden sentences   the model was written without any")
         return

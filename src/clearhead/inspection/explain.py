@@ -67,7 +67,7 @@ def explain(
             invalid; or if the model has language tags, and neither the text nor its settings name a language.
         DataError: If the text is empty or invalid, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
-        ModelError: If the model's alignment.json is damaged, or was chosen for another model.
+        ModelError: If the model's alignment.json is damaged.
     """
     if not isinstance(translator, Translator):
         raise ConfigError(

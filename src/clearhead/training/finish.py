@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from clearhead.bundle import ALIGNMENT_FILE, QUALITY_FILE, SideFiles
 from clearhead.config import DataConfig
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.code_points import Texts
@@ -33,11 +35,13 @@ from clearhead.text.scripts import count_scripts
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.outcome import outcome, unchanged
-from clearhead.training.publish import calibrate_quality, translatable
+from clearhead.training.publish import calibrated, choose_alignment_head, translatable
 from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.training.run_directory import from_here
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import misalignment, verdict
+from clearhead.translation.alignment import save_head
+from clearhead.translation.quality import save_calibration
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
@@ -52,10 +56,49 @@ _LONGEST_SHOWN = 100
 """Maximum characters shown of each side of the example pair that illustrates the translation direction."""
 
 
+class Samples:
+    """Translations of validation sentences by the model that a run publishes, and what is learned from them.
+
+    Args:
+        loop: The run, at its end.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.translations: list[Translation] = []
+        self.references: list[str] = []
+        self.chrfs: list[float] = []
+        """The chrF of each translation, in percent."""
+        self.head = AlignmentHead()
+        """The attention head that aligns words best."""
+
+    def side_files(self, translator: Translator) -> SideFiles:
+        """Choose the head that aligns words, translate, calibrate the quality estimate, and return both files.
+
+        Args:
+            translator: The model to publish.
+        """
+        loop = self._loop
+        data, config = loop.data, loop.config
+        self.head, agreement = choose_alignment_head(translator, data)
+        found = translatable(data, config.decode.target_lang, config.train.validate_sentences)
+        if not found:
+            loop.display.say("no validation line names a language, so there are no samples")
+        loop.display.stage("translating samples", 0)
+        self.translations = translator.translate([source for _, source in found], raw=True)
+        self.references = [data.valid.target(row) for row, _ in found]
+        self.chrfs = sentence_chrf([one.text for one in self.translations], self.references)
+        calibration = calibrated(translator, self.translations, self.chrfs)
+        return {
+            ALIGNMENT_FILE: partial(save_head, head=self.head, agreement=agreement),
+            QUALITY_FILE: partial(save_calibration, calibration=calibration),
+        }
+
+
 def report_end(
-    loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str
+    loop: Loop, translator: Translator, validation: Validation, samples: Samples, ended_by: str
 ) -> str | None:
-    """Write `report.html` and the calibration of quality, and print how the run ended and what to do about it.
+    """Write `report.html`, and print how the run ended and what to do about it.
 
     Returns:
         The outcome of a run that started from a model, in words, which are not printed yet; else None.
@@ -64,18 +107,11 @@ def report_end(
         loop: The run.
         translator: The published model.
         validation: Validation result of the published model.
-        head: Attention head of that model that aligns words best.
+        samples: Its translations of validation sentences.
         ended_by: Why training ended, as `TrainingState.ended_by` returns it.
     """
     data, state, config = loop.data, loop.state, loop.config
-    found = translatable(data, config.decode.target_lang, config.train.validate_sentences)
-    if not found:
-        loop.display.say("no validation line names a language, so there are no samples")
-    loop.display.stage("translating samples", 0)
-    translations = translator.translate([source for _, source in found], raw=True)
-    references = [data.valid.target(row) for row, _ in found]
-    chrfs = sentence_chrf([one.text for one in translations], references)
-    calibrate_quality(loop.run / "model", translator, translations, chrfs)
+    translations, references = samples.translations, samples.references
     minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
     is_unchanged = translator.bundle.info["weights"] == UNCHANGED
     judgement = verdict(
@@ -125,11 +161,12 @@ def report_end(
             f"{num_threads()}), clearhead {__version__}, PyTorch {torch.__version__}",
         },
         metrics=records,
-        judged=[Judged(*one) for one in zip(translations, references, chrfs, strict=True)],
+        judged=[Judged(*one) for one in zip(translations, references, samples.chrfs, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
-        head=head,
+        head=samples.head,
         explanations=[
-            replace(one, alignment_head=head) for one in islice(_explained(translator, translations), _NUM_EXAMPLES)
+            replace(one, alignment_head=samples.head)
+            for one in islice(_explained(translator, translations), _NUM_EXAMPLES)
         ],
         learned=_learned(loop),
         data_lines=[*_reading_lines(data.report), *data_lines(data.report)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle, model_directory, read_card, save_bundle
+from clearhead.bundle import Bundle, SideFiles, model_directory, read_card, save_bundle
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, shares, split
 from clearhead.data.prepare import Prepared
@@ -85,7 +85,6 @@ class Loop:
         self.attention_log = AttentionLog(self.run, self.data.valid, config.model)
         self._saved_at = 0.0  # seconds of training
         self._best: Validation | None = None  # validation of `state.best`, if this process measured it
-        self._published: Translator | None = None  # published model of the last step, if it is `state.best`
         self._is_stopped = False  # whether some worker was asked to stop before the last step ended
 
     def begin(self, newest: tuple[Path, TrainingState] | None, start_model: Bundle | None) -> None:
@@ -180,7 +179,6 @@ class Loop:
         begun, first, is_timed = time.monotonic(), self.state.step, False  # not `elapsed`, which has the preparation
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
-            self._published = None  # the model of an earlier step is no longer current
             number = self.state.step + 1
             rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self._progress())
             self.workers.begin("a step")
@@ -221,8 +219,14 @@ class Loop:
         self.stop.end_at_once()  # the state is saved
         return ended_by
 
-    def publish_best(self) -> tuple[Validation, Translator | None]:
-        """Publish the best checkpoint, or the average of the last ones if it validates better (paper section 6.1)."""
+    def publish_best(
+        self, side_files: Callable[[Translator], SideFiles] | None = None
+    ) -> tuple[Validation, Translator | None]:
+        """Publish the best checkpoint, or the average of the last ones if it validates better (paper section 6.1).
+
+        Args:
+            side_files: Returns the side files of the model, which is written with them.
+        """
         best = self.state.best
         assert best is not None, "training ends with a validation"
         # One worker decides: a directory shared by several machines may not look the same to all of them at once.
@@ -241,10 +245,8 @@ class Loop:
             if is_better(averaged, validation):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
-        if weights is None and self._published is not None:  # the last step is published already
-            return validation, self._published
         best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
-        return validation, self._publish(best_weights, validation, chosen)
+        return validation, self._publish(best_weights, validation, chosen, side_files)
 
     def _to_publish(self, step: int) -> tuple[int, list[str]]:
         """Return the step of the best checkpoint (of the last, if that is damaged), and the checkpoints to average."""
@@ -336,12 +338,18 @@ class Loop:
             self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf)
         return validation if is_new_best else None
 
-    def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator | None:
+    def _publish(
+        self,
+        weights: dict[str, Tensor],
+        validation: Validation,
+        chosen: str,
+        side_files: Callable[[Translator], SideFiles] | None = None,
+    ) -> Translator | None:
         """Write the model directory and return its model; None on workers that do not write."""
         self.workers.begin("")
         if not self.workers.is_first:
             return None
-        return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen)
+        return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen, side_files)
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""
@@ -354,8 +362,8 @@ class Loop:
         self.workers.wait()  # the checkpoint exists before another worker reads it
         self._saved_at = self.state.elapsed
         self._prune()
-        if best:
-            self._published = self._publish(weights, best, _named(self.state.step))
+        if best and self.state.ended_by(self.config.train) is None:  # at the end, `publish_best` follows
+            self._publish(weights, best, _named(self.state.step))
 
     def _prune(self) -> None:
         if not self.workers.is_first:

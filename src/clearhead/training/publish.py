@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
+from clearhead.bundle import (
+    ALIGNMENT_FILE,
+    Bundle,
+    SideFiles,
+    refuse_foreign,
+    require_fitting_weights,
+    save_bundle,
+)
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, DataError, ModelError
-from clearhead.files import file_sha256, read_lines
+from clearhead.files import read_lines
 from clearhead.files.tensors import average_weights
 from clearhead.runtime.device import resolve_device
 from clearhead.text.language_tags import split_tag
@@ -30,9 +38,9 @@ from clearhead.training.published_record import read_published
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate_weights, with_weights
 from clearhead.training.warm_start import model_name
-from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
+from clearhead.translation.alignment import choose_head, guided_head_of, save_head
 from clearhead.translation.golden import make_golden
-from clearhead.translation.quality import Calibration, QualityEstimator, save_calibration
+from clearhead.translation.quality import Calibration, QualityEstimator
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
@@ -50,6 +58,7 @@ def publish(
     state: TrainingState,
     validation: Validation,
     chosen: str,
+    side_files: Callable[[Translator], SideFiles] | None = None,
 ) -> Translator:
     """Write a model directory.
 
@@ -61,6 +70,7 @@ def publish(
         state: State of the run when it had these weights.
         validation: Validation result of these weights.
         chosen: Description of the weights, such as "step 500".
+        side_files: Returns the side files of the model, which is written with them; none if not given.
 
     Returns:
         The model, ready to translate, on the CPU.
@@ -100,16 +110,21 @@ def publish(
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
     golden = make_golden(translator, golden_sources(config.golden, data.tokenizer, config.decode.target_lang))
-    save_bundle(directory, translator.bundle, golden=golden, card=model_card(directory.name, translator.bundle))
+    save_bundle(
+        directory,
+        translator.bundle,
+        golden=golden,
+        card=model_card(directory.name, translator.bundle),
+        side_files=side_files and side_files(translator),
+    )
     return translator
 
 
-def choose_alignment_head(directory: Path, translator: Translator, data: Prepared) -> AlignmentHead:
-    """Choose the attention head that aligns words, the guided one or else the best, write it to a file and return it.
+def choose_alignment_head(translator: Translator, data: Prepared) -> tuple[AlignmentHead, float]:
+    """Return the attention head that aligns words, the guided one or else the best, and its agreement with occlusion.
 
     Args:
-        directory: Model directory.
-        translator: Its model, as `publish` returned it.
+        translator: A model to publish.
         data: Prepared data.
     """
     bundle, config = translator.bundle, translator.bundle.decode
@@ -117,19 +132,14 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
     sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
     pairs = translator.pair_encoder.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
     guided = guided_head_of(bundle)
-    head, agreement = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens, guided=guided)
-    save_head(directory / ALIGNMENT_FILE, head, agreement, _identity(directory, bundle))
-    return head
+    return choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens, guided=guided)
 
 
-def calibrate_quality(
-    directory: Path, translator: Translator, translations: Sequence[Translation], chrfs: Sequence[float]
-) -> None:
-    """Fit the quality estimate to a model's translations of validation sentences, and write it to a file.
+def calibrated(translator: Translator, translations: Sequence[Translation], chrfs: Sequence[float]) -> Calibration:
+    """Fit the quality estimate to a model's translations of validation sentences.
 
     Args:
-        directory: Model directory.
-        translator: Its model, as `publish` returned it.
+        translator: A model to publish.
         translations: Scored translations.
         chrfs: The chrF of each, in percent.
     """
@@ -139,13 +149,12 @@ def calibrate_quality(
         for one, chrf in zip(translations, chrfs, strict=True)
         if one.score is not None and one.source.strip()
     ]
-    calibration = Calibration.fitted([sure for sure, _ in pairs], [chrf for _, chrf in pairs])
-    save_calibration(directory, calibration, _identity(directory, translator.bundle))
+    return Calibration.fitted([sure for sure, _ in pairs], [chrf for _, chrf in pairs])
 
 
-def _identity(directory: Path, bundle: Bundle) -> dict[str, str]:
-    """Return the hashes of a model that was just published."""
-    return {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
+def _with_head(data: Prepared, translator: Translator) -> SideFiles:
+    head, agreement = choose_alignment_head(translator, data)
+    return {ALIGNMENT_FILE: partial(save_head, head=head, agreement=agreement)}
 
 
 def golden_lines(golden: str | None) -> list[str]:
@@ -265,7 +274,7 @@ def average_run(
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A running training publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():
-        choose_alignment_head(output, publish(output, weights, config, data, newest[1], validation, chosen), data)
+        publish(output, weights, config, data, newest[1], validation, chosen, partial(_with_head, data))
     notice(f"{output}: {chosen}, validation {validation.scores}, perplexity {validation.ppl:.2f}")
     for directory, published in earlier.items():
         what = "what stood there" if directory == output else str(directory)

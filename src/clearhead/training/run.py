@@ -29,12 +29,12 @@ from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.distributed import Workers, crowding
-from clearhead.training.finish import VERDICT_FILE, data_lines, report_end
+from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, resume
 from clearhead.training.progress import Display, TrainProgress
-from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
+from clearhead.training.publish import golden_lines, golden_sources
 from clearhead.training.run_directory import from_here, is_finished, opened
 from clearhead.training.settings import Request, requested
 from clearhead.training.signals import StopSignals
@@ -185,10 +185,10 @@ def train_from_values(
             _announce(loop, device)
             with MetricsLog(run, step=loop.state.step, validated_step=loop.last_validation) as log:
                 ended_by = loop.train(log)
-                validation, translator = loop.publish_best()
+                samples = Samples(loop)
+                validation, translator = loop.publish_best(samples.side_files)
             assert translator is not None, "the first worker publishes"
-            head = choose_alignment_head(run / "model", translator, data)
-            found_out = report_end(loop, translator, validation, head, ended_by)
+            found_out = report_end(loop, translator, validation, samples, ended_by)
             workers.wait()
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False, found_out)
     except OSError as error:

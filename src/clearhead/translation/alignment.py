@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import ALIGNMENT_FILE, Bundle
 from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
 from clearhead.decoding.batching import length_batches
@@ -18,7 +18,7 @@ from clearhead.decoding.cross_attention import AlignmentHead, attended, candidat
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import os_error_as, read_json, write_json
+from clearhead.files import os_error_as, write_json
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.placeholder_masking import Protected
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from clearhead.model.transformer import Transformer
-
-ALIGNMENT_FILE = "alignment.json"
-"""File beside the model's own files, like a shortlist; not covered by the model's checksums."""
 
 PAIRS_TO_CHOOSE = 40
 """Pairs used to choose a head; of Multi30k's, they contain about 400 links."""
@@ -219,14 +216,14 @@ def choose_head(
     return best, best_agreement
 
 
-def save_head(path: Path, head: AlignmentHead, agreement: float, model: Mapping[str, str]) -> None:
-    """Write alignment.json, completely or not at all.
+def save_head(path: Path, model: Mapping[str, str], *, head: AlignmentHead, agreement: float) -> None:
+    """Write alignment.json.
 
     Args:
         path: Path of the file.
+        model: Hashes that identify the model (`Bundle.identity`).
         head: The head, from `choose_head`.
         agreement: Its agreement with occlusion, from `choose_head`.
-        model: Hashes that identify the model (`Bundle.identity`).
 
     Raises:
         ModelError: If it cannot be written.
@@ -250,20 +247,17 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
     """Return the head that was trained or chosen for a model; by default, the mean over all heads.
 
     Raises:
-        ModelError: If its alignment.json is damaged, or was chosen for another model.
+        ModelError: If its alignment.json is damaged.
     """
     from clearhead.decoding.cross_attention import AlignmentHead
 
-    path = bundle.directory and bundle.directory / ALIGNMENT_FILE
-    if path is None or not path.is_file():
+    values, path = bundle.side_file(ALIGNMENT_FILE), f"{bundle.directory}/{ALIGNMENT_FILE}"
+    if values is None:
         return guided_head_of(bundle) or AlignmentHead()
-    values = read_json(path, ModelError)
-    if any(values.get(name) != value for name, value in bundle.identity().items()):
-        raise ModelError(f"{path} was chosen for another model; remove it, or {_ADVICE}")
     agreement = values.get("agreement")
     if agreement is not None and not (isinstance(agreement, int | float) and 0 <= agreement <= 1):
-        raise ModelError(f"{path} is damaged: agreement must be a number from 0 to 1; remove it, or {_ADVICE}")
-    return _head_of(bundle, values, f"{path} is damaged: the model has no such head; remove it, or {_ADVICE}")
+        raise ModelError(f"{path} is damaged: agreement must be a number from 0 to 1; {_ADVICE}")
+    return _head_of(bundle, values, f"{path} is damaged: the model has no such head; {_ADVICE}")
 
 
 def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:

@@ -14,13 +14,10 @@ from typing import Any, NamedTuple, Self, TypeGuard
 
 import numpy as np
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import QUALITY_FILE, Bundle
 from clearhead.errors import ModelError
-from clearhead.files import os_error_as, read_json, write_json
+from clearhead.files import os_error_as, write_json
 from clearhead.text.line_statistics import LineStatistics, length_ratio
-
-QUALITY_FILE = "quality.json"
-"""File of a model's own calibration, beside its other files; not covered by the model's checksums."""
 
 GOOD_CHRF = 50.0
 """chrF of a sentence, in percent, from which on its translation counts as good."""
@@ -91,7 +88,7 @@ class QualityEstimator:
         """Return the estimator of a model.
 
         Raises:
-            ModelError: If its quality.json is damaged, or belongs to another model.
+            ModelError: If its quality.json is damaged.
         """
         return cls(calibration_of(bundle) or Calibration(), bundle.line_statistics)
 
@@ -115,32 +112,30 @@ def calibration_of(bundle: Bundle) -> Calibration | None:
     """Return a model's own calibration; None if it has none.
 
     Raises:
-        ModelError: If its quality.json is damaged, or belongs to another model.
+        ModelError: If its quality.json is damaged.
     """
-    path = bundle.directory and bundle.directory / QUALITY_FILE
-    if path is None or not path.is_file():
+    values = bundle.side_file(QUALITY_FILE)
+    if values is None:
         return None
-    values = read_json(path, ModelError)
-    if any(values.get(name) != value for name, value in bundle.identity().items()):
-        raise ModelError(f"{path} was made for another model; remove it, and quality has the same scale for all models")
     slope, offset = (values.get(name) for name in Calibration._fields)
     if not (_is_number(slope) and _is_number(offset) and slope > 0):
-        raise ModelError(f"{path} is damaged: slope and offset must be numbers; remove it, or copy the model again")
+        raise ModelError(
+            f"{bundle.directory}/{QUALITY_FILE} is damaged: slope and offset must be numbers; copy the model again"
+        )
     return Calibration(slope, offset)
 
 
-def save_calibration(directory: Path, calibration: Calibration, model: Mapping[str, str]) -> None:
-    """Write quality.json, completely or not at all.
+def save_calibration(path: Path, model: Mapping[str, str], *, calibration: Calibration) -> None:
+    """Write quality.json.
 
     Args:
-        directory: The model directory.
-        calibration: The model's own.
+        path: Path of the file.
         model: Hashes that identify the model (`Bundle.identity`).
+        calibration: The model's own.
 
     Raises:
         ModelError: If it cannot be written.
     """
-    path = directory / QUALITY_FILE
     with os_error_as(ModelError, f"cannot write {path}"):
         write_json(path, {**{name: round(one, 4) for name, one in calibration._asdict().items()}, **model})
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, read_card, require_new, save_bundle
+from clearhead.bundle import (
+    ALIGNMENT_FILE,
+    QUALITY_FILE,
+    SHORTLIST_FILE,
+    Bundle,
+    read_card,
+    require_new,
+    save_bundle,
+    side_file_path,
+)
 from clearhead.config.choices import StoredPrecision
 from clearhead.decoding import NativeEngine
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation.metrics import Evaluation, judge
-from clearhead.files import read_json
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
-from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head, save_head
+from clearhead.translation.alignment import alignment_head, save_head
 from clearhead.translation.golden import make_golden
 from clearhead.translation.quality import Calibration, calibration_of, save_calibration
 from clearhead.translation.translator import Translator
@@ -105,14 +115,14 @@ def export_small(
     golden = make_golden(Translator(small, bundle.directory), golden_sources) if golden_sources else []
     comparison = _compare(bundle, small, golden_sources if sources is None else sources, references, on_progress)
     card = _card(directory.name, bundle, precision, comparison, given=sources is not None)
-    save_bundle(directory, small, golden=golden, card=card)
-    identity = load_bundle(directory).identity()
+    beside: dict[str, Any] = {}
     if shortlist is not None:
-        shortlist.save(directory / SHORTLIST_FILE, identity)
+        beside[SHORTLIST_FILE] = shortlist.save
     if head is not None:
-        save_head(directory / ALIGNMENT_FILE, *head, identity)
+        beside[ALIGNMENT_FILE] = partial(save_head, head=head[0], agreement=head[1])
     if calibration is not None:
-        save_calibration(directory, calibration, identity)
+        beside[QUALITY_FILE] = partial(save_calibration, calibration=calibration)
+    save_bundle(directory, small, golden=golden, card=card, side_files=beside)
     return comparison, notes
 
 
@@ -164,9 +174,10 @@ def read_beside(bundle: Bundle) -> tuple[Shortlist | None, tuple[AlignmentHead, 
     """
     if bundle.directory is None:
         return None, None, None
-    shortlist, head = bundle.directory / SHORTLIST_FILE, bundle.directory / ALIGNMENT_FILE
+    head, listed = bundle.side_file(ALIGNMENT_FILE), bundle.side_files
+    has_shortlist = (bundle.directory / SHORTLIST_FILE).is_file() if listed is None else SHORTLIST_FILE in listed
     return (
-        Shortlist.load(shortlist, bundle.identity()) if shortlist.is_file() else None,
-        (alignment_head(bundle), read_json(head, ModelError).get("agreement") or 0.0) if head.is_file() else None,
+        Shortlist.load(side_file_path(bundle.directory, SHORTLIST_FILE), bundle.identity()) if has_shortlist else None,
+        (alignment_head(bundle), head.get("agreement") or 0.0) if head is not None else None,
         calibration_of(bundle),
     )

@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
+from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory, side_file_path
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
 from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError, nearest_name
@@ -376,7 +376,8 @@ class Translator:
         if self.shortlist is None:
             if self.path is None:
                 raise ModelError("this model has no shortlist; learn one with clearhead.decoding.learn_shortlist")
-            self.shortlist = Shortlist.load(model_directory(self.path) / SHORTLIST_FILE, self.bundle.identity())
+            path = side_file_path(model_directory(self.path), SHORTLIST_FILE)
+            self.shortlist = Shortlist.load(path, self.bundle.identity())
         return self.shortlist
 
 

@@ -8,8 +8,9 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
+from model_files import forget_side_files
 
-from clearhead.bundle import SHORTLIST_FILE, load_bundle, save_bundle
+from clearhead.bundle import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files, load_bundle, save_bundle
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.optimize import optimize
 from clearhead.cli.translate import translate
@@ -17,7 +18,6 @@ from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
 from clearhead.decoding.shortlist_learning import COMMON, PER_TOKEN
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.translation.alignment import ALIGNMENT_FILE
 from clearhead.translation.translator import Translator
 
 TARGETS = (
@@ -50,6 +50,7 @@ def test_what_it_learns_is_used_when_asked_for(run_command, make_model_dir, text
     after = {path.name: path.read_bytes() for path in model.iterdir()}
     assert after.pop(SHORTLIST_FILE)
     assert after.pop(ALIGNMENT_FILE)
+    del before["config.json"], after["config.json"]  # lists them
     assert after == before
     assert told["learned from"] == "8 pairs; 0 too long, 0 with a blank side"
     assert told["always allowed"] == "5 tokens"
@@ -80,7 +81,7 @@ def test_a_shortlist_of_everything_translates_as_the_model_does(run_command, mak
     shortlist = Translator.load(model)._learned_shortlist()
     rest = set(range(2, translator.bundle.tokenizer.vocab_size)) - set(shortlist.common.tolist())
     shortlist.rows = np.array([sorted(rest)] * len(shortlist.rows), dtype=np.int32)
-    shortlist.save(model / SHORTLIST_FILE, translator.bundle.identity())
+    add_side_files(model, {SHORTLIST_FILE: shortlist.save}, translator.bundle.identity())
     full = run_command(translate, model, source).stdout
     assert run_command(translate, model, source, "--shortlist").stdout == full
 
@@ -131,6 +132,7 @@ def test_a_model_without_a_shortlist_says_how_to_get_one(run_command, make_model
 
 def test_another_models_or_a_damaged_shortlist_stops_only_who_asks_for_it(run_command, make_model_dir, text):
     model, other = make_model_dir(), make_model_dir("other", seed=8)
+    forget_side_files(model)
     full = run_command(translate, model, text[1]).stdout
     run_command(optimize, other, *text)
     shutil.copy(other / SHORTLIST_FILE, model / SHORTLIST_FILE)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
-from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle import QUALITY_FILE, add_side_files, load_bundle, save_bundle
 from clearhead.cli.verify import verify
 from clearhead.errors import ModelError
 from clearhead.translation.golden import make_golden
@@ -37,11 +38,22 @@ def test_a_sound_model_passes_every_check(run_command, make_golden_dir):
 
 def test_files_beside_a_model_are_checked(run_command, make_golden_dir):
     directory = make_golden_dir()
-    save_calibration(directory, Calibration(3.0, -2.5), load_bundle(directory).identity())
+    own = {QUALITY_FILE: partial(save_calibration, calibration=Calibration(3.0, -2.5))}
+    add_side_files(directory, own, load_bundle(directory).identity())
     assert "passed  other files        quality: made for this model" in run_command(verify, directory).stdout
-    (directory / "quality.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"quality\.json was made for another model; remove it"):
+    changed = (directory / "quality.json").read_text().replace("-2.5", "-6.5")
+    (directory / "quality.json").write_text(changed)
+    with pytest.raises(ModelError, match=r"quality\.json is damaged or belongs to another model"):
         run_command(verify, directory)
+    (directory / "quality.json").unlink()
+    with pytest.raises(ModelError, match=r"quality\.json is missing: the model directory is incomplete"):
+        run_command(verify, directory)
+
+
+def test_a_file_of_another_model_beside_a_model_is_named(run_command, make_golden_dir):
+    directory = make_golden_dir()
+    (directory / "quality.json").write_text("{}")
+    assert "ignored other files        quality.json: not part of this model" in run_command(verify, directory).stdout
 
 
 def test_a_run_directory_stands_for_its_model(run_command, make_golden_dir):

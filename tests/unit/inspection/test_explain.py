@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 from unpacking import unpacked
 
 import clearhead as ch
-from clearhead.bundle import Bundle, save_bundle
+from clearhead.bundle import Bundle, add_side_files, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.scoring import token_log_probs
@@ -371,7 +372,9 @@ def test_the_alignment_is_that_of_the_head_that_was_chosen_for_the_model(make_bu
     save_bundle(tmp_path, bundle, card="# A small model\n")
     translator = Translator.load(tmp_path)
     assert explain(translator, "Ein Hund", "A").alignment_head == AlignmentHead()
-    save_head(tmp_path / "alignment.json", AlignmentHead(0, 1, is_reading=True), 0.5, translator.bundle.identity())
+    head = partial(save_head, head=AlignmentHead(0, 1, is_reading=True), agreement=0.5)
+    add_side_files(tmp_path, {"alignment.json": head}, translator.bundle.identity())
+    translator = Translator.load(tmp_path)
     found = explain(translator, "Ein Hund", "A dog")
     cross = found.cross[0, 1]
     np.testing.assert_array_equal(found.alignment, [*cross[1:], cross[-1]])

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 import uvicorn
+from model_files import forget_side_files
 from uvicorn.server import ServerState
 
 from clearhead.bundle import save_bundle
@@ -498,9 +499,17 @@ def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
         load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
 
 
+@pytest.mark.parametrize("content", ["{", "{}"])
+def test_a_quality_file_left_over_does_not_keep_a_model_from_being_served(make_bundle, tmp_path, content):
+    save_bundle(tmp_path / "model", make_bundle(), golden=[], card="")
+    (tmp_path / "model" / "quality.json").write_text(content)
+    load_model(ModelSource("model", tmp_path / "model"), device="cpu")
+
+
 def test_a_model_whose_quality_cannot_be_estimated_is_not_served(make_bundle, tmp_path):
     # Otherwise the server would be ready, and fail with every file.
     save_bundle(tmp_path / "model", make_bundle(), golden=[], card="")
+    forget_side_files(tmp_path / "model")
     (tmp_path / "model" / "quality.json").write_text("{")
     with pytest.raises(ModelError, match=r"quality\.json is damaged"):
         load_model(ModelSource("model", tmp_path / "model"), device="cpu")

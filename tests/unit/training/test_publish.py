@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead.bundle import load_bundle, read_golden
+from clearhead.bundle import ALIGNMENT_FILE, load_bundle, read_golden
 from clearhead.config import Config
 from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
@@ -21,7 +21,7 @@ from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
-from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head
+from clearhead.translation.alignment import alignment_head
 from clearhead.translation.golden import check_golden
 from clearhead.translation.quality import Calibration, QualityEstimator, calibration_of
 from clearhead.translation.translator import Translator

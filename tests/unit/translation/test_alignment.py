@@ -2,20 +2,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from clearhead.bundle import load_bundle
+from clearhead.bundle import ALIGNMENT_FILE, add_side_files, load_bundle
 from clearhead.decoding import NativeEngine, PyTorchEngine, make_engine
 from clearhead.decoding.cross_attention import AlignmentHead, attended
 from clearhead.decoding.occlusion import occluded
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.files import write_json
 from clearhead.kernels.library import library
 from clearhead.text.word_links import link_words, words_of
 from clearhead.translation.alignment import (
-    ALIGNMENT_FILE,
     Aligner,
     alignment_head,
     choose_head,
@@ -154,8 +155,8 @@ def test_what_was_chosen_is_kept_with_the_model_and_used(make_model_dir, sentenc
     assert alignment_head(bundle) == AlignmentHead()
     texts = sentences[0], sentences[1]
     for head in (AlignmentHead(1, 1, True), AlignmentHead(0)):
-        save_head(path / ALIGNMENT_FILE, head, 0.5, bundle.identity())
-        assert alignment_head(bundle) == head
+        add_side_files(path, {ALIGNMENT_FILE: partial(save_head, head=head, agreement=0.5)}, bundle.identity())
+        assert alignment_head(load_bundle(path)) == head
         translator = Translator.load(path, device="cpu")
         (pair,) = translator.pair_encoder.pairs([texts[0]], [texts[1]], translator.decode_config({}))
         (links,) = translator.align([texts[0]], [texts[1]])
@@ -164,14 +165,14 @@ def test_what_was_chosen_is_kept_with_the_model_and_used(make_model_dir, sentenc
         assert links == link_words(weights, *spans)
     values = json.loads((path / ALIGNMENT_FILE).read_text())
     for change, message in (
-        ({"model_sha256": "other"}, "chosen for another model"),
         ({"layer": 2}, "the model has no such head"),
         ({"head": True}, "the model has no such head"),
         ({"layer": None, "head": 1}, "the model has no such head"),
         ({"agreement": 10**400}, "agreement must be a number from 0 to 1"),
         ({"agreement": "0.5"}, "agreement must be a number from 0 to 1"),
     ):
-        (path / ALIGNMENT_FILE).write_text(json.dumps({**values, **change}))
+        damaged = {**values, **change}
+        add_side_files(path, {ALIGNMENT_FILE: lambda file, _, of=damaged: write_json(file, of)}, bundle.identity())
         with pytest.raises(ModelError, match=message):
             Translator.load(path, device="cpu").translate([texts[0]], alignments=True)
         Translator.load(path, device="cpu").translate([texts[0]])

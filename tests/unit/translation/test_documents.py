@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
+from clearhead.bundle import ALIGNMENT_FILE, add_side_files
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
@@ -11,7 +13,7 @@ from clearhead.formats.document import Document, Filling, LengthLimit, Segment
 from clearhead.formats.document_files import read_document
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import Flag
-from clearhead.translation.alignment import ALIGNMENT_FILE, save_head
+from clearhead.translation.alignment import save_head
 from clearhead.translation.documents import (
     TranslatedSegment,
     document_summary,
@@ -300,8 +302,9 @@ def test_another_head_to_place_markup_by_is_another_origin(make_model_dir):
     path = make_model_dir()
     translator = Translator.load(path)
     before = [origin_of(translator, place_markup=it) for it in (True, False)]
-    save_head(path / ALIGNMENT_FILE, AlignmentHead(0, 0), 0.5, translator.bundle.identity())
-    after = [origin_of(translator, place_markup=it) for it in (True, False)]
+    head = partial(save_head, head=AlignmentHead(0, 0), agreement=0.5)
+    add_side_files(path, {ALIGNMENT_FILE: head}, translator.bundle.identity())
+    after = [origin_of(Translator.load(path), place_markup=it) for it in (True, False)]
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
 
 

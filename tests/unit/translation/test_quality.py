@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model_files import forget_side_files
 
-from clearhead.bundle import load_bundle
+from clearhead.bundle import QUALITY_FILE, add_side_files, load_bundle
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files import write_json
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.quality import Calibration, QualityEstimator, calibration_of, save_calibration
 from clearhead.translation.result import Translation, join_translations
@@ -100,6 +103,7 @@ def test_a_translation_has_its_quality_if_that_is_asked_for(make_model_dir):
 
 def test_without_being_asked_for_it_costs_no_scores_and_no_file(make_model_dir, monkeypatch):
     path = make_model_dir()
+    forget_side_files(path)
     (path / "quality.json").write_text("{")
     monkeypatch.setattr(QualityEstimator, "sureness", lambda *_: pytest.fail("estimated"))
     translator = Translator.load(path)
@@ -112,14 +116,13 @@ def test_a_model_has_its_own_calibration(make_model_dir):
     path = make_model_dir()
     bundle = load_bundle(path)
     assert calibration_of(bundle) is None
-    save_calibration(path, Calibration(3.0, -2.5), bundle.identity())
-    assert calibration_of(bundle) == Calibration(3.0, -2.5)
+    own = {QUALITY_FILE: partial(save_calibration, calibration=Calibration(3.0, -2.5))}
+    add_side_files(path, own, bundle.identity())
+    assert calibration_of(load_bundle(path)) == Calibration(3.0, -2.5)
     values = json.loads((path / "quality.json").read_text())
     damaged = {"slope": 0}, {"slope": "3"}, {"slope": True}, {"slope": 1e99}, {"offset": None}, {"offset": 10**400}
     for change in damaged:
-        (path / "quality.json").write_text(json.dumps({**values, **change}))
+        wrong = {**values, **change}
+        add_side_files(path, {QUALITY_FILE: lambda file, _, of=wrong: write_json(file, of)}, bundle.identity())
         with pytest.raises(ModelError, match="slope and offset must be numbers"):
-            calibration_of(bundle)
-    (path / "quality.json").write_text(json.dumps({**values, "tokenizer_sha256": "x"}))
-    with pytest.raises(ModelError, match="was made for another model"):
-        calibration_of(bundle)
+            calibration_of(load_bundle(path))

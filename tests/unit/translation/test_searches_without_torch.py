@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from clearhead.bundle import SHORTLIST_FILE, load_bundle
+from clearhead.bundle import SHORTLIST_FILE, add_side_files, load_bundle
 from clearhead.decoding import learn_shortlist
 from clearhead.kernels.library import library
 
@@ -44,7 +44,8 @@ def test_outputs_are_the_same_without_pytorch(make_model_dir, sentences):
     directory = make_model_dir(d_model=64, num_heads=2, d_ff=64)
     bundle = load_bundle(directory)
     sides = bundle.tokenizer.encode_sources(sentences[::2]), bundle.tokenizer.encode_targets(sentences[1::2])
-    learn_shortlist(bundle.model, *sides, batch_tokens=500).save(directory / SHORTLIST_FILE, bundle.identity())
+    shortlist = learn_shortlist(bundle.model, *sides, batch_tokens=500)
+    add_side_files(directory, {SHORTLIST_FILE: shortlist.save}, bundle.identity())
     missing = "import sys; sys.modules['torch'] = None"
     found = outputs(missing, directory)
     assert found == outputs("import torch", directory)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from model_files import forget_side_files
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from clearhead.bundle import load_bundle, read_card, save_bundle
+from clearhead.bundle import add_side_files, load_bundle, read_card, save_bundle
 from clearhead.decoding import Shortlist
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -137,10 +139,13 @@ def test_an_encoder_alone_and_a_model_without_golden_sentences_are_written(make_
 def test_what_is_beside_the_model_is_copied(original, tmp_path, sentences):
     size = original.tokenizer.vocab_size
     shortlist = Shortlist(np.arange(3, 40, dtype=np.int32), np.full((size, 2), -1, dtype=np.int32))
-    shortlist.save(original.directory / "shortlist.safetensors", original.identity())
-    save_head(original.directory / "alignment.json", AlignmentHead(0, 1, False), 0.5, original.identity())
-    save_calibration(original.directory, Calibration(3.5, -2.0), original.identity())
-    export_small(original, tmp_path / "small", "int8")
+    beside = {
+        "shortlist.safetensors": shortlist.save,
+        "alignment.json": partial(save_head, head=AlignmentHead(0, 1, False), agreement=0.5),
+        "quality.json": partial(save_calibration, calibration=Calibration(3.5, -2.0)),
+    }
+    add_side_files(original.directory, beside, original.identity())
+    export_small(load_bundle(original.directory), tmp_path / "small", "int8")
     small = load_bundle(tmp_path / "small")
     assert alignment_head(small) == AlignmentHead(0, 1, False)
     assert calibration_of(small) == Calibration(3.5, -2.0)
@@ -152,6 +157,8 @@ def test_what_is_beside_the_model_is_copied(original, tmp_path, sentences):
 
 @pytest.mark.parametrize("name", ["shortlist.safetensors", "alignment.json", "quality.json"])
 def test_a_damaged_file_beside_the_model_is_refused_before_anything_is_written(original, tmp_path, name):
+    forget_side_files(original.directory)
+    original = load_bundle(original.directory)
     (original.directory / name).write_text("{")
     with pytest.raises(ModelError, match=rf"{name} is damaged"):
         export_small(original, tmp_path / "small", "int8")

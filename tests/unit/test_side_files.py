@@ -1,0 +1,124 @@
+"""Side files of a model: written with it, covered by its checksums, added whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from model_files import forget_side_files
+
+from clearhead.bundle import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files, load_bundle, save_bundle
+from clearhead.errors import ModelError
+from clearhead.files import write_json
+from processes import FileOperations, call
+
+
+def message_of(function, *arguments) -> str:
+    with pytest.raises(ModelError) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.fixture
+def model_dir(make_model_dir) -> Path:
+    return make_model_dir()
+
+
+def quality(**values):
+    """Return the side file quality.json, to be written with some values and the name of its model."""
+    return {QUALITY_FILE: lambda path, model: write_json(path, {**values, **model})}
+
+
+def test_side_files_are_written_with_a_model_and_covered_by_its_checksums(make_bundle, tmp_path):
+    save_bundle(tmp_path / "model", make_bundle(), side_files=quality(slope=3.5))
+    bundle = load_bundle(tmp_path / "model")
+    assert bundle.side_file(QUALITY_FILE) == {"slope": 3.5, **bundle.identity()}
+    assert bundle.side_file(ALIGNMENT_FILE) is None
+    path = tmp_path / "model" / QUALITY_FILE
+    written = path.read_text()
+    path.write_text(written.replace("3.5", "0.1"))
+    assert f"{path} is damaged or belongs to another model" in message_of(load_bundle, tmp_path / "model")
+    path.unlink()
+    assert f"{path} is missing" in message_of(load_bundle, tmp_path / "model")
+
+
+def test_a_side_file_that_is_not_listed_is_ignored(model_dir):
+    (model_dir / QUALITY_FILE).write_text("{")
+    bundle = load_bundle(model_dir)
+    assert bundle.side_file(QUALITY_FILE) is None
+    assert bundle.leftovers() == [QUALITY_FILE]
+
+
+def test_side_files_are_added_and_everything_else_is_kept(model_dir):
+    (model_dir / "notes").mkdir()
+    (model_dir / "notes" / "mine.txt").write_text("precious")
+    (model_dir / ALIGNMENT_FILE).write_text("left over")
+    before, identity = load_bundle(model_dir), load_bundle(model_dir).identity()
+    for slope in (1.5, 2.5):
+        add_side_files(model_dir, quality(slope=slope), identity)
+        bundle = load_bundle(model_dir)
+        assert bundle.side_file(QUALITY_FILE) == {"slope": slope, **identity}
+        assert bundle.leftovers() == [ALIGNMENT_FILE]
+        assert bundle.info == before.info
+        assert (model_dir / "notes" / "mine.txt").read_text() == "precious"
+    assert before.side_file(QUALITY_FILE) is None  # as it was read
+    assert [path.name for path in model_dir.parent.iterdir()] == [model_dir.name]
+
+
+def test_side_files_are_not_added_to_another_model(make_bundle, model_dir):
+    identity = load_bundle(model_dir).identity()
+    before = contents(model_dir)
+    message = message_of(add_side_files, model_dir, quality(slope=1.5), {**identity, "model_sha256": "0" * 64})
+    assert "holds another model by now" in message
+    assert contents(model_dir) == before
+
+    def write_late(path, model):
+        write_json(path, {})
+        save_bundle(model_dir, make_bundle(seed=8))
+
+    assert "was replaced or changed meanwhile" in message_of(
+        add_side_files, model_dir, {QUALITY_FILE: write_late}, identity
+    )
+    assert load_bundle(model_dir).side_files == {}
+
+
+def test_side_files_of_an_earlier_version_are_read_if_they_name_the_model(model_dir):
+    identity = load_bundle(model_dir).identity()
+    forget_side_files(model_dir)
+    write_json(model_dir / QUALITY_FILE, {"slope": 1.5, **identity})
+    write_json(model_dir / ALIGNMENT_FILE, {"layer": 0, **identity, "model_sha256": "0" * 64})
+    bundle = load_bundle(model_dir)
+    assert bundle.side_file(QUALITY_FILE)["slope"] == 1.5
+    assert bundle.side_file(ALIGNMENT_FILE) is None
+    shortlist = {SHORTLIST_FILE: lambda path, model: write_json(path, {})}
+    add_side_files(model_dir, shortlist, identity)
+    assert load_bundle(model_dir).side_files == {QUALITY_FILE: {"slope": 1.5, **identity}, SHORTLIST_FILE: None}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+def test_a_kill_leaves_the_model_with_all_side_files_or_none(model_dir):
+    files, identity = FileOperations(), load_bundle(model_dir).identity()
+    work = partial(_add_two_side_files, files.until(None), model_dir, identity)
+    assert call(work) == 0
+    for last in range(1, files.done + 1):
+        save_bundle(model_dir, load_bundle(model_dir))
+        code = call(partial(_add_two_side_files, FileOperations().until(last), model_dir, identity))
+        assert code in (0, -signal.SIGKILL)
+        assert sorted(load_bundle(model_dir).side_files) in ([], [ALIGNMENT_FILE, QUALITY_FILE])
+
+
+def _add_two_side_files(first, directory, identity):
+    first()
+    values = {ALIGNMENT_FILE: _write_identity, QUALITY_FILE: _write_identity}
+    add_side_files(directory, values, identity)
+
+
+def _write_identity(path, model):
+    write_json(path, dict(model))
