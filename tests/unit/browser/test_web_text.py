@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -25,6 +26,7 @@ from clearhead.tokenizers import Tokenizer
 from clearhead.translation.normalization import Normalizer
 
 PAGE = """<script type="module">
+import * as characters from "./web/characters.js";
 import * as flags from "./web/flags.js";
 import * as links from "./web/links.js";
 import * as normalization from "./web/normalization.js";
@@ -32,7 +34,8 @@ import * as placeholders from "./web/placeholders.js";
 import * as sentences from "./web/sentences.js";
 import * as spans from "./web/spans.js";
 import * as vocabulary from "./web/vocabulary.js";
-window.web = { ...flags, ...links, ...normalization, ...placeholders, ...sentences, ...spans, ...vocabulary };
+const texts = { ...characters, ...links, ...normalization, ...sentences, ...spans };
+window.web = { ...texts, ...flags, ...placeholders, ...vocabulary };
 </script>"""
 
 TEXTS = [
@@ -56,6 +59,8 @@ PAIRS = [
     ("Zwei junge Männer sind im Freien.", "Zwei junge Männer sind in the open."),
     ("Ein Mann.", "a man and a man and a man and a man and a man"),
     ("ha ha ha ha ha ha ha", "ha ha ha ha ha ha ha"),
+    ("Ein Mann.", "".join(map(chr, range(0x20000, 0x20000 + 45))) * 4),
+    ("Ein Mann.", "x".join(map(chr, range(0x20000, 0x20000 + 29))) * 4 + "\U0001f600" * 13),
     ("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time"),
     ("<b>{a}</b> und <i>b</i>", "</b>a<b> and <i class='x'>b</i> %s"),
     ("{% if x %}a{% else %}b{% endif %}", "{% else %}a{% if x %}b{% endif %}"),
@@ -137,6 +142,19 @@ def test_placeholders_and_words_are_those_of_python(page, make_bundle):
             "masked": protect(text).text,
             "restored": text,
         }
+
+
+def test_words_begin_with_the_capital_of_python(page):
+    letters = list(filter(str.isalpha, map(chr, range(0x110000))))
+    found = page.evaluate("(letters) => letters.map(web.inTitleCase)", letters)
+    # A capital of several letters is not used. `ƛ` and others got one in a later version of Unicode than Python's.
+    different = [
+        one
+        for one, made in zip(letters, found, strict=True)
+        if made != one.title() and 1 in (len(one.title()), len(made)) and unicodedata.category(made) != "Cn"
+    ]
+    assert different == []
+    assert [found[letters.index(letter)] for letter in "აǆǄᾳa"] == ["ა", "ǅ", "ǅ", "ᾼ", "A"]
 
 
 def test_a_model_without_signs_masks_nothing(page, make_bundle):

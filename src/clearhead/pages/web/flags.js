@@ -208,7 +208,7 @@ const timesOf = (match) => Math.floor(match[0].length / unitOf(match).length);
 /** Whether a text has a unit twice in a row: a quick look at every fifth character, which most texts do not pass. */
 function mayRepeat(text) {
   for (let at = 0; at < text.length; at += 5) {
-    const near = text.slice(at, at + LONGEST_UNIT + 3);
+    const near = text.slice(at, at + 2 * LONGEST_UNIT + 3); // a character may be two units of JavaScript
     const start = near.slice(0, 3);
     for (let again = near.indexOf(start, 1); again >= 0; again = near.indexOf(start, again + 1))
       if (text.startsWith(near.slice(0, again), at + again)) return true;

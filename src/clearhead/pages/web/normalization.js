@@ -1,7 +1,7 @@
 // Lines in the case and white space of the training text: translation/normalization.py.
 
 import { numCharacters } from "../translate/words.js";
-import { isLowerCase, isUpperCase, stripped, withSingleSpaces } from "./characters.js";
+import { inTitleCase, isLowerCase, isUpperCase, stripped, withSingleSpaces } from "./characters.js";
 import { cutLine } from "./sentences.js";
 
 const LETTER_OR_SIGN = "[\\p{L}\\p{Nl}\\p{No}]"; // letters, and the numbers that are no digits
@@ -115,7 +115,7 @@ export class Normalizer {
 
 function capitalised(word) {
   const [first] = word;
-  const capital = first.toUpperCase();
+  const capital = inTitleCase(first);
   return numCharacters(capital) === 1 ? capital + word.slice(first.length) : word; // that of `ß` is two letters
 }
 
