@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,26 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
     same = [row for row in ended if not ours[row].output_truncated]
     assert [ours[row].text for row in same] == [expected[row] for row in same]
     assert same
+
+
+def test_minimum_length_and_no_repeated_ngrams_are_exported(exported, tmp_path):
+    translator, their_tokenizer, _, sources = exported
+    decode = translator.bundle.decode.with_changes({"min_length": 31, "no_repeat_ngram_size": 2})
+    ours = Translator(replace(translator.bundle, decode=decode))
+    export_directory(ours.bundle, tmp_path / "hf", "hf", sources[:4])
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").eval()
+    batch = their_tokenizer(sources, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        found = theirs.generate(**batch, max_length=60).tolist()
+    expected = their_tokenizer.batch_decode(found, skip_special_tokens=True)
+    ended = [row for row, ids in enumerate(found) if theirs.config.eos_token_id in ids[1:]]
+    texts = [one.text for one in ours.translate(sources, raw=True)]
+    assert [texts[row] for row in ended] == [expected[row] for row in ended]
+    assert ended
+    assert texts != [one.text for one in translator.translate(sources, raw=True)]
+    _, compared, notes = export_directory(ours.bundle, tmp_path / "ct2", "ctranslate2", sources[:4])
+    assert "finds 4 of the same translations" in compared
+    assert any(note.endswith("give translate_batch min_decoding_length=30, no_repeat_ngram_size=2") for note in notes)
 
 
 def load_search():

@@ -173,6 +173,34 @@ def test_beam_search_equals_theirs(models, beam_size, alpha):
     assert [found[row].rank_score for row in ended] == pytest.approx([scores[row] for row in ended], abs=1e-4)
 
 
+@pytest.mark.parametrize("min_length", [27, 35])
+def test_a_minimum_length_equals_theirs(models, min_length):
+    how = {"length_penalty": 1.0, "early_stopping": "never", "min_length": min_length}
+    theirs, scores = their_search(models, num_beams=4, **how)
+    found, free = (
+        [best for (best,) in our_search(models, beam_size=4, alpha=1.0, **rules)]
+        for rules in ({"min_length": min_length}, {})
+    )
+    ended = assert_equal_where_ended([hypothesis.tokens for hypothesis in found], theirs)
+    assert [found[row].rank_score for row in ended] == pytest.approx([scores[row] for row in ended], abs=1e-4)
+    assert [hypothesis.tokens for hypothesis in free] != [hypothesis.tokens for hypothesis in found]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_no_repeated_ngrams_equal_theirs(size):
+    theirs = random_state(marian(**SPECIAL))
+    ours = as_ours("marian", theirs)
+    models = theirs, ours, draw_sources(ours.config, 11, torch.Generator().manual_seed(1))
+    expected, _ = their_search(models, num_beams=1, no_repeat_ngram_size=size)
+    with torch.inference_mode():
+        found, free = (
+            greedy_search(ours, models[2], max_lengths=[LIMIT] * 11, end_loops=False, no_repeat_ngram_size=number)
+            for number in (size, 0)
+        )
+    assert_equal_before_limit([hypothesis.tokens for hypothesis in found], expected)
+    assert [hypothesis.tokens for hypothesis in free] != [hypothesis.tokens for hypothesis in found]
+
+
 def test_the_best_four_equal_theirs_in_order_and_score(models):
     expected, scores = their_search(models, num_beams=4, num_best=4, length_penalty=0.6, early_stopping="never")
     found = [hypothesis for best in our_search(models, beam_size=4, alpha=0.6, num_best=4) for hypothesis in best]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 
 from clearhead.config.choices import AlignBy, DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
@@ -48,6 +48,13 @@ class DecodeConfig(Settings):
     """End a translation that is caught in a repetition loop: it ends in the same tokens repeated, over more than 20
     tokens, and more than three times as often as any tokens are repeated in the source (so at least four times). Such a
     translation is flagged as truncated (`output_truncated`)."""
+    min_length: Annotated[NonNegativeInt, Field(le=10_000)] = 0
+    """Minimum number of target tokens of a sentence, the end token included, as in Hugging Face. The length limit and
+    the end of a repetition loop come first."""
+    no_repeat_ngram_size: Annotated[NonNegativeInt, Field(le=10_000)] = 0
+    """Never write a sequence of this many tokens a second time in a sentence (Paulus et al. 2018), unless nothing else
+    is allowed; 0 allows it. Placeholders may be repeated, as often as in the source. This also changes good text:
+    `end_loops` is meant for repetition loops."""
     batch_tokens: Tokens = 4_096
     """Source tokens translated at once, padding and beams included. With the compiled core the limit applies to each
     thread; on a GPU 16 times as many are translated at once."""
@@ -116,6 +123,8 @@ class DecodeChanges(TypedDict, total=False):
     length_penalty_form: PenaltyForm | None
     extra_length: int | None
     end_loops: bool | None
+    min_length: int | None
+    no_repeat_ngram_size: int | None
     batch_tokens: int | None
     precision: DecodePrecision | None
     shortlist: bool | None

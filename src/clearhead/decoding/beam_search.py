@@ -33,6 +33,8 @@ def beam_search(
     num_best: int = 1,
     prefixes: Sequence[Prefix] = (),
     end_loops: bool = True,
+    min_length: int = 0,
+    no_repeat_ngram_size: int = 0,
     observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the translations with the best log-probability divided by length penalty.
@@ -51,6 +53,8 @@ def beam_search(
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
         prefixes: Forced target prefix of each sentence; empty if there are none.
         end_loops: Whether a hypothesis in a repetition loop must end.
+        min_length: Minimum target tokens, end token included.
+        no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
         observer: Called with every step of every sentence, if given; it does not change the result.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
@@ -58,7 +62,9 @@ def beam_search(
     device = model.device
     finished: list[list[Hypothesis]] = [[] for _ in sources]
     batch = DecodingBatch.encode(model, sources, beam_size)
-    allowed = AllowedTokens(model.config, end_loops=end_loops)
+    allowed = AllowedTokens(
+        model.config, end_loops=end_loops, min_length=min_length, no_repeat_ngram_size=no_repeat_ngram_size
+    )
     sentences = sentences_of(sources, max_lengths, prefixes)
 
     open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence

@@ -30,6 +30,8 @@ def greedy_search(
     max_lengths: list[int],
     prefixes: Sequence[Prefix] = (),
     end_loops: bool = True,
+    min_length: int = 0,
+    no_repeat_ngram_size: int = 0,
 ) -> list[Hypothesis]:
     """Return the translations by greedy search: the most probable token at every step.
 
@@ -39,9 +41,13 @@ def greedy_search(
         max_lengths: Maximum target tokens of each sentence, end token included.
         prefixes: Forced target prefix of each sentence; empty if there are none.
         end_loops: Whether a translation in a repetition loop must end.
+        min_length: Minimum target tokens, end token included.
+        no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
     """
     batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
-    allowed = AllowedTokens(model.config, end_loops=end_loops)
+    allowed = AllowedTokens(
+        model.config, end_loops=end_loops, min_length=min_length, no_repeat_ngram_size=no_repeat_ngram_size
+    )
     return token_by_token(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))
 
 

@@ -236,7 +236,7 @@ class _Worker:
 
     def __post_init__(self) -> None:
         options, slots = self.options, self.slots
-        self._allowed = AllowedTokens(self.model, end_loops=options.config.end_loops)
+        self._allowed = AllowedTokens.of(self.model, options.config)
         self._is_plain = not (options.are_separate or options.is_constrained)
         self._search: SlotSearch | None = None
         if self._is_plain and hasattr(slots, "search"):  # they are SearchingSlots; isinstance takes 0.03 ms

@@ -15,6 +15,8 @@ other tokens (`do` and `dog`). So at every position any token is also allowed th
 of the prefix ("token healing"; Lundberg 2023, microsoft/guidance). The output then begins with exactly the prefix text,
 its last word may be completed, and the prefix never takes more tokens than that encoding.
 
+`min_length` and `no_repeat_ngram_size` take tokens away from what these rules allow, unless they would leave none.
+
 Shapes: V vocabulary.
 """
 
@@ -23,11 +25,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from clearhead.config import ModelConfig
+from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.repetition import is_loop
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
@@ -53,11 +55,17 @@ class AllowedTokens:
     Args:
         config: The model configuration.
         end_loops: Whether a translation in a repetition loop must end.
+        min_length: Minimum target tokens, end token included.
+        no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
     """
 
-    def __init__(self, config: ModelConfig, *, end_loops: bool = True) -> None:
+    def __init__(
+        self, config: ModelConfig, *, end_loops: bool = True, min_length: int = 0, no_repeat_ngram_size: int = 0
+    ) -> None:
         self._vocab_size = config.vocab_size
         self._end_loops = end_loops
+        self._min_length = min_length
+        self._no_repeat_ngram_size = no_repeat_ngram_size
         self.anything = self._all_but(never_written(config))
         """Mask of every token that may ever be written."""
         self._end_id = config.eos_id
@@ -66,6 +74,16 @@ class AllowedTokens:
         self.end = self._only([config.eos_id])
         """Mask of the end token alone; a hypothesis that ends under it was ended by a rule, not by the model."""
 
+    @classmethod
+    def of(cls, model: ModelConfig, config: DecodeConfig) -> Self:
+        """Return the allowed tokens of a model under decoding settings."""
+        return cls(
+            model,
+            end_loops=config.end_loops,
+            min_length=config.min_length,
+            no_repeat_ngram_size=config.no_repeat_ngram_size,
+        )
+
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the tokens allowed after those written so far; None allows anything.
 
@@ -73,6 +91,15 @@ class AllowedTokens:
             written: Target ids; empty at the beginning.
             sentence: The sentence to translate.
         """
+        mask, avoided = self._by_content(written, sentence), self._avoided(written)
+        if not avoided or mask is self.end:
+            return mask
+        rest = (self.anything if mask is None else mask).copy()
+        rest[avoided] = False
+        return rest if rest.any() else mask
+
+    def _by_content(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
+        """Return the mask of the length limit, the prefix, repetition loops, placeholders and terms."""
         if len(written) + 1 == sentence.max_length:
             return self.end
         rest = _rest_of_prefix(written, sentence.prefix)
@@ -89,11 +116,25 @@ class AllowedTokens:
             return self._before_the_end(next_ones) if has_room and not is_over else self._only(next_ones)
         return self._for_terms(written, sentence, sentence.required, missing, is_over=is_over)
 
+    def _avoided(self, written: Sequence[int]) -> list[int]:
+        """Return the tokens that `min_length` and `no_repeat_ngram_size` take away."""
+        avoided = [self._end_id] if len(written) + 1 < self._min_length else []
+        size, length = self._no_repeat_ngram_size, len(written)
+        if 0 < size <= length:
+            last = written[length - size + 1 :]
+            ends = range(size - 1, length)
+            avoided += [
+                written[end]
+                for end in ends
+                if written[end - size + 1 : end] == last and written[end] < self._first_placeholder
+            ]
+        return avoided
+
     def guided_until(self, sentence: Sentence) -> int:
-        """Return the length in tokens from which on only `max_length` and repetition restrict the next token."""
-        if sentence.required is not None or self._has_placeholders(sentence):
+        """Return the length in tokens from which on only `max_length` and loops restrict the next token."""
+        if sentence.required is not None or self._has_placeholders(sentence) or self._no_repeat_ngram_size:
             return sentence.max_length
-        return len(sentence.prefix.tokens)
+        return min(max(len(sentence.prefix.tokens), self._min_length - 1), sentence.max_length)
 
     def _for_terms(
         self, written: Sequence[int], sentence: Sentence, required: Required, missing: Sequence[int], *, is_over: bool

@@ -105,6 +105,8 @@ def record_search(model: Transformer | Engine, source: Sequence[int], config: De
                 form=config.length_penalty_form,
                 prefixes=[prefix],
                 end_loops=config.end_loops,
+                min_length=config.min_length,
+                no_repeat_ngram_size=config.no_repeat_ngram_size,
                 observer=steps.append,
             )
     nodes: list[BeamNode] = []

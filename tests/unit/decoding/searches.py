@@ -33,8 +33,9 @@ def find(engine, sources, limits, config, num_best=1, shortlist=None, prefixes=(
 
 def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
     """Return what the readable searches find."""
+    rules = {name: getattr(config, name) for name in ("end_loops", "min_length", "no_repeat_ngram_size")}
     if config.beam_size == 1:
-        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, end_loops=config.end_loops)
+        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, **rules)
         return [[hypothesis] for hypothesis in found]
     return beam_search(
         model,
@@ -45,7 +46,7 @@ def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
         form=config.length_penalty_form,
         num_best=num_best,
         prefixes=prefixes,
-        end_loops=config.end_loops,
+        **rules,
     )
 
 

@@ -59,13 +59,13 @@ def page(browser, directory) -> Iterator[Any]:
         yield page
 
 
-def both(page, directory, model, beam, precision, form, **options):
+def both(page, directory, model, beam, precision, form, settings=None, **options):
     """Return what the browser and what the native core find: tokens and score of each hypothesis of each sentence."""
     stored = StoredModel.of(model)
     write_arrays(directory / "model.safetensors", stored.arrays, {})
     (directory / "model.json").write_text(json.dumps(engine_settings(model.config)))
     sources = [[*torch.randint(3, 61, (length - 1,)).tolist(), 2] for length in (1, 9, 2, 17, 40, 5, 33)]
-    config = DecodeConfig(beam_size=beam, precision=precision, extra_length=20)
+    config = DecodeConfig(beam_size=beam, precision=precision, extra_length=20, **(settings or {}))
     native = decode(NativeEngine(stored, precision), sources, SearchOptions(config, num_best=min(beam, 2)))
     options = {
         "beam": beam,
@@ -74,6 +74,8 @@ def both(page, directory, model, beam, precision, form, **options):
         "lengthPenaltyForm": config.length_penalty_form,
         "extraLength": config.extra_length,
         "endLoops": config.end_loops,
+        "minLength": config.min_length,
+        "noRepeatNgramSize": config.no_repeat_ngram_size,
         **options,
     }
     found = page.evaluate(
@@ -96,6 +98,15 @@ def test_a_browser_finds_the_same_to_the_last_bit(page, directory, make_model, s
             weight.mul_(2.0)
     found, native = both(page, directory, model, beam, precision, None)
     assert found == native
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("settings", [{"min_length": 12}, {"no_repeat_ngram_size": 2}])
+def test_minimum_length_and_no_repeated_ngrams_are_as_in_python(page, directory, make_model, settings, beam):
+    model = make_model(**WIDTHS, norm="pre")
+    found, native = both(page, directory, model, beam, "fp32", None, settings)
+    assert found == native
+    assert found != both(page, directory, model, beam, "fp32", None)[0]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig
 from clearhead.config.choices import ForeignPrecision
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
@@ -69,6 +70,7 @@ def prove_ctranslate2(
             beam_size=settings.beam_size,
             length_penalty=settings.length_penalty,
             max_decoding_length=max(map(len, ids)) + settings.extra_length,
+            **search_arguments(settings),
         )
         largest = max(abs(best.log_prob - score) / len(best.tokens) for best, score in zip(found, scores, strict=True))
         return largest, sum(one.hypotheses[0] == tokens for one, tokens in zip(searched, written, strict=True))
@@ -86,6 +88,15 @@ def prove_ctranslate2(
         return said
     largest, same = agreement("default")
     return f"{said}; in the integer arithmetic of this processor they differ by {largest:.1e}, and it finds {same}"
+
+
+def search_arguments(decode: DecodeConfig) -> dict[str, int]:
+    """Return the arguments of CTranslate2's `translate_batch` for settings that its models do not store."""
+    said = {
+        "min_decoding_length": decode.min_length - 1,  # theirs does not count the end token
+        "no_repeat_ngram_size": decode.no_repeat_ngram_size,
+    }
+    return {name: value for name, value in said.items() if value > 0}
 
 
 def _their_translator(directory: Path, compute_type: str) -> Any:

@@ -14,6 +14,7 @@ from clearhead.config.choices import ForeignPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
+from clearhead.interop.ctranslate2.parity import search_arguments
 from clearhead.interop.ctranslate2.pieces import SubwordPieces, listed_pieces, told_in_tokens
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, key_table
 from clearhead.interop.rewrites import resolved
@@ -87,7 +88,11 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
     spec.optimize(quantization=None if precision == "float32" else precision)
     spec.save(str(directory))
     write_files(directory, files)
-    return pieces, told_in_tokens(vocabulary, pieces, bundle.decode)
+    notes = told_in_tokens(vocabulary, pieces, bundle.decode)
+    if arguments := search_arguments(bundle.decode):
+        said = ", ".join(f"{name}={value}" for name, value in arguments.items())
+        notes.append(f"CTranslate2's models have no place for settings of the search: give translate_batch {said}")
+    return pieces, notes
 
 
 def _require_expressible(config: ModelConfig) -> None:

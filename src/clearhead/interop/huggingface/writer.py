@@ -100,6 +100,9 @@ def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, An
     }
     if config.is_encoder_decoder:
         generation["decoder_start_token_id"] = values["decoder_start_token_id"]
+    for name in ("min_length", "no_repeat_ngram_size"):
+        if value := getattr(decode, name):
+            generation[name] = value
     if begin is not None:
         generation["forced_bos_token_id"] = begin
     return generation, notes

@@ -30,7 +30,9 @@ export async function recordSearch(weights, source, options, goesOn) {
       if (!(await goesOn())) return null;
       const isLast = length === limit;
       const masks = open.map((one) =>
-        maskAfter(config, source, one.tokens, limit, options.endLoops && endsInLoop(one.tokens, timesInSource)));
+        maskAfter(
+          config, source, one.tokens, limit, options.endLoops && endsInLoop(one.tokens, timesInSource), options,
+        ));
       const candidates = steps.take(open, masks, length - 1);
       const after = [];
       for (const [rank, { beam, token, logProb, score }] of candidates.entries()) {

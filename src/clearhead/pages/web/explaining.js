@@ -12,6 +12,7 @@ import { headStatistics } from "./head_statistics.js";
 import { attentionOfHead, linkWords } from "./links.js";
 import { packed, packedRows, packedWeights, plain, sixDigits } from "./packing.js";
 import { entropyOf, predict, prediction } from "./predictions.js";
+import { settingsOf } from "./search.js";
 import { shownSpans } from "./spans.js";
 import { tokenWords } from "./token_words.js";
 
@@ -38,10 +39,7 @@ export async function explain(translator, { text, translation = null, target = n
   const sourceIds = translator.sourceIds(masked.text, language);
   requireAtMost(decode.max_input_tokens, sourceIds, "text");
   requireRoom(rules, weights.config, sourceIds.length, 0);
-  const options = {
-    beam: beam ?? decode.beam_size, lengthPenalty: decode.length_penalty,
-    lengthPenaltyForm: decode.length_penalty_form, extraLength: decode.extra_length, endLoops: decode.end_loops,
-  };
+  const options = { beam: beam ?? decode.beam_size, ...settingsOf(decode) };
   const tree = await recordSearch(weights, sourceIds, options, goesOn);
   if (tree === null) return null;
   const textOf = (ids) => masked.restored(vocabulary.decode(ids));

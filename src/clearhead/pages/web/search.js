@@ -8,6 +8,12 @@ const [LOOP_TOKENS, LOOP_TIMES] = [20, 3]; // decoding/repetition.py
 
 export const lengthPenalty = (length, alpha, form) => (form === "gnmt" ? ((5 + length) / 6) ** alpha : length ** alpha);
 
+/** The options of a search that the settings of the model say. */
+export const settingsOf = (decode) => ({
+  lengthPenalty: decode.length_penalty, lengthPenaltyForm: decode.length_penalty_form, extraLength: decode.extra_length,
+  endLoops: decode.end_loops, minLength: decode.min_length, noRepeatNgramSize: decode.no_repeat_ngram_size,
+});
+
 /** The largest number of consecutive repetitions of any tokens; decoding/repetition.py:most_times. */
 export function mostTimes(ids) {
   let most = 1;
@@ -42,8 +48,9 @@ export function endsInLoop(written, timesInSource) {
  * @param {number[][]} sources - Ids, ended by eos. The placeholders of a source are in its translation as often
  *   (masks.js).
  * @param {{beam: number, nbest: number, lengthPenalty: number, lengthPenaltyForm: string, extraLength: number,
- *   endLoops: boolean, scores: boolean}} options - Without `scores` (by default with them), those of a greedy search
- *   are 0: it only compares the tokens.
+ *   endLoops: boolean, minLength: number, noRepeatNgramSize: number, scores: boolean}} options - `settingsOf` the
+ *   model, and a beam. Without `scores` (by default with them), those of a greedy search are 0: it only compares the
+ *   tokens.
  * @param {() => Promise<boolean>} [goesOn] - Asked between calls of the core; false ends the search.
  * @returns {Promise<{tokens: number[], score: number, wasEnded: boolean}[][] | null>}
  */
@@ -71,7 +78,8 @@ class Slots {
   constructor(weights, sources, limits, options) {
     const { core, config, memoryWidth } = weights;
     const { beam, nbest } = options;
-    const guides = sources.map((source) => placeholderIds(config, source).length > 0);
+    const guidesAll = options.minLength > 1 || options.noRepeatNgramSize > 0;
+    const guides = sources.map((source) => guidesAll || placeholderIds(config, source).length > 0);
     Object.assign(this, { weights, core, options });
     this.found = sources.map(() => null);
     this.count = beam === 1 ? 1 : beam + 1;
@@ -98,7 +106,7 @@ class Slots {
       return slot;
     });
     const size = config.vocab_size;
-    // Those of placeholders, of which a step has one a row at most, come last.
+    // Those of guided sentences, of which a step has one a row at most, come last.
     const masks = new Uint8Array(size * (FIXED_MASKS + (guides.some(Boolean) ? rows : 0)));
     masks.fill(1, 0, size);
     for (const token of config.never_written) masks[token] = 0;
@@ -128,7 +136,7 @@ class Slots {
     const { beam, nbest } = options;
     const of = (slot, field) => core.get("Hypotheses", slot.hypotheses, field);
     const lengths = open.map((slot) => of(slot, "length"));
-    this.placed = new Map(); // masks of placeholders, by what they allow
+    this.placed = new Map(); // masks of guided sentences, by what they allow
     open.forEach((slot, place) => {
       const length = lengths[place];
       if (slot.isGuided) this.#guide(slot, length, of(slot, "num_open"));
@@ -164,7 +172,7 @@ class Slots {
     this.open = open.filter((slot) => of(slot, "num_open"));
   }
 
-  /** Set the masks of the hypotheses of a sentence with placeholders. */
+  /** Set the masks of the hypotheses of a guided sentence. */
   #guide(slot, length, numOpen) {
     const { core, weights, options } = this;
     const { config } = weights;
@@ -173,7 +181,7 @@ class Slots {
       const at = slot.written + 4 * ((length % 2) * options.beam + beam) * slot.limit;
       const written = [...core.ints(at, length)];
       const isOver = options.endLoops && endsInLoop(written, slot.timesInSource);
-      const mask = maskAfter(config, slot.source, written, slot.limit, isOver);
+      const mask = maskAfter(config, slot.source, written, slot.limit, isOver, options);
       let number = mask === null ? core.layout.constants.ANYTHING : this.placed.get(mask.key);
       if (mask?.isEnd) number = core.layout.constants.END_ALONE;
       else if (number === undefined) {

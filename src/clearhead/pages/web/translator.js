@@ -12,7 +12,7 @@ import { Normalizer } from "./normalization.js";
 import { Placeholders } from "./placeholders.js";
 import { answerOf, joinedText, partsOf, translationOf } from "./results.js";
 import { forcedScores } from "./scoring.js";
-import { search } from "./search.js";
+import { search, settingsOf } from "./search.js";
 import { tokenSpans } from "./spans.js";
 
 const [MOST_PIECES, MOST_TOKENS] = [16, 512]; // translated together; their memory grows with both
@@ -175,10 +175,7 @@ export class Translator {
     for (const [name, number] of Object.entries({ nbest, beam: own }))
       if (!(Number.isInteger(number) && number >= 1 && number <= MOST_BEAMS))
         throw new TranslationError(`${name} must be a whole number from 1 to ${MOST_BEAMS}, not ${number}`);
-    return {
-      nbest, beam: Math.max(own, nbest), lengthPenalty: decode.length_penalty,
-      lengthPenaltyForm: decode.length_penalty_form, extraLength: decode.extra_length, endLoops: decode.end_loops,
-    };
+    return { nbest, beam: Math.max(own, nbest), ...settingsOf(decode) };
   }
 
   /** Normalize a line, and split it into the pieces that are translated by themselves. */
