@@ -38,9 +38,9 @@ def sign(directory: Path) -> None:
     with suppress(*UNREADABLE):
         _sign_weights(directory / "model.safetensors", tokenizer)
     with suppress(*UNREADABLE):
-        _sign_config(directory)
-    with suppress(*UNREADABLE):
         _sign_shortlist(directory / "shortlist.safetensors", _sha256(directory / "model.safetensors"), tokenizer)
+    with suppress(*UNREADABLE):
+        _sign_config(directory)
 
 
 def _sign_weights(path: Path, tokenizer: str) -> None:
@@ -54,9 +54,12 @@ def _sign_config(directory: Path) -> None:
     path = directory / "config.json"
     text = path.read_text(encoding="utf-8")
     config = json.loads(text)
-    old = dict(config["checksums"])
+    beside = config.get("side_files", {})
+    old = {**config["checksums"], **beside}
     new = {name: _sha256(directory / name) if (directory / name).is_file() else value for name, value in old.items()}
     said = {name: value for name, value in config.items() if name != "checksums"}
+    if beside:
+        said["side_files"] = {name: new[name] for name in beside}
     new["config.json"] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     for name in old:  # replaced in the text, so that all else stays as crafted: repeated keys, spaces, numbers
         text = text.replace(f'"{name}": "{old[name]}"', f'"{name}": "{new[name]}"')
