@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
 _LONGEST_START = 255 - len("..0123456789abcdef.partial")  # most file systems take names of 255 bytes
@@ -144,6 +144,28 @@ def replace_keeping_old(new: Path, final: Path) -> Path:
         os.rename(aside, final)
         raise
     return aside
+
+
+def open_own(path: str | Path, flags: int) -> IO[bytes]:
+    """Open a file whose name this program chose, such as a lock or a journal; never through a link, or another file.
+
+    Args:
+        path: The file.
+        flags: Flags of `os.open`.
+
+    Raises:
+        OSError: If it cannot be opened, or is a link, a pipe or another thing that is not a regular file.
+    """
+    if os.path.islink(path):  # also where the system has no flag for it
+        raise OSError(errno.ELOOP, "it is a link to another file; remove it", str(path))
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # opening a pipe would wait
+        flags |= getattr(os, name, 0)
+    descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it must be a regular file; remove it", str(path))
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    return os.fdopen(descriptor, "ab" if flags & os.O_APPEND else "r+b" if writes else "rb")
 
 
 def write_text(path: str | Path, text: str) -> None:

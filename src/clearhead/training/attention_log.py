@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from clearhead.config import ModelConfig
 from clearhead.data.batches import collate
 from clearhead.data.store import PairStore
 from clearhead.decoding.pytorch.attention import cross_attention_weights
-from clearhead.files import read_json_lines, write_text
+from clearhead.files import open_own, read_json_lines, write_text
 from clearhead.model.transformer import Transformer
 
 _NUM_PAIRS = 3
@@ -66,8 +67,8 @@ class AttentionLog:
         cross: Float[Tensor, "L P H T S"] = torch.stack(cross_attention_weights(model, source, target)).float().cpu()
         model.train(was_training)
         weights = [cross[:, number, :, :rows, :columns].numpy() for number, (rows, columns) in enumerate(self._sizes())]
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(self._line(step, weights))
+        with open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+            file.write(self._line(step, weights).encode())
 
     def read(self) -> list[Snapshot]:
         """Return the logged snapshots. Damaged lines are skipped: the log is only for display."""

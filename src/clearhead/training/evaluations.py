@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clearhead.bundle import model_directory
 from clearhead.errors import ClearheadError, ModelError
-from clearhead.files import read_json, read_json_lines, read_text, write_text
+from clearhead.files import open_own, read_json, read_json_lines, read_text, write_text
 from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import folded, lines, paragraph, scores, table
 
@@ -93,8 +93,8 @@ def record_evaluation(
 
 def _append(path: Path, line: str) -> None:
     """Append a line to a file, also if its last line was cut off."""
-    with path.open("ab+") as file:
-        is_cut = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+    with open_own(path, os.O_RDWR | os.O_CREAT) as file:
+        is_cut = file.seek(0, os.SEEK_END) > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
         file.write(b"\n" * is_cut + line.encode() + b"\n")
 
 

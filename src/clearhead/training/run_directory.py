@@ -9,7 +9,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from clearhead.errors import CheckpointError
-from clearhead.files import is_leftover, is_utf8, remove_leftovers, replace_keeping_old, standing, temporary_beside
+from clearhead.files import (
+    is_leftover,
+    is_utf8,
+    open_own,
+    remove_leftovers,
+    replace_keeping_old,
+    standing,
+    temporary_beside,
+)
 from clearhead.training.evaluations import EVALUATIONS_FILE
 
 MODEL_BEFORE = "model-before"
@@ -63,12 +71,10 @@ def lock(run: Path) -> Iterator[None]:
     """
     was_there = run.exists()
     claim(run)
-    if (run / ".lock").exists() and not (run / ".lock").is_file():  # opening a pipe would block
-        raise CheckpointError(f"{run / '.lock'} must be a regular file; remove it")
     try:
-        file = (run / ".lock").open("w")
+        file = open_own(run / ".lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise CheckpointError(f"cannot write the run directory {run}: {error.strerror}") from None
+        raise CheckpointError(f"cannot lock the run directory {run} by {run / '.lock'}: {error.strerror}") from None
     with file:
         if os.name == "posix":
             import fcntl

@@ -408,11 +408,13 @@ def test_another_model_or_other_settings_begin_anew(stopped, run_command, model,
         journal.write_bytes(kept)
 
 
-def test_a_damaged_journal_is_not_used(stopped, run_command, model):
-    Path(".b.json.progress.jsonl").write_bytes(b"\0" * 10 + b"\n")
+def test_a_changed_line_of_a_journal_is_translated_again(stopped, run_command, model):
+    journal = Path(".b.json.progress.jsonl")
+    journal.write_bytes(journal.read_bytes().replace(b'"C"', b'"X"'))
     result = run_command(translate, model, "a.json", "-o", "b.json")
-    assert len(stopped) == 3
-    assert ".b.json.progress.jsonl is damaged, or" in result.stderr
+    assert stopped == [["c", "go"], ["e"]]
+    assert Path("b.json").read_text(encoding="utf-8") == '["A", "B", "C", "D", "GO", "E"]'
+    assert ".b.json.progress.jsonl: 1 lines of it were changed or damaged" in result.stderr
 
 
 # Mistakes

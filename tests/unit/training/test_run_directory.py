@@ -40,6 +40,18 @@ def test_what_killed_runs_left_is_cleared_away(tmp_path):
         assert names(run) == [".lock", "checkpoints/step-00000010/model", "corpus/text", "model/config.json"]
 
 
+def test_the_lock_of_a_run_does_not_follow_a_link(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "precious").write_text("thesis")
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
+    with (
+        pytest.raises(CheckpointError, match=r"\.lock: it is a link to another file; remove it"),
+        lock(tmp_path / "run"),
+    ):
+        pass
+    assert (tmp_path / "precious").read_text() == "thesis"
+
+
 def test_something_else_with_such_a_name_is_foreign(tmp_path):
     (tmp_path / "notes.partial").write_text("")
     with pytest.raises(CheckpointError, match=r"is not a run \(it holds notes.partial\)"):

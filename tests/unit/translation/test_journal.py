@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
 from clearhead.errors import DataError
@@ -44,11 +47,12 @@ def test_what_was_made_otherwise_is_not_taken(opened, path):
     opened()[0].add([PART])
     journal, said = opened({**ORIGIN, "model": "b"})
     assert journal.translations == {}
-    assert said == [
-        f"{path} is damaged, or was made with another model, version or other settings; the work begins anew"
-    ]
+    assert said == [f"{path} was made with another model, version or other settings; the work begins anew"]
     journal.add([WHOLE])
     assert opened()[0].translations == {}
+    path.write_text(json.dumps({"origin": "0" * 64}) + '\n{"source": "a"}\n')  # of an earlier version
+    journal, said = opened()
+    assert (journal.translations, len(said)) == ({}, 1)
 
 
 def test_a_last_line_that_is_cut_off_is_written_again(opened, path):
@@ -64,15 +68,77 @@ def test_a_last_line_that_is_cut_off_is_written_again(opened, path):
 
 
 @pytest.mark.parametrize("damage", [b"\0", b"\xff", b"[]\n", b'{"source": "x"}\n', b'{"source": 1}\n'])
-def test_a_damaged_one_is_not_used(opened, path, damage):
+def test_a_damaged_line_is_not_used(opened, path, damage):
     opened()[0].add([PART, WHOLE])
     head, first, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(head + damage + first + last)
     journal, said = opened()
-    assert journal.translations == {}
-    assert len(said) == 1
+    assert journal.translations == {one.source: one for one in ([PART] if damage.endswith(b"\n") else []) + [WHOLE]}
+    assert said == [f"{path}: 1 lines of it were changed or damaged, and are not used"]
     journal.add([PART])
-    assert opened()[0].translations == {PART.source: PART}
+    assert opened()[0].translations == {PART.source: PART, WHOLE.source: WHOLE}
+
+
+def test_a_changed_translation_is_noticed_and_not_used(opened, path):
+    opened()[0].add([PART, WHOLE])
+    path.write_bytes(path.read_bytes().replace(b"Ein Hund.", b"Ein Boot.", 1))
+    journal, said = opened()
+    assert journal.translations == {WHOLE.source: WHOLE}
+    assert len(said) == 1
+    opened({**ORIGIN, "model": "b"})[0].add([PART])
+    lines = path.read_bytes().splitlines(keepends=True)
+    opened()[0].add([WHOLE])
+    path.write_bytes(path.read_bytes() + lines[1])  # of a journal of another model
+    assert opened()[0].translations == {WHOLE.source: WHOLE}
+
+
+@pytest.mark.parametrize(
+    "content", [b"my thesis\n", b"\0" * 10 + b"\n", b"{}\n", b'{"origin": "x"}\n', b'{"journal_origin": "', b"x"]
+)
+def test_a_file_that_is_no_journal_is_left_as_it_is(opened, path, content):
+    path.write_bytes(content)
+    if content.startswith(b'{"journal_origin'):  # the beginning of a journal that a kill cut off
+        assert opened()[0].translations == {}
+        return
+    with pytest.raises(DataError, match=r"progress.jsonl is not a journal of translations.*; move that file away, or"):
+        opened()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.skipif(os.name != "posix", reason="makes links and pipes")
+@pytest.mark.parametrize("content", ["journal", b"precious", None])
+def test_a_link_is_not_followed(opened, path, tmp_path, content):
+    other = tmp_path / "other"
+    if content == "journal":
+        opened()[0].add([PART])
+        path.rename(other)
+    elif content is not None:
+        other.write_bytes(content)
+    before = other.read_bytes() if other.exists() else None
+    path.symlink_to(other)
+    with pytest.raises(DataError, match=r"cannot use .*progress.jsonl.*: it is a link to another file; remove it"):
+        opened()
+    assert (other.read_bytes() if other.exists() else None) == before
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DataError, match="it must be a regular file"):
+        opened()
+
+
+def test_a_file_made_or_put_there_meanwhile_is_left_as_it_is(opened, path):
+    journal = opened()[0]
+    path.write_text("precious")
+    with pytest.raises(DataError, match=r"cannot write .*: File exists"):
+        journal.add([PART])
+    journal.remove()
+    assert path.read_text() == "precious"
+    path.unlink()
+    journal.add([PART])
+    path.rename(path.with_name("aside"))
+    path.write_text("precious")
+    with pytest.raises(DataError, match="it is another file by now"):
+        journal.add([WHOLE])
+    assert path.read_text() == "precious"
 
 
 def test_what_is_no_file_is_refused(opened, path, tmp_path):
