@@ -377,8 +377,9 @@ import names the tasks that a directory lists.
   settings without a counterpart here, such as `no_repeat_ngram_size` and `clean_up_tokenization_spaces`: spaces that
   the model wrote stay. Our search stops when no hypothesis can win any more (their `early_stopping="never"`), and ends
   repetition loops (`decode.end_loops`).
-- **Normalization.** Lines are not normalized (`decode.familiar`), because the training text is not known. Only lines
-  longer than the model's positions are split.
+- **Normalization.** Case and white space are not normalized (`decode.familiar`), because the training text is not
+  known; the Unicode form is ([translation.md](translation.md#the-same-text-in-another-unicode-form)). Only lines longer
+  than the model's positions are split.
 
 ## CTranslate2
 

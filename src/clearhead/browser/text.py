@@ -10,6 +10,7 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.text import placeholders
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.quality_flags import KINDS, USUAL_COPIES
+from clearhead.translation.normalization import known_forms
 
 _WORD = r"\p{L}\p{N}_"
 _SPACE = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -41,9 +42,10 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
 
     Returns:
         `patterns`, those of `text.placeholders` for JavaScript's flag `u`; `signs`, how many the vocabulary has and of
-        which kinds; `flags`, the kinds of flags in order; `head`; `training`, facts of the training lines, or None if
-        they are unknown.
+        which kinds; `flags`, the kinds of flags in order; `head`; `forms`, the Unicode forms of both sides; `training`,
+        facts of the training lines, or None if they are unknown.
     """
+    forms = known_forms(bundle.tokenizer, bundle.line_statistics)
     return {
         "patterns": {name: javascript_pattern(pattern) for name, pattern in placeholders.patterns().items()},
         "signs": {
@@ -54,6 +56,7 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
         },
         "flags": list(KINDS),
         "head": (head or AlignmentHead())._asdict(),
+        "forms": {side: form.settings() for side, form in zip(("source", "target"), forms, strict=True)},
         "training": None if bundle.line_statistics is None else _training(bundle.line_statistics),
     }
 

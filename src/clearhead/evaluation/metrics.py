@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -140,9 +141,9 @@ def resample(
         samples: Number of resamples.
     """
     signatures, results = PairedTest(
-        [(str(number), list(hypotheses)) for number, hypotheses in enumerate(systems)],
+        [(str(number), _composed(hypotheses)) for number, hypotheses in enumerate(systems)],
         metrics={str(name): metric for name, metric in metrics.items()},
-        references=[list(references)],
+        references=[_composed(references)],
         test_type="bs",
         n_samples=samples,
     )()
@@ -201,7 +202,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return the percentage of hypotheses that equal their reference exactly.
+    """Return the percentage of hypotheses that equal their reference exactly, or canonically.
 
     Raises:
         DataError: If there are no lines, or the numbers of references and hypotheses differ.
@@ -210,19 +211,25 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     50.0
     """
     require_pairs("translations", len(hypotheses), len(references))
-    equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
+    pairs = zip(_composed(hypotheses), _composed(references), strict=True)
+    equal = sum(hypothesis == reference for hypothesis, reference in pairs)
     return 100.0 * equal / len(hypotheses)
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """Return the chrF of each sentence, from 0 to 100, to find outliers."""
     metric = CHRF()
-    pairs = zip(hypotheses, references, strict=True)
+    pairs = zip(_composed(hypotheses), _composed(references), strict=True)
     return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]
 
 
+def _composed(texts: Sequence[str]) -> list[str]:
+    """Return texts in NFC, in which they are compared: sacreBLEU counts an `ü` of two characters as another letter."""
+    return [normalize("NFC", text) for text in texts]
+
+
 def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(_composed(hypotheses), [_composed(references)])
     # Rounding errors can lift a perfect score above 100.
     return Metric(result.name, min(float(result.score), 100.0), str(metric.get_signature()))
 

@@ -81,19 +81,23 @@ def explain(
             "explain each of its models by itself"
         )
     config = translator.decode_config(settings)
-    [(language, words)] = parts = translator.pair_encoder.split_sources([text], config.target_lang)
+    encoder = translator.pair_encoder
+    [(language, given_words)] = encoder.split_sources([text], config.target_lang)
+    words = encoder.source_form(given_words)
+    text, parts = text[: len(text) - len(given_words)] + words, [(language, words)]
+    target = target and encoder.target_form(target)
     if not words.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
     tokenizer, shape = translator.bundle.tokenizer, translator.bundle.config
     is_given, has_decoder = target is not None, shape.num_decoder_layers > 0
     if is_given and not has_decoder:
         raise ConfigError("an encoder alone writes nothing; leave out the target, and what it reads is explained")
-    [source_ids], _ = translator.pair_encoder.encode(parts, [""], config)
+    [source_ids], _ = encoder.encode(parts, [""], config)
     _require_at_most(config.max_input_tokens, source_ids, "text")
     if target is None and has_decoder:
         whole: Any = {**settings, **AS_IT_IS}
         target = translator.translate([text], scores=False, **whole)[0].text
-    _, [target_ids] = translator.pair_encoder.encode(parts, [target or ""], config)
+    _, [target_ids] = encoder.encode(parts, [target or ""], config)
     if not has_decoder:
         target_ids = []
     _require_at_most(config.max_input_tokens, target_ids, "target")

@@ -11,13 +11,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clearhead.text.placeholders import has_words
 from clearhead.text.sentence_splitting import split_sentences
+from clearhead.text.unicode_forms import RARE, TextForm, count_forms, form_of_source, form_of_target
 
 LetterCase = Literal["capitals", "small letters"]
 
@@ -39,9 +40,6 @@ COPIED_SHARE = 0.5
 translations of Tatoeba's test set counts as one, and five of the 3,003 of newstest2014: lists of names, and a sentence
 that quotes the source."""
 
-RARE = 0.01
-"""Share of the training lines below which a property is rare, so that the model does not know it well."""
-
 _CASED_WORD = re.compile(r"[^\W\d_]{2,}")
 
 _WITHOUT_CAPITAL = dict.fromkeys(map(ord, "ßªº"))
@@ -53,8 +51,10 @@ _RATIO_STEPS = 100
 
 # Bounds far above real corpora, so that a forged file cannot demand more than a machine can compute.
 _Count = Annotated[int, Field(ge=0, le=10**12)]
+_Form = Annotated[str, Field(pattern="^(composed|decomposed|U\\+[0-9A-F]{4,5}( [as1. ]{2}| canonical)?)$")]
 _Length = Annotated[int, Field(ge=1, le=10**9)]
 _Ratio = Annotated[float, Field(gt=0, le=1e9)]
+_Forms = Annotated[dict[_Form, _Count], Field(max_length=10_000)]
 
 
 class _Part(BaseModel):
@@ -93,9 +93,15 @@ class LineStatistics(_Part):
     stray_spaces: _Count | None = None
     """Number of lines whose source has other white space than single spaces between words, see `has_stray_space`; None
     from an earlier version."""
+    uneven_spaces: _Count | None = None
+    """Number of lines whose source has white space at its ends, or several in a row; None from an earlier version."""
     changed_without_words: _Count | None = None
     """Number of lines whose source has no words (`has_words`) and whose target is another text; None from an earlier
     version."""
+    source_forms: _Forms | None = None
+    """Number of lines whose source has each mark, each kind of white space and each Unicode form, see `count_forms`;
+    None from an earlier version."""
+    target_forms: _Forms | None = None
     source_characters: str
     """Every character of the sources, as hexadecimal ranges of code points, such as `20 41-5A`."""
     target_characters: str
@@ -149,8 +155,15 @@ class LineStatistics(_Part):
         return tuple(case for case, count in counts.items() if count is not None and count < RARE * self.lines)
 
     def seldom_has_stray_space(self) -> bool:
-        """Return whether stray white space is known to be rare in the lines."""
-        return self.stray_spaces is not None and self.stray_spaces < RARE * self.lines
+        """Return whether white space at the ends of lines, and several in a row, is known to be rare in the lines."""
+        count = self.stray_spaces if self.uneven_spaces is None else self.uneven_spaces
+        return count is not None and count < RARE * self.lines
+
+    def forms(self) -> tuple[TextForm, TextForm]:
+        """Return the Unicode forms in which the model knows sources and targets."""
+        told = self.source_forms, self.lines, self.known_characters()[0]
+        source = form_of_source(*told, has_usual_spaces=self.seldom_has_stray_space())
+        return source, form_of_target(self.target_forms, self.lines)
 
     def changes_without_words(self) -> bool:
         """Return whether sources without words that become another text are not rare, such as dates in figures.
@@ -197,6 +210,15 @@ def letter_case(text: str) -> LetterCase | None:
     return "small letters" if next(filter(str.isalnum, text)).isalpha() else None
 
 
+def has_uneven_space(text: str) -> bool:
+    """Return whether a text has white space at its ends, or several in a row.
+
+    >>> has_uneven_space("a\u00a0dog"), has_uneven_space(" a dog"), has_uneven_space("a  dog")
+    (False, True, True)
+    """
+    return text != text.strip() or any(one.isspace() and other.isspace() for one, other in pairwise(text))
+
+
 def has_stray_space(text: str) -> bool:
     """Return whether a text has white space other than single spaces between words, such as a tab or no-break space.
 
@@ -231,7 +253,8 @@ class LineCounter:
         self._sentences: Counter[int] = Counter()
         self._ratios: Counter[int] = Counter()
         self._characters: tuple[set[str], set[str]] = (set(), set())
-        self._copies = self._stray_spaces = self._changed_without_words = 0
+        self._forms: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        self._copies = self._stray_spaces = self._uneven_spaces = self._changed_without_words = 0
         self._cases: Counter[LetterCase | None] = Counter()
 
     def add(self, source: str, target: str, source_tokens: int, target_tokens: int) -> None:
@@ -242,7 +265,11 @@ class LineCounter:
         self._ratios[round(_RATIO_STEPS * math.log(length_ratio(source, target)))] += 1
         self._copies += is_copied(source, target)
         self._cases[letter_case(source)] += 1
-        self._stray_spaces += has_stray_space(source)
+        if has_stray_space(source):
+            self._stray_spaces += 1
+            self._uneven_spaces += has_uneven_space(source)
+        for forms, text in zip(self._forms, (source, target), strict=True):
+            forms.update(count_forms(text))
         self._changed_without_words += source != target and not has_words(source)
         self.add_characters(source, target)
 
@@ -263,7 +290,10 @@ class LineCounter:
             capitals=self._cases["capitals"],
             small_letters=self._cases["small letters"],
             stray_spaces=self._stray_spaces,
+            uneven_spaces=self._uneven_spaces,
             changed_without_words=self._changed_without_words,
+            source_forms=dict(sorted(self._forms[0].items())),
+            target_forms=dict(sorted(self._forms[1].items())),
             source_characters=_ranges(self._characters[0]),
             target_characters=_ranges(self._characters[1]),
         )

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Protocol, Self
+from unicodedata import normalize
 
 import numpy as np
 
@@ -61,11 +62,16 @@ class TranslationMemory:
 
     def __init__(self, pairs: Iterable[tuple[str, str] | tuple[str, str, str | None]]) -> None:
         self._targets: dict[str, str] = {}
+        """Translation of each source in NFC."""
+        self._originals: dict[str, str] = {}
+        """Sources as they were given."""
         self._in_context: dict[str, dict[str | None, str]] = {}
         """For each source with a context, its translations by context; also the one without."""
         for source, target, *rest in pairs:
             if source.strip() and (not is_blank(target) or is_blank(source)):
-                self._add(source.strip(), target.strip(), rest[0] if rest else None)
+                key = _comparable(source)
+                self._originals[key] = source.strip()
+                self._add(key, target.strip(), rest[0] if rest else None)
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
         self._words = [
@@ -131,14 +137,16 @@ class TranslationMemory:
             raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
         if (exact := self.exact(text, context=context)) is not None:
             return exact
-        found = self._most_similar(text.strip(), least)
+        found = self._most_similar(_comparable(text), least)
         if found is None:
             return None
         source = self._sources[found[1]]
-        return MemoryMatch(source, self._targets[source], round(found[0], 4))
+        return MemoryMatch(self._originals[source], self._targets[source], round(found[0], 4))
 
     def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
+
+        Canonically equivalent texts are equal, such as an `ü` of one character and one of two.
 
         Its translation is marked for reuse if it has the placeholders of the text, and is that of its context, or the
         same in all contexts.
@@ -147,15 +155,15 @@ class TranslationMemory:
             text: A line.
             context: Context of the text, as in `SentencePair`; the translation of the same context comes first.
         """
-        text = text.strip()
-        target = self._targets.get(text)
+        key = _comparable(text)
+        target = self._targets.get(key)
         if target is None:
             return None
-        by_context = self._in_context.get(text, {})
+        by_context = self._in_context.get(key, {})
         is_clear = context in by_context or len({*by_context.values()}) < 2
         target = by_context.get(context, target)
         agrees = not (missing_placeholders(text, target) or missing_placeholders(target, text))
-        return MemoryMatch(text, target, 1.0, is_reused=agrees and is_clear)
+        return MemoryMatch(self._originals[key], target, 1.0, is_reused=agrees and is_clear)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
         from rapidfuzz.distance import Levenshtein
@@ -181,6 +189,10 @@ class TranslationMemory:
             if same >= least_same and (best is None or found > best):
                 best = found
         return best
+
+
+def _comparable(text: str) -> str:
+    return normalize("NFC", text.strip())
 
 
 def matches_of(

@@ -1,24 +1,25 @@
-"""Normalize lines to the case and white space of the training text.
+"""Normalize lines to the Unicode form, case and white space of the training text.
 
 The training text has `Ein Mann geht`, but seldom `EIN MANN GEHT` or `ein mann   geht`. A model tokenizes capitals
 letter by letter and has seen few of them, so it translates them badly. A line that differs from the training text as a
 whole is therefore normalized first: its words get the case that they have in the vocabulary, and stray white space is
-removed. Forms that are not rare in the training text are kept.
+removed. Forms that are not rare in the training text are kept. Before that, every line is brought to the Unicode form
+that the model knows (`text.unicode_forms`).
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from clearhead.config import DecodeConfig
 from clearhead.runtime.interruption import check_interruption
-from clearhead.text.line_statistics import LineStatistics, has_stray_space, letter_case
+from clearhead.text.line_statistics import LineStatistics, has_uneven_space, letter_case
 from clearhead.text.placeholders import change_words, words_alone
 from clearhead.text.sentence_splitting import CutLine, cut_line
+from clearhead.text.unicode_forms import TextForm, form_of_vocabulary
 from clearhead.tokenizers import Vocabulary
 
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
@@ -27,7 +28,7 @@ _SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
 _OTHER_I = ("tr", "tur", "az")
 """Prefixes of the codes of languages that have `ı` as well, so that `i` and `I` are different letters."""
 
-_SPACES = re.compile(r"\s+")
+_SPACES = re.compile(r"\s{2,}")
 
 _MOST_WORDS, _LONGEST_WORD = 65_536, 40
 
@@ -56,11 +57,12 @@ class Normalizer:
 
     Args:
         tokenizer: The vocabulary, which determines the usual case of words.
-        trained: Statistics of the training lines; if None, lines are not changed.
+        trained: Statistics of the training lines; if None, case and white space are not changed.
     """
 
     def __init__(self, tokenizer: Vocabulary, trained: LineStatistics | None) -> None:
         self._tokenizer = tokenizer
+        self._form, _ = known_forms(tokenizer, trained)
         self._unknown_cases = () if trained is None else trained.rare_cases()
         self._drops_stray_space = trained is not None and trained.seldom_has_stray_space()
         self._target_characters = frozenset[str]() if trained is None else trained.known_characters()[1]
@@ -80,22 +82,26 @@ class Normalizer:
             config: Decode settings; the source language determines sentence boundaries, and whether `i` and `I` may be
                 different letters.
             target_lang: Language of the translation, if the model has language tags.
-            keep_case: Normalize only white space.
+            keep_case: Do not change the case.
         """
         check_interruption()
+        form = self._form if config.familiar else self._form._replace(spaces=None)
+        line, (text, starts) = text, form.aligned(text)
+        if not text.strip():  # nothing is left of it but marks
+            return NormalizedLine(line, CutLine((line,), ()), (line,))
         cut = cut_line(text, config.source_lang)
-        if not config.familiar or not text.strip():
-            return NormalizedLine(text, cut, cut.sentences)
-        drops = self._drops_stray_space and has_stray_space(text)
+        original = cut if starts is None else _original_cut(line, text, cut, starts)
+        if not config.familiar:
+            return NormalizedLine(text, CutLine(cut.sentences, original.gaps), original.sentences)
+        drops = self._drops_stray_space and has_uneven_space(text)
         read = tuple(map(_without_stray_space, cut.sentences)) if drops else cut.sentences
         case = None if keep_case else self._rare_case(text, config.source_lang, target_lang)
         usual = tuple(map(self._in_usual_case, read)) if case else read
-        if usual == cut.sentences and not drops:
-            return NormalizedLine(text, cut, cut.sentences)
-        gaps = [gap and " " for gap in cut.gaps] if drops else cut.gaps
-        whole = usual[0] + "".join(gap + sentence for gap, sentence in zip(gaps, usual[1:], strict=True))
+        if usual != cut.sentences or drops:
+            gaps = [gap and " " for gap in cut.gaps] if drops else cut.gaps
+            text = usual[0] + "".join(gap + sentence for gap, sentence in zip(gaps, usual[1:], strict=True))
         in_capitals = case == "capitals" and usual != read
-        return NormalizedLine(whole, CutLine(usual, cut.gaps), cut.sentences, in_capitals)
+        return NormalizedLine(text, CutLine(usual, original.gaps), original.sentences, in_capitals)
 
     def _rare_case(self, text: str, source_lang: str | None, target_lang: str | None) -> str | None:
         """Return the case of all words of a line if it is rare in the training text, else None."""
@@ -106,8 +112,11 @@ class Normalizer:
             case = "capitals" if usual == 1 and capitals > 2 else None  # a word known in capitals is a name
         if case not in self._unknown_cases:
             return None
-        is_plain = unicodedata.is_normalized("NFC", text) and len(text.lower()) == len(text)
-        if not is_plain or _has_other_i(source_lang, text) or _has_other_i(target_lang, self._target_characters):
+        if (
+            len(text.lower()) != len(text)
+            or _has_other_i(source_lang, text)
+            or _has_other_i(target_lang, self._target_characters)
+        ):
             return None
         return case
 
@@ -139,6 +148,41 @@ class Normalizer:
         forms = [form for form in dict.fromkeys((small, _capitalised(small), capitals)) if len(form) == len(word)]
         encoded = {form: self._tokenizer.encode(form) for form in forms}
         return min(forms, key=lambda form: (len(encoded[form]), form == capitals, sum(encoded[form])))
+
+
+def known_forms(tokenizer: Vocabulary, trained: LineStatistics | None) -> tuple[TextForm, TextForm]:
+    """Return the Unicode forms in which a model knows sources and targets.
+
+    Args:
+        tokenizer: Its vocabulary.
+        trained: Statistics of its training lines; None if they are unknown.
+    """
+    if trained is not None:
+        return trained.forms()
+    return form_of_vocabulary(lambda text: tokenizer.source_pieces(tokenizer.encode(text))), TextForm()
+
+
+def _original_cut(line: str, text: str, cut: CutLine, starts: Sequence[int]) -> CutLine:
+    """Return the sentences of a line before it was brought to another form, and the white space between them.
+
+    Args:
+        line: The line.
+        text: The line in its new form.
+        cut: The sentences of the text.
+        starts: The start of each character of the text, and of its end, in the line.
+    """
+    if not cut.gaps:
+        return CutLine((line,), ())
+    sentences, gaps = [], []
+    first, end = len(line) - len(line.lstrip()), len(text) - len(text.lstrip())
+    for sentence, gap in zip(cut.sentences, cut.gaps, strict=False):
+        end += len(sentence)
+        sentences.append(line[first : starts[end]])
+        # Marks that are left out belong to a sentence, not to the white space.
+        first = starts[end + len(gap) - 1] + 1 if gap else starts[end]
+        gaps.append(line[starts[end] : first])
+        end += len(gap)
+    return CutLine((*sentences, line[first : len(line.rstrip())]), tuple(gaps))
 
 
 def _without_stray_space(sentence: str) -> str:

@@ -7,17 +7,26 @@ from collections.abc import Callable, Sequence
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
 from clearhead.text.language_tags import language_tag
+from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.placeholder_masking import Protected, protect, protect_target
 from clearhead.text.word_links import Span, words_of
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.alignment import EncodedPair, encoded_pair
+from clearhead.translation.normalization import known_forms
 
 
 class PairEncoder:
-    """Tokenizes sentence pairs with a model's vocabulary."""
+    """Tokenizes sentence pairs with a model's vocabulary, in the Unicode forms that the model knows.
 
-    def __init__(self, tokenizer: Vocabulary) -> None:
+    Args:
+        tokenizer: The vocabulary.
+        trained: Statistics of the training lines; None if unknown.
+    """
+
+    def __init__(self, tokenizer: Vocabulary, trained: LineStatistics | None) -> None:
         self.tokenizer = tokenizer
+        source_form, self.target_form = known_forms(tokenizer, trained)
+        self.source_form = source_form._replace(spaces=None)  # a given pair keeps its white space, as its case
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
@@ -52,6 +61,7 @@ class PairEncoder:
             DataError: If one is not text, or contains an unpaired surrogate.
         """
         protected = self._protected(parts, config)
+        targets = list(map(self.target_form, targets))
         languages = [language for language, _ in parts]
         read = [(language, one.text) for language, one in zip(languages, protected, strict=True)]
         written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
@@ -110,11 +120,13 @@ class PairEncoder:
         """
         parts, *encoded = self.encoded(sources, targets, config, name=name)
         protected = self._protected(parts, config)
+        written = map(self.target_form, targets)
         return [
             encoded_pair(self.tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
-            for source, target, source_ids, target_ids in zip(protected, targets, *encoded, strict=True)
+            for source, target, source_ids, target_ids in zip(protected, written, *encoded, strict=True)
         ]
 
     def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:
         num_signs = self.tokenizer.num_placeholders
-        return [protect(text, num_signs, with_numbers=config.protect_numbers) for _, text in parts]
+        numbers = config.protect_numbers
+        return [protect(self.source_form(text), num_signs, with_numbers=numbers) for _, text in parts]

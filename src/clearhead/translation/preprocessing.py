@@ -250,6 +250,7 @@ class Preprocessor:
         """
         if len(texts) != num_lines:
             raise DataError(f"{len(texts)} prefixes but {num_lines} lines; give one text, or one for each line")
+        texts = list(map(self._pair_encoder.target_form, texts))
         different = [text for text in dict.fromkeys(texts) if text]
         if one_line and any("\n" in text or "\r" in text for text in different):
             raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")

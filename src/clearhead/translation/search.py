@@ -21,6 +21,7 @@ from clearhead.decoding import (
 from clearhead.errors import ConfigError
 from clearhead.model.stored import StoredModel
 from clearhead.text.line_ends import on_one_line
+from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class TextSearch:
         scorer: Returns the engine that scores texts; called only when there is one to score.
         max_length: Tokens that the model can write at most; None for no limit.
         one_line: Replace line ends in texts by spaces.
+        form: Unicode form of the texts.
         decode: The search function.
     """
 
@@ -115,10 +117,11 @@ class TextSearch:
         scorer: Callable[[], Engine],
         max_length: int | None,
         one_line: bool,
+        form: TextForm,
         decode: Decode = decode,
     ) -> None:
         self.tokenizer, self.engine, self.scorer = tokenizer, engine, scorer
-        self.max_length, self.one_line, self.decode = max_length, one_line, decode
+        self.max_length, self.one_line, self.form, self.decode = max_length, one_line, form, decode
 
     def __call__(
         self,
@@ -170,6 +173,7 @@ class TextSearch:
         texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if self.one_line:
             texts = list(map(on_one_line, texts))
+        texts = list(map(self.form, texts))
         remaining = iter(texts)
         found = [
             [DecodedText(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]

@@ -17,6 +17,7 @@ from clearhead.decoding import Prefix, SearchOptions
 from clearhead.errors import ConfigError
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
+from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
 from clearhead.translation.result import COSTLY, TermUse
@@ -71,10 +72,11 @@ class TermEncoder:
 
     Args:
         tokenizer: Target vocabulary.
+        form: Unicode form of the targets.
     """
 
-    def __init__(self, tokenizer: Vocabulary) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Vocabulary, form: TextForm) -> None:
+        self._tokenizer, self._form = tokenizer, form
         self._required = lru_cache(_MOST_CACHED)(self._required_of)
 
     def prepare(self) -> None:
@@ -135,7 +137,7 @@ class TermEncoder:
 
     def _required_of(self, term: Term) -> RequiredTerm | None:
         """Return the tokenizations of a term, or None if the vocabulary can write none of its forms."""
-        own = [form for form in term.forms if self._is_encodable(form)]
+        own = list(filter(self._is_encodable, map(self._form, term.forms)))
         if not own:
             return None
         from clearhead.decoding import RequiredTerm

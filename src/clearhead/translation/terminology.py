@@ -231,7 +231,8 @@ def _words_between(text: str, start: int, end: int) -> Iterable[TermWord]:
 
 
 def _texts(words: Sequence[TermWord]) -> tuple[str, ...]:
-    return tuple(word.text for word in words)
+    """Return the texts of words as they are compared: canonically equivalent ones are the same."""
+    return tuple(unicodedata.normalize("NFC", word.text) for word in words)
 
 
 def _is_lowercase(text: str) -> bool:

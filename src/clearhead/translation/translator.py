@@ -72,11 +72,11 @@ class Translator:
         self.engines = Engines(self._weights)
         self.aligner = Aligner((bundle, *ensemble), partial(self.engines.of, "fp32"))
         """Aligns words of translations."""
-        self.term_encoder = TermEncoder(bundle.tokenizer)
         self.quality_estimator = cache(partial(QualityEstimator.of, bundle))
         """Returns the estimator of quality."""
-        self.pair_encoder = PairEncoder(bundle.tokenizer)
+        self.pair_encoder = PairEncoder(bundle.tokenizer, bundle.line_statistics)
         """Tokenizes sources and given translations."""
+        self.term_encoder = TermEncoder(bundle.tokenizer, self.pair_encoder.target_form)
         self.preprocessor = Preprocessor(self.pair_encoder, bundle.tokenizer, self.config, bundle.line_statistics)
         self._postprocessor = Postprocessor(bundle.tokenizer, self.config, bundle.line_statistics)
 
@@ -340,7 +340,8 @@ class Translator:
         # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
         engine = self.engines.of("fp32" if options.sampling else options.config.precision)
         scorer = partial(self.engines.of, "fp32")
-        return TextSearch(self.bundle.tokenizer, engine, scorer, self.config.max_length, one_line, self.decode)
+        how = self.config.max_length, one_line, self.pair_encoder.target_form, self.decode
+        return TextSearch(self.bundle.tokenizer, engine, scorer, *how)
 
     def decode_config(self, settings: Mapping[str, Any], method: Callable[..., object] | None = None) -> DecodeConfig:
         """Return this model's decode settings with some changed; a setting that is None is not changed.

@@ -33,8 +33,9 @@ import * as normalization from "./web/normalization.js";
 import * as placeholders from "./web/placeholders.js";
 import * as sentences from "./web/sentences.js";
 import * as spans from "./web/spans.js";
+import * as textForm from "./web/text_form.js";
 import * as vocabulary from "./web/vocabulary.js";
-const texts = { ...characters, ...links, ...normalization, ...sentences, ...spans };
+const texts = { ...characters, ...links, ...normalization, ...sentences, ...spans, ...textForm };
 window.web = { ...texts, ...flags, ...placeholders, ...vocabulary };
 </script>"""
 
@@ -101,7 +102,7 @@ def loaded(page, bundle) -> None:
     """Make a model's vocabulary and what is known of its training text available to the page's functions."""
     page.evaluate(
         """([file, settings]) => {
-          const { Flags, Normalizer, Placeholders, Vocabulary } = window.web;
+          const { Flags, Normalizer, Placeholders, TextForm, Vocabulary } = window.web;
           const charactersIn = (ranges) => ranges === undefined ? null : new Set(ranges.split(" ").flatMap((range) => {
             const [first, last = first] = range.split("-").map((code) => Number.parseInt(code, 16));
             return Array.from({ length: last - first + 1 }, (_, n) => String.fromCodePoint(first + n));
@@ -110,7 +111,10 @@ def loaded(page, bundle) -> None:
           const [read, written] = [training?.source_characters, training?.target_characters].map(charactersIn);
           window.vocabulary = new Vocabulary(file);
           window.placeholders = new Placeholders(settings);
-          window.normalizer = new Normalizer(window.vocabulary, window.placeholders, training, written ?? new Set());
+          const formOf = (form) => new TextForm(form, placeholders);
+          const { source } = settings.forms;
+          const forms = { familiar: formOf(source), source: formOf({ ...source, spaces: null }) };
+          window.normalizer = new Normalizer(window.vocabulary, placeholders, forms, training, written ?? new Set());
           window.flags = new Flags(window.vocabulary, window.placeholders, settings, { read, written });
         }""",
         [json.loads(bundle.tokenizer.text), text_settings(bundle)],
@@ -241,6 +245,8 @@ def test_lines_get_the_case_and_white_space_of_the_training_text(page, make_trai
         "NATO",
         "a  %s  b",
     ]
+    lines += ["\ufeffEin ku\u0308hner\u3000Ma\u00adnn <b>u\u0308</b> 1\u00a0kg １２\t", "ΑΎΡΙΟ Αύριο\u200e", "\u200b"]
+    lines += ["Er ging fu\u0308r immer.\u200b\u3000\u00adDie Frau\u00a0las.\u2060 Ende gut."]
     for line in [*lines, "<b>EIN HUND</b> {name}", "3 hunde rennen", "犬が走る。", "ΕΝΑΣ ΣΚΎΛΟΣ", "STRASSE WEIẞ"]:
         found = page.evaluate(
             "([line, settings]) => normalizer.normalize(line, settings, null)",
@@ -248,7 +254,8 @@ def test_lines_get_the_case_and_white_space_of_the_training_text(page, make_trai
         )
         wanted = normalize(line, bundle.decode)
         assert (found["text"], found["inCapitals"]) == (wanted.text, wanted.in_capitals)
-        assert "".join(found["original"]) == "".join(wanted.original)
+        assert found["original"] == list(wanted.original)
+        assert found["gaps"] == list(wanted.cut.gaps)
 
 
 SPLIT = [

@@ -43,6 +43,13 @@ def test_an_exact_match_is_reused_and_the_last_translation_counts():
     assert match == MemoryMatch("Open the file.", "Öffnen Sie die Datei.", 1.0, is_reused=True)
 
 
+def test_canonically_equivalent_texts_match_exactly():
+    memory = TranslationMemory([("Fu\u0308nf kleine Ma\u0308nner", "five little men")])
+    exact = memory.match("Fünf kleine Männer")
+    assert exact == MemoryMatch("Fu\u0308nf kleine Ma\u0308nner", "five little men", 1.0, is_reused=True)
+    assert memory.match("Fünf große kleine Männer").similarity == 0.75  # one word of four more
+
+
 def test_placeholders_must_agree():
     memory = TranslationMemory(PAIRS)
     assert memory.match("Delete %s?") == MemoryMatch("Delete %s?", "Löschen?", 1.0, is_reused=False)

@@ -67,7 +67,8 @@ def read(familiar, line, config=DecodeConfig(), *about, **how):
         ("{name} und die frau", ("{name} und die Frau", False)),
         ("EIN <B>MANN</B> %s LIEST", ("Ein <B>Mann</B> %s liest", True)),
         ("mann=1; f(haus) < g.haus", ("mann=1; f(haus) < g.haus", False)),
-        ("fu\u0308r den mann", ("fu\u0308r den mann", False)),
+        ("fu\u0308r die frau", ("Für die Frau", False)),
+        ("\ufeffEin Ma\u00adnn", ("Ein Mann", False)),
         ("İYİ BİR GÜN", ("İYİ BİR GÜN", False)),
         ("die frau 3 x 4", ("Die Frau 3 x 4", False)),
         ("Ein Mann", ("Ein Mann", False)),
@@ -129,3 +130,26 @@ def test_between_sentences_the_white_space_of_the_line_stays(familiar):
 def test_where_the_training_lines_are_not_known_every_line_stays(tokenizer):
     for line in ("EIN MANN", "ein mann", "Ein  Mann"):
         assert read(Normalizer(tokenizer, None), line) == (line, False)
+
+
+def test_the_unicode_form_is_that_of_the_training_text_also_without_statistics_and_for_lines_as_they_are(tokenizer):
+    assert read(Normalizer(tokenizer, None), "fu\u0308r\u200b") == ("für", False)
+    assert read(Normalizer(tokenizer, statistics(TEXT)), "FU\u0308R", DecodeConfig(familiar=False)) == ("FÜR", False)
+
+
+def test_sentences_keep_the_bytes_of_the_line(familiar):
+    line = "\ufeff Er ging fu\u0308r immer.\u200b\u3000\u00adDie Frau\u00a0las.\u2060\t"
+    form = familiar(line, DecodeConfig(source_lang="de"))
+    assert form.cut == CutLine(("Er ging für immer.", "Die Frau las."), ("\u3000",))
+    assert form.original == ("\ufeff Er ging fu\u0308r immer.\u200b", "\u00adDie Frau\u00a0las.\u2060")
+    assert form.whole == line.rstrip()
+
+
+def test_sentences_without_space_between_them_keep_their_marks(familiar):
+    form = familiar("犬だ。\u200b猫だ。", DecodeConfig(source_lang="ja"))
+    assert (form.cut.sentences, form.original) == (("犬だ。", "猫だ。"), ("犬だ。\u200b", "猫だ。"))
+
+
+def test_a_line_of_marks_alone_stays(familiar):
+    form = familiar("\u200b\ufeff", DecodeConfig())
+    assert (form.text, form.whole) == ("\u200b\ufeff", "\u200b\ufeff")

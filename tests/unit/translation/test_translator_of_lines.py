@@ -9,8 +9,10 @@ import pytest
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError, ModelError
+from clearhead.inspection.explain import explain
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.normalization import Normalizer
+from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
 from every_run import slow
 
@@ -274,6 +276,44 @@ def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowin
     (as_is,) = translator.translate([line], num_best=3, familiar=False)
     assert as_is.sentences == ()
     assert as_is.score == pytest.approx(translator.score([line], [as_is.text])[0])
+
+
+NFD = "Zwei Ma\u0308nner sitzen."
+
+
+@pytest.mark.parametrize("line", [NFD, "\ufeffZwei Män\u00adner sitzen.\u200b", "Zwei\u3000Männer\tsitzen."])
+def test_the_same_text_in_another_unicode_form_is_the_same_text(knowing, line):
+    translator, plain = knowing(), "Zwei Männer sitzen."
+    (found,), (wanted,) = (translator.translate([one], num_best=3, alignments=True) for one in (line, plain))
+    assert (found.source, found.sentences[0].source) == (line, plain)
+    assert (found.text, found.score, found.warnings) == (wanted.text, wanted.score, wanted.warnings)
+    assert found.alternatives == wanted.alternatives
+
+
+def test_equivalent_sources_are_scored_and_explained_alike(knowing):
+    translator, plain = knowing(), "Zwei Männer sitzen."
+    (wanted,) = translator.translate([plain])
+    for line in (NFD, "\ufeffZwei Män\u00adner sitzen.\u200b"):
+        assert translator.score([line], [wanted.text])[0] == pytest.approx(wanted.score)
+        assert explain(translator, line).to_dict() == explain(translator, plain).to_dict()
+
+
+def test_equivalent_targets_prefixes_and_terms_are_the_same(knowing):
+    translator, line = knowing(), "Zwei Männer sitzen."
+    composed, decomposed = translator.score([line, line], ["Fünf", "Fu\u0308nf"])
+    assert composed == decomposed
+    assert translator.align([line], ["Fünf"]) == translator.align([line], ["Fu\u0308nf"])
+    (one,), (other,) = (translator.translate([line], prefix=text) for text in ("Fünf", "Fu\u0308nf"))
+    assert (one.text, one.score) == (other.text, other.score)
+    assert one.text.startswith("Fünf")
+    terms = Terms([Term("Ma\u0308nner", ("Fu\u0308nf",))])
+    (found,) = translator.translate([line], terms=terms)
+    assert found.terms[0].form == "Fünf"
+
+
+def test_a_line_of_marks_alone_keeps_its_bytes(knowing):
+    (found,) = knowing().translate(["\u200b\ufeff"])
+    assert (found.text, found.score) == ("\u200b\ufeff", None)
 
 
 def test_stray_spaces_change_no_translation_and_blank_lines_stay(knowing):

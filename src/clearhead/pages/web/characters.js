@@ -3,7 +3,7 @@
 import { SPACE } from "../translate/words.js";
 
 const IS_SPACE = new RegExp(`[${SPACE}]`, "u");
-const SPACES = new RegExp(`[${SPACE}]+`, "gu");
+const SPACES = new RegExp(`[${SPACE}]{2,}`, "gu");
 const LETTER = /\p{L}/u;
 
 export const isSpace = (character) => IS_SPACE.test(character);
@@ -21,7 +21,7 @@ export function innerSpan(text) {
 
 export const stripped = (text) => text.slice(...innerSpan(text));
 
-/** A text with other white space than single spaces between words in their place. */
+/** A text with one space in place of white space of several characters. */
 export const withSingleSpaces = (text) => text.replace(SPACES, " ");
 
 // Letters such as `ǅ`, two that are written as one, by all their forms.

@@ -25,14 +25,17 @@ import { tokenWords } from "./token_words.js";
  * @returns {Promise<object | null>} What `Explanation.to_dict(packed=True)` returns, and `computation`; null if it was
  *   ended. Throws an Error in Python's words if the text is empty or too long.
  */
-export async function explain(translator, { text, translation = null, target = null, beam = null }, hooks = {}) {
+export async function explain(translator, { text: line, translation: told = null, target = null, beam = null }, hooks = {}) {
   const { scorer: weights, vocabulary, placeholders, settings } = translator;
   const { goesOn = async () => true } = hooks;
   const { decode, explanation: rules } = settings;
-  if ([text, translation ?? ""].some((one) => /\p{Cs}/u.test(one)))
+  if ([line, told ?? ""].some((one) => /\p{Cs}/u.test(one)))
     throw new Error("the text holds an unpaired surrogate, which is half a character");
   const asked = translator.tags.size ? (target ?? decode.target_lang) : null;
-  const [language, words] = translator.splitSource(text, asked, 1);
+  const [language, given] = translator.splitSource(line, asked, 1);
+  const words = translator.forms.source.of(given);
+  const text = line.slice(0, line.length - given.length) + words;
+  const translation = told && translator.forms.target.of(told);
   if (!stripped(words))
     throw new Error("there is nothing to explain: the text is empty; give a sentence to translate");
   const masked = placeholders.protect(words, decode.protect_numbers);

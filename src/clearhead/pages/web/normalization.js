@@ -1,7 +1,7 @@
-// Lines in the case and white space of the training text: translation/normalization.py.
+// Lines in the Unicode form, case and white space of the training text: translation/normalization.py.
 
 import { numCharacters } from "../translate/words.js";
-import { inTitleCase, isLowerCase, isUpperCase, stripped, withSingleSpaces } from "./characters.js";
+import { innerSpan, inTitleCase, isLowerCase, isUpperCase, stripped, withSingleSpaces } from "./characters.js";
 import { cutLine } from "./sentences.js";
 
 const LETTER_OR_SIGN = "[\\p{L}\\p{Nl}\\p{No}]"; // letters, and the numbers that are no digits
@@ -29,11 +29,12 @@ export class Normalizer {
 
   /**
    * @param {Placeholders} placeholders
+   * @param {{familiar: TextForm, source: TextForm}} forms - Those of sources, and of sources whose white space stays.
    * @param {?object} training - Facts of the training lines (browser/text.py); null if unknown.
    * @param {Set<string>} written - The characters of the training targets.
    */
-  constructor(vocabulary, placeholders, training, written) {
-    Object.assign(this, { vocabulary, placeholders, written });
+  constructor(vocabulary, placeholders, forms, training, written) {
+    Object.assign(this, { vocabulary, placeholders, forms, written });
     this.rareCases = training?.rare_cases ?? [];
     this.dropsStraySpace = training?.drops_stray_space ?? false;
   }
@@ -43,10 +44,14 @@ export class Normalizer {
    * @returns {{text: string, sentences: string[], gaps: string[], original: string[], inCapitals: boolean}} `original`
    *   are the sentences before; `inCapitals` says that the translation must be converted to capitals.
    */
-  normalize(text, { familiar, source_lang: sourceLanguage }, targetLanguage) {
+  normalize(line, { familiar, source_lang: sourceLanguage }, targetLanguage) {
+    const { text, starts } = (familiar ? this.forms.familiar : this.forms.source).aligned(line);
+    if (!stripped(text)) // nothing is left of it but marks
+      return { text: line, sentences: [line], gaps: [], original: [line], inCapitals: false };
     const { sentences, gaps } = cutLine(text, sourceLanguage);
-    const unchanged = { text, sentences, gaps, original: sentences, inCapitals: false };
-    if (!familiar || !stripped(text)) return unchanged;
+    const cut = starts ? originalCut(line, text, { sentences, gaps }, starts) : { sentences, gaps };
+    const unchanged = { text, sentences, gaps: cut.gaps, original: cut.sentences, inCapitals: false };
+    if (!familiar) return unchanged;
     const drops = this.dropsStraySpace && text !== withSingleSpaces(stripped(text));
     const read = drops
       ? sentences.map((one) => this.placeholders.changeWords(stripped(one), withSingleSpaces))
@@ -57,7 +62,7 @@ export class Normalizer {
     const own = drops ? gaps.map((gap) => gap && " ") : gaps;
     const whole = usual.map((sentence, number) => (number ? own[number - 1] : "") + sentence).join("");
     const inCapitals = letters === "capitals" && usual.some((one, number) => one !== read[number]);
-    return { text: whole, sentences: usual, gaps, original: sentences, inCapitals };
+    return { ...unchanged, text: whole, sentences: usual, inCapitals };
   }
 
   /** The case of all words of a line if it is rare in the training text. */
@@ -71,8 +76,8 @@ export class Normalizer {
       found = usual === 1 && capitals > 2 ? "capitals" : null; // a word known in capitals is a name
     }
     if (!this.rareCases.includes(found)) return null;
-    const isPlain = text.normalize("NFC") === text && numCharacters(text.toLowerCase()) === numCharacters(text);
-    return isPlain && !hasOtherI(sourceLanguage, text) && !hasOtherI(targetLanguage, this.written) ? found : null;
+    const isAsLong = numCharacters(text.toLowerCase()) === numCharacters(text);
+    return isAsLong && !hasOtherI(sourceLanguage, text) && !hasOtherI(targetLanguage, this.written) ? found : null;
   }
 
   #inUsualCase(sentence) {
@@ -111,6 +116,24 @@ export class Normalizer {
     }
     return this.#cases.get(word);
   }
+}
+
+/** The sentences of a line before it was brought to another form, and the white space between them. */
+function originalCut(line, text, { sentences, gaps }, starts) {
+  if (!gaps.length) return { sentences: [line], gaps };
+  const inner = innerSpan(line);
+  const found = { sentences: [], gaps: [] };
+  let [first] = inner;
+  let [end] = innerSpan(text);
+  for (const [number, gap] of gaps.entries()) {
+    end += sentences[number].length;
+    found.sentences.push(line.slice(first, starts[end]));
+    first = gap ? starts[end + gap.length - 1] + 1 : starts[end]; // marks that are left out belong to a sentence
+    found.gaps.push(line.slice(starts[end], first));
+    end += gap.length;
+  }
+  found.sentences.push(line.slice(first, inner[1]));
+  return found;
 }
 
 function capitalised(word) {

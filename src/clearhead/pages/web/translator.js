@@ -14,6 +14,7 @@ import { answerOf, joinedText, partsOf, translationOf } from "./results.js";
 import { forcedScores } from "./scoring.js";
 import { search, settingsOf } from "./search.js";
 import { tokenSpans } from "./spans.js";
+import { TextForm } from "./text_form.js";
 
 const [MOST_PIECES, MOST_TOKENS] = [16, 512]; // translated together; their memory grows with both
 const MOST_BEAMS = 1_000; // as decode.beam_size
@@ -49,7 +50,10 @@ export class Translator {
     );
     this.placeholders = new Placeholders(settings.text);
     const [read, written] = [training?.source_characters, training?.target_characters].map(charactersIn);
-    this.normalizer = new Normalizer(vocabulary, this.placeholders, training, written ?? new Set());
+    const { source, target } = settings.text.forms;
+    const formOf = (form) => new TextForm(form, this.placeholders);
+    this.forms = { familiar: formOf(source), source: formOf({ ...source, spaces: null }), target: formOf(target) };
+    this.normalizer = new Normalizer(vocabulary, this.placeholders, this.forms, training, written ?? new Set());
     this.flags = new Flags(vocabulary, this.placeholders, settings.text, { read, written });
     this.knownWithoutWords = training?.changes_without_words ? read : new Set();
   }
@@ -62,16 +66,21 @@ export class Translator {
     return this.#scorer;
   }
 
-  /** What the search finds for lines as they are, no text changed: text and score of each. For golden sentences. */
+  /** What the search finds for lines in their case and white space: text and score of each. For golden sentences. */
   async found(lines) {
     const { decode } = this.settings;
     const sources = lines.map((line, place) => {
       const [language, text] = this.splitSource(line, decode.target_lang, place + 1);
-      const masked = this.placeholders.protect(text, decode.protect_numbers);
+      const masked = this.placeholders.protect(this.forms.source.of(text), decode.protect_numbers);
       return this.sourceIds(masked.text, language);
     });
     const best = await search(this.weights, sources, this.#options(1, null));
-    return best.map(([{ tokens, score }]) => ({ text: this.vocabulary.decode(tokens), score }));
+    return best.map(([{ tokens, score }]) => ({ text: this.textOf(tokens), score }));
+  }
+
+  /** The text of the ids of a translation, in the form of targets. */
+  textOf(tokens) {
+    return this.forms.target.of(this.vocabulary.decode(tokens));
   }
 
   /**
@@ -259,7 +268,7 @@ export class Translator {
       return groups?.map((group, number) => {
         const texts = new Map();
         for (const one of group) {
-          const text = this.vocabulary.decode(one.tokens);
+          const text = this.textOf(one.tokens);
           if (!texts.has(text)) texts.set(text, { ...one, text, source: searched[number] });
         }
         return { found: [...texts.values()], isShort: texts.size < group.length && group.length === options.nbest };
