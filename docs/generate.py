@@ -16,6 +16,7 @@ import typer
 from api_page import api_page
 from babel import Locale, localedata
 from babel.core import get_global
+from babel.messages.plurals import PLURALS
 from pydantic import BaseModel
 
 import clearhead
@@ -536,7 +537,17 @@ def language_table() -> str:
     aliases = {alias: code for alias, code in sorted(get_global("language_aliases").items()) if alias.isalpha()}
     two_letter_codes = sorted(name for name in localedata.locale_identifiers() if len(name) == 2)
     lines = {code: "; ".join(all_names) for code, all_names in names.items()}
-    table = {"aliases": aliases, "names": lines, "two_letter_codes": two_letter_codes}
+    plurals = {code: f"nplurals={number}; plural={rule};" for code, (number, rule) in sorted(PLURALS.items())}
+    locales = map(Locale.parse, localedata.locale_identifiers())
+    # Those with a country alone are written as their language is.
+    right_to_left = sorted({str(one) for one in locales if one.text_direction == "rtl" and not one.territory})
+    table = {
+        "aliases": aliases,
+        "names": lines,
+        "plural_forms": plurals,
+        "right_to_left": right_to_left,
+        "two_letter_codes": two_letter_codes,
+    }
     return json.dumps(table, ensure_ascii=False, indent=0) + "\n"
 
 

@@ -113,6 +113,9 @@ class Document(ABC):
     """What a translator must know about the file, such as how many of its paragraphs are left as they are."""
     target_languages: Collection[str] = ()
     """Languages that the file names for its translations."""
+    language = ""
+    """Language of the translations, which `filled` writes where the file names its language; empty changes nothing.
+    `translate_document` sets it if there are translations."""
     keeps_finished = False
     """Whether the file is bilingual; finished translations are then kept unless the caller asks to replace them."""
     unwritable: re.Pattern[str] | None = re.compile("\0")
@@ -129,6 +132,11 @@ class Document(ABC):
         Raises:
             DataError: If the format cannot represent a text; the message gives the segment's line.
         """
+
+    def filled_in(self, language: str, fillings: Sequence[Filling | None]) -> bytes:
+        """Set `language`, and return what `filled` returns."""
+        self.language = language
+        return self.filled(fillings)
 
     def found(self, segment: Segment) -> Segment:
         """Return a segment that was just found, after `watched_by` has seen it."""

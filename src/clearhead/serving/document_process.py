@@ -55,7 +55,7 @@ class DocumentInProcess(Document):
             DataError: If the format cannot represent a text.
             HTTPError: If it needs too much memory, or `require_time` raises it.
         """
-        data: bytes = self._asked("filled", list(fillings))
+        data: bytes = self._asked("filled_in", self.language, list(fillings))
         return data
 
     def _asked(self, method: str, *arguments: Any) -> Any:

@@ -1,11 +1,13 @@
-"""Codes, aliases and names of languages, of Unicode CLDR: a table made from Babel by `docs/generate.py`.
+"""Codes, names, plural forms and direction of languages, of Unicode CLDR: a table that `docs/generate.py` makes.
 
-Babel itself, whose data takes 32 MB, is needed only for the built-in corpus and for English names (`english_name`).
+It is made from Babel, whose data takes 32 MB; Babel itself is needed only for the built-in corpus and for English names
+(`english_name`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,32 @@ def english_name(code: str) -> str | None:
         return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
     except (UnknownLocaleError, ValueError):
         return None
+
+
+def plural_forms(language: str) -> str:
+    """Return the rule of a language's plural forms as gettext writes it; empty if it is unknown.
+
+    >>> plural_forms("de-AT"), plural_forms("pt_BR"), plural_forms("ja"), plural_forms("xx")
+    ('nplurals=2; plural=(n != 1);', 'nplurals=2; plural=(n > 1);', 'nplurals=1; plural=0;', '')
+    """
+    rules: dict[str, str] = _table()["plural_forms"]
+    return next((rules[code] for code in _shortened(language) if code in rules), "")
+
+
+def is_right_to_left(language: str) -> bool:
+    """Return whether a language is written from right to left.
+
+    >>> is_right_to_left("ar-EG"), is_right_to_left("pa_Arab"), is_right_to_left("pa"), is_right_to_left("de")
+    (True, True, False, False)
+    """
+    return not set(_table()["right_to_left"]).isdisjoint(_shortened(language))
+
+
+def _shortened(language: str) -> Iterator[str]:
+    """Yield a language with region and script, in the form of CLDR, and without them."""
+    parts = language.replace("-", "_").split("_")
+    parts = [usual_code(parts[0].lower()), *(part.title() if len(part) > 2 else part.upper() for part in parts[1:])]
+    return ("_".join(parts[:length]) for length in range(len(parts), 0, -1))
 
 
 @cache

@@ -87,7 +87,8 @@ def translate_document(
     is translated by itself and the rest is kept. A run whose translation lacks its arguments is left untranslated and
     flagged. If a segment has a format, such as `c-format`, reordered arguments get numbers, and a segment whose
     translation lacks one, or has one of another type, is left untranslated and flagged. Segments that
-    `Translator.translates` leaves as they are, such as numbers or placeholders alone, are not changed.
+    `Translator.translates` leaves as they are, such as numbers or placeholders alone, are not changed. If there is a
+    translation, `Document.language` is set.
 
     Args:
         translator: A translator, or a team.
@@ -147,7 +148,16 @@ def translate_document(
         for place, segment in enumerate(document.segments)
     ]
     found = found if only_if is None else [_left_if_unsure(one, only_if) for one in found]
+    if any(filling is not None for filling in fillings(found)):
+        document.language = target_language(translator, settings)
     return _with_length_flags(found)
+
+
+def target_language(translator: Translator, settings: Mapping[str, Any]) -> str:
+    """Return the language that a translator translates into with some settings; empty if it is unknown."""
+    asked = translator.decode_config(settings).target_lang
+    known = [asked] if asked else translator.bundle.languages[1]
+    return known[0] if len(known) == 1 else ""
 
 
 def lines_to_translate(

@@ -42,6 +42,14 @@ def test_a_document_is_as_read_here(tmp_path):
     assert set(multiprocessing.active_children()) <= before
 
 
+def test_the_language_of_translations_reaches_the_process(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text('<html lang="en"><p>a', encoding="utf-8")
+    with open_document(str(path), no_limit) as document:
+        document.language = "de"
+        assert document.filled([Filling("b")]) == b'<html lang="de"><p>b'
+
+
 def test_what_needs_more_memory_than_allowed_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "page.md"
     path.write_text(PAGE, encoding="utf-8")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,6 +51,7 @@ class Shouting:
 
     most: int = 1_000
     read: list[str] = field(default_factory=list)
+    targets: Sequence[str] = ("de",)
 
     def translate(self, lines, *, one_line=False, name="", on_progress=None, scores=True, **settings):
         if len(self.read) + len(lines) > self.most:
@@ -63,7 +66,11 @@ class Shouting:
         ]
 
     def decode_config(self, settings):
-        return DecodeConfig()
+        return DecodeConfig(**settings)
+
+    @property
+    def bundle(self):
+        return SimpleNamespace(languages=(["en"], self.targets))
 
     def translates(self, text, terms=None):
         return has_words(text)
@@ -156,6 +163,23 @@ def test_translations_longer_than_the_file_allows_are_flagged():
     assert flags(*segments) == [[], [], None, [too_long]]
     segments[2] = replace(segments[2], translation="<g1>sowie</g1>")
     assert flags(*segments)[1] == [Flag("too_long", "9 characters, and the file allows 8")]
+
+
+@pytest.mark.parametrize(
+    ("targets", "settings", "language"),
+    [
+        (["de"], {}, "de"),
+        (["de", "fr"], {"target_lang": "fr"}, "fr"),
+        (["de", "fr"], {}, ""),
+        ([], {}, ""),
+    ],
+)
+def test_a_document_gets_the_language_of_its_translations(targets, settings, language):
+    translator = Shouting(targets=targets)
+    for text, expected in (("ja", language), ("42", "")):
+        document = Listed(text)
+        translate_document(translator, document, **settings)
+        assert document.language == expected
 
 
 def test_kept_copies_of_sources_are_counted():

@@ -14,7 +14,9 @@ from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, read_bytes
 from clearhead.formats.html.references import habits, resolved
 from clearhead.formats.html.tokens import VOID_ELEMENTS, HtmlToken, html_tokens
+from clearhead.formats.languages import is_variant
 from clearhead.formats.passages import Change, Passage, Run, changes
+from clearhead.text.language_names import is_right_to_left
 from clearhead.text.placeholders import pair_role
 
 MOST_TOKENS = 2_000_000
@@ -75,7 +77,7 @@ def read_html(path: str, *, target_language: str | None = None) -> HtmlDocument:
 
     Args:
         path: The file; `-` is standard input.
-        target_language: Value to write to the `lang` attribute of the `html` element; None leaves it unchanged.
+        target_language: Language to write to the `html` element (`Document.language`); None leaves it unchanged.
 
     Raises:
         DataError: If the file cannot be read, is too large, or is not text in its encoding.
@@ -95,7 +97,8 @@ class HtmlDocument(Document):
         if len(cut) > MOST_TOKENS:
             raise DataError(f"{file.path} has more than {MOST_TOKENS:,} tags and texts; divide it")
         self._passages = sorted(html_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
-        self._language = None if target_language is None else _language_change(file.text, cut, target_language)
+        self._page = next((token for token in cut if token.form == "start" and token.name == "html"), None)
+        self.language = target_language or ""
         self.segments = [
             self.found(Segment(passage.text, file.line(passage.start), links=passage.links))
             for passage in self._passages
@@ -106,10 +109,11 @@ class HtmlDocument(Document):
 
         White space in a translated text collapses to single spaces. Characters that the file writes as references, such
         as `&nbsp;`, are written in the same way; characters that the file's encoding lacks become numeric references.
+        The language is written to the `html` element, and its direction where it has one or needs one.
         """
         done = changes(self._file.text, self._passages, fillings, partial(html_of, self._file, self._habits))
-        if self._language is not None:
-            done = sorted([*done, self._language])
+        if self.language and self._page is not None:
+            done = sorted([*done, *_language_changes(self._file.text, self._page, self.language)])
         return self._file.replaced(done)
 
 
@@ -282,15 +286,26 @@ def _behind_element(text: str, cut: Sequence[HtmlToken], first: int) -> int:
     return len(cut)
 
 
-def _language_change(text: str, cut: Sequence[HtmlToken], language: str) -> Change | None:
-    tag = next((token for token in cut if token.form == "start" and token.name == "html"), None)
-    if tag is None:
-        return None
-    for name, start, end, quote in tag.attributes:
-        if name == "lang":
-            return start, end, language if quote or text[start - 1] == "=" else f'="{language}"'
-    behind_name = tag.start + len("<html")
-    return behind_name, behind_name, f' lang="{language}"'
+def _language_changes(text: str, page: HtmlToken, language: str) -> Iterator[Change]:
+    """Yield the changes that make `lang`, `xml:lang` and `dir` of an `html` element those of a language.
+
+    `lang` is added if it is missing, `dir` if the language is written from right to left.
+    """
+    tag, is_reversed = language.replace("_", "-"), is_right_to_left(language)
+    there = {name: text[start:end] for name, start, end, _ in page.attributes}
+    wanted = {"lang": tag, "dir": "rtl" if is_reversed else "ltr"}
+    if is_variant(there.get("lang", ""), tag):
+        del wanted["lang"]
+    if "dir" not in there and not is_reversed:
+        del wanted["dir"]
+    if "xml:lang" in there and not is_variant(there["xml:lang"], tag):
+        wanted["xml:lang"] = tag
+    for name, start, end, quote in page.attributes:
+        if (value := wanted.pop(name, None)) is not None:
+            yield start, end, value if quote or text[start - 1] == "=" else f'="{value}"'
+    if wanted:
+        behind_name = page.start + len("<html")
+        yield behind_name, behind_name, "".join(f' {name}="{value}"' for name, value in wanted.items())
 
 
 def _file_text(path: str) -> FileText:

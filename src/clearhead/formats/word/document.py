@@ -15,6 +15,7 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.passages import Passage, changes
+from clearhead.formats.word.language import in_language
 from clearhead.formats.word.paragraphs import WORD, Area, paragraphs, word_events
 from clearhead.formats.word.runs import WordParagraph
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
@@ -37,6 +38,7 @@ _TEXT_TYPE = re.compile(
     r"(document\.main|header|footer|footnotes|endnotes)\+xml"
 )
 _ORDER = ("document.main", "header", "footer", "footnotes", "endnotes")
+_STYLES_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.styles+xml"
 _OLE_START = b"\xd0\xcf\x11\xe0"
 
 
@@ -74,7 +76,8 @@ class WordDocument(Document):
         self._data = data
         self._name = name
         with _opened(data, name) as archive:
-            unpacked = {part: _unpacked(archive, part, name) for part in _text_parts(archive, name)}
+            names, self._styles = _text_parts(archive, name)
+            unpacked = {part: _unpacked(archive, part, name) for part in names}
             if (tags := sum(data.count(b"<") for data in unpacked.values())) > MOST_TAGS:
                 raise DataError(f"{name} has {tags:,} tags, and the most is {MOST_TAGS:,}; divide the document")
             body = Area()
@@ -88,8 +91,9 @@ class WordDocument(Document):
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.
 
-        In a translated paragraph, runs with equal formatting are merged. Parts without a translation keep their
-        content. All parts keep their names, order, times and compression method; their compressed bytes may differ.
+        In a translated paragraph, runs with equal formatting are merged. The usual language of the styles becomes that
+        of the translations. Other parts without a translation keep their content. All parts keep their names, order,
+        times and compression method; their compressed bytes may differ.
         """
         changed: dict[str, bytes] = {}
         first = 0
@@ -104,6 +108,9 @@ class WordDocument(Document):
         written = io.BytesIO()
         with _opened(self._data, self._name) as old, ZipFile(written, "w") as new:
             new.comment = old.comment
+            if self.language and self._styles:
+                styles = _unpacked(old, self._styles, self._name)
+                changed[self._styles] = in_language(styles, f"{self._name}: {self._styles}", self.language)
             for info in old.infolist():
                 new.writestr(_like(info), changed.get(info.filename) or old.read(info))
         return written.getvalue()
@@ -137,10 +144,13 @@ def _opened(data: bytes, name: str) -> Iterator[ZipFile]:
         raise DataError(f"{name} is no DOCX file, or is damaged: {error}") from None
 
 
-def _text_parts(archive: ZipFile, name: str) -> list[str]:
-    """Return the names of the parts with text, in reading order."""
+def _text_parts(archive: ZipFile, name: str) -> tuple[list[str], str]:
+    """Return the names of the parts with text, in reading order, and that of the styles; empty without any.
+
+    Some programs write names with backslashes or in other capitals than the list of types has; Word reads them.
+    """
     infos = archive.infolist()
-    names = {info.filename for info in infos}
+    names = {_usual(info.filename): info.filename for info in infos}
     if len(names) < len(infos):
         raise DataError(f"{name} holds two parts of the same name; save it again in Word")
     if any(info.flag_bits & 1 for info in infos):
@@ -149,18 +159,27 @@ def _text_parts(archive: ZipFile, name: str) -> list[str]:
         raise DataError(
             f"{name} would have more than {MOST_UNPACKED_BYTES // 1_000_000:,} MB when unpacked; it is refused"
         )
-    if _CONTENT_TYPES not in names:
+    if (types := names.get(_usual(_CONTENT_TYPES))) is None:
         raise DataError(f"{name} is a zip file, but no DOCX file: it has no {_CONTENT_TYPES}")
     found: list[tuple[int, str]] = []
-    for event in word_events(_unpacked(archive, _CONTENT_TYPES, name), f"{name}: {_CONTENT_TYPES}"):
+    styles = ""
+    for event in word_events(_unpacked(archive, types, name), f"{name}: {_CONTENT_TYPES}"):
         said = event.attributes if isinstance(event, StartTag) else {}
+        part = names.get(_usual(said.get("PartName", "")))
+        if part is None:
+            continue
         if text_type := _TEXT_TYPE.fullmatch(said.get("ContentType", "")):
-            part = said.get("PartName", "").removeprefix("/")
-            if part in names:
-                found.append((_ORDER.index(text_type[1]), part))
+            found.append((_ORDER.index(text_type[1]), part))
+        elif said.get("ContentType") == _STYLES_TYPE:
+            styles = part
     if not any(order == 0 for order, _ in found):
         raise DataError(f"{name} is no DOCX file: it has no document of Word in it")
-    return [part for _, part in sorted(set(found))]
+    return [part for _, part in sorted(set(found))], styles
+
+
+def _usual(part: str) -> str:
+    """Return the name of a part in the form in which names are compared."""
+    return part.replace("\\", "/").removeprefix("/").casefold()
 
 
 def _unpacked(archive: ZipFile, part: str, name: str) -> bytes:

@@ -115,7 +115,11 @@ class WordParagraph:
 
 def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
     for element in elements:
-        if element.tag.name == f"{WORD}r":
+        if base := _ruby_base(element):
+            yield _Unit("open", (((element.start, base[0].start), None),))
+            yield from _units(data, base)
+            yield _Unit("close", (((base[-1].end, element.end), None),))
+        elif element.tag.name == f"{WORD}r":
             yield from _run_units(data, element)
         elif element.tag.name in _WRAPPERS and (inner := _inside(element)):
             last = inner[-1].end
@@ -126,6 +130,14 @@ def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
         elif element.tag.name not in _DROPPED:
             is_seen = element.tag.name in _SEEN or element.tag.name.endswith(" oMath")
             yield _Unit("alone", ((element.place, None),), is_seen=is_seen)
+
+
+def _ruby_base(run: XmlElement) -> list[XmlElement]:
+    """Return the runs below the reading (`w:ruby`) of a run that has nothing else; empty for any other element."""
+    shown = [one for one in run.elements if one.tag.name != f"{WORD}rPr" and one.tag.name not in _DROPPED]
+    if run.tag.name != f"{WORD}r" or [one.tag.name for one in shown] != [f"{WORD}ruby"]:
+        return []
+    return next((one.elements for one in shown[0].elements if one.tag.name == f"{WORD}rubyBase"), [])
 
 
 def _inside(element: XmlElement) -> list[XmlElement]:

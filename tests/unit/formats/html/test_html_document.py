@@ -149,6 +149,8 @@ def test_half_of_a_surrogate_pair_is_refused(read_text):
         ("<html class=x lang=en>", "<html class=x lang=de>"),
         ("<html lang>", '<html lang="de">'),
         ("<html>", '<html lang="de">'),
+        ('<html lang="de-AT" dir="ltr">', '<html lang="de-AT" dir="ltr">'),
+        ('<html xml:lang="en" lang="en" dir=rtl>', '<html xml:lang="de" lang="de" dir=ltr>'),
         ("<p>a", "<p>a"),
     ],
 )
@@ -157,6 +159,19 @@ def test_the_language_of_the_page_changes_if_asked(page, changed, tmp_path):
     path.write_text(page, encoding="utf-8")
     document = read_html(str(path), target_language="de")
     assert document.filled([None] * len(document.segments)).decode() == changed
+
+
+@pytest.mark.parametrize(
+    ("page", "changed"),
+    [
+        ('<html lang="en">', '<html dir="rtl" lang="ar-EG">'),
+        ("<html class=x lang=en dir>", '<html class=x lang=ar-EG dir="rtl">'),
+        ("<html>", '<html lang="ar-EG" dir="rtl">'),
+    ],
+)
+def test_the_direction_of_the_page_is_that_of_its_language(page, changed, read_text):
+    document = read_text(read_html, f"{page}<p>a")
+    assert document.filled_in("ar_EG", [Filling("b")]).decode() == f"{changed}<p>b"
 
 
 def test_tags_go_where_the_translation_has_them(read_text):

@@ -51,6 +51,15 @@ def with_content(*paragraphs: str) -> bytes:
     return repacked(EMPTY, word__document_dot_xml=xml.replace("<w:sectPr", f"{content}<w:sectPr", 1).encode())
 
 
+def renamed(data: bytes, name) -> bytes:
+    """Return a file with other names of its parts."""
+    stream = io.BytesIO()
+    with ZipFile(io.BytesIO(data)) as old, ZipFile(stream, "w", ZIP_DEFLATED) as new:
+        for info in old.infolist():
+            new.writestr(name(info.filename), old.read(info))
+    return stream.getvalue()
+
+
 def body(data: bytes):
     """Return the XML of a file's document."""
     with ZipFile(io.BytesIO(data)) as archive:
@@ -376,7 +385,7 @@ def test_a_part_that_unpacks_to_a_multiple_is_refused_before_it_is_unpacked(lett
 
 def test_the_tags_of_all_parts_are_bounded_before_any_is_parsed(letter, read_text, monkeypatch):
     with ZipFile(io.BytesIO(letter)) as archive:
-        whole = b"".join(archive.read(part) for part in word._text_parts(archive, "letter.docx"))
+        whole = b"".join(archive.read(part) for part in word._text_parts(archive, "letter.docx")[0])
     monkeypatch.setattr(word, "MOST_TAGS", whole.count(b"<"))
     assert read_text(read_docx, letter).segments
     monkeypatch.setattr(word, "MOST_TAGS", whole.count(b"<") - 1)
@@ -435,3 +444,59 @@ def test_the_size_of_a_paragraph_is_bounded(monkeypatch):
     monkeypatch.setattr("clearhead.formats.word.paragraphs._MAX_SIZE", 1_000)
     with pytest.raises(DataError, match="line 2: this paragraph is larger than 1,000 characters"):
         WordDocument(with_content(content), "a.docx")
+
+
+@pytest.mark.parametrize("name", [lambda part: part.replace("/", "\\"), str.upper])
+def test_parts_with_other_names_than_in_the_list_are_read(letter, name, in_capitals):
+    document = WordDocument(renamed(letter, name), "a.docx")
+    assert texts(document) == texts(WordDocument(letter, "b.docx"))
+    filled = document.filled([Filling(in_capitals(one.text)) for one in document.segments])
+    with ZipFile(io.BytesIO(filled)) as archive, ZipFile(io.BytesIO(renamed(letter, name))) as old:
+        assert archive.namelist() == old.namelist()
+        assert b"HELLO" in archive.read(name("word/document.xml"))
+        assert b"THE HEADER" in b"".join(map(archive.read, archive.namelist()))
+
+
+def test_the_base_of_a_ruby_is_text_and_keeps_its_reading(in_capitals):
+    reading = "<w:rubyPr/><w:rt><w:r><w:t>reading</w:t></w:r></w:rt>"
+    ruby = f"<w:r><w:rPr><w:b/></w:rPr><w:ruby>{reading}<w:rubyBase>{{}}</w:rubyBase></w:ruby></w:r>"
+    data = with_content(run("before ") + ruby.format(run("base")) + run(" after"))
+    document = WordDocument(data, "a.docx")
+    assert texts(document) == ["before <g1>base</g1> after"]
+    filled = body(document.filled([Filling("AFTER <g1>BASE</g1> BEFORE")]))
+    [written] = filled.iterfind(".//{*}ruby")
+    assert ["".join(part.itertext()) for part in written.iter("{*}rt", "{*}rubyBase")] == ["reading", "BASE"]
+    assert "".join(filled.itertext()).strip() == "AFTER readingBASE BEFORE"
+
+
+STYLES = f"""<w:styles {NAMESPACES}><w:docDefaults><w:rPrDefault><w:rPr><w:lang w:val="en-US" w:eastAsia="en-US"
+ w:bidi="ar-SA"/></w:rPr></w:rPrDefault></w:docDefaults><w:style w:type="character"><w:rPr><w:lang w:val="en-US"/>
+</w:rPr></w:style><w:style><w:rPr><w:lang w:val="la"></w:lang></w:rPr></w:style></w:styles>"""
+
+
+@pytest.mark.parametrize(
+    ("language", "changed"),
+    [
+        ("de", {'w:val="en-US" w:eastAsia="en-US"': 'w:val="de" w:eastAsia="en-US"', '="en-US"/>': '="de"/>'}),
+        ("zh_Hans", {
+            'w:val="en-US" w:eastAsia="en-US"': 'w:val="zh-Hans" w:eastAsia="zh-Hans"',
+            'w:val="en-US"/>': 'w:val="zh-Hans" w:eastAsia="zh-Hans"/>',
+        }),
+        ("he", {
+            'w:val="en-US" w:eastAsia="en-US"\n w:bidi="ar-SA"': 'w:val="he" w:eastAsia="en-US"\n w:bidi="he"',
+            'w:val="en-US"/>': 'w:val="he" w:bidi="he"/>',
+        }),
+        ("en", {}),
+        ("", {}),
+    ],
+)  # fmt: skip
+def test_the_language_of_the_styles_is_that_of_the_translation(language, changed):
+    data = repacked(with_content(run("a")), word__styles_dot_xml=STYLES.encode())
+    document = WordDocument(data, "a.docx")
+    expected = STYLES
+    for old, new in changed.items():
+        assert expected.count(old) == 1
+        expected = expected.replace(old, new)
+    with ZipFile(io.BytesIO(document.filled_in(language, [Filling("A")]))) as archive:
+        assert archive.read("word/styles.xml").decode() == expected
+    assert document.filled_in(language, [None]) == data
