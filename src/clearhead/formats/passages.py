@@ -12,6 +12,7 @@ from itertools import groupby
 
 from clearhead.formats.document import Filling
 from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.wrapping import gap_between
 
 _SPACES = re.compile(r"[ \t]+")
 
@@ -67,6 +68,7 @@ class _Item:
     partner: _Item | None = None  # the other tag of a pair
     number: int = 0  # number of the pair that it opens
     is_link: bool = False
+    is_line_end: bool = False  # whether it is a line end that the file's readers see as a space or as nothing
 
 
 class Run:
@@ -79,6 +81,10 @@ class Run:
         """Add words in decoded form; white space that could be at an edge of the segment must be added separately."""
         if words:
             self._items.append(_Item("words", start, end, words, not words.isspace()))
+
+    def line_end(self, start: int, end: int) -> None:
+        """Add a line end between words, with the white space around it."""
+        self._items.append(_Item("words", start, end, " ", is_line_end=True))
 
     def alone(self, start: int, end: int, *, is_seen: bool) -> None:
         """Add a standalone element; an invisible one at an edge is left out of the segment."""
@@ -110,6 +116,7 @@ class Run:
         """
         if not any(item.form == "words" and is_text(item.words) for item in self._items):
             return None
+        _join_lines(self._items)
         items = _trimmed(_without_empty_pairs(_paired(self._items)))
         parts: list[str] = []
         elements: list[Element] = []
@@ -132,6 +139,19 @@ class Run:
                     number = item.number = len(elements)
                 parts.append(str(Tag(item.form, number)))
         return Passage(items[0].start, items[-1].end, "".join(parts), tuple(elements), kind)
+
+
+def _join_lines(items: Iterable[_Item]) -> None:
+    """Choose the words of each line end from the characters before and after it, on whatever side of tags they are."""
+    before, line_ends = "", list[_Item]()
+    for item in items:
+        if item.is_line_end:
+            line_ends.append(item)
+        elif item.form == "words" or item.is_seen:
+            after = item.words if item.form == "words" else ""
+            for line_end in line_ends:
+                line_end.words = gap_between(before, after)
+            before, line_ends = after, []
 
 
 def _paired(items: Iterable[_Item]) -> list[_Item]:

@@ -39,8 +39,17 @@ def unwrapped(lines: Sequence[str]) -> str:
     >>> unwrapped(["Zwei Männer", "sitzen."]), unwrapped(["犬が", "走る。"])
     ('Zwei Männer sitzen.', '犬が走る。')
     """
-    gaps = ["" if _UNSPACED.fullmatch(before[-1:] + after[:1]) else " " for before, after in pairwise(lines)]
+    gaps = [gap_between(before, after) for before, after in pairwise(lines)]
     return "".join(chain.from_iterable(zip(lines, [*gaps, ""], strict=True)))
+
+
+def gap_between(before: str, after: str) -> str:
+    """Return what joins two lines: nothing between Chinese or Japanese characters, otherwise a space.
+
+    >>> gap_between("a", "b"), gap_between("犬が", "走る"), gap_between("", "走る")
+    (' ', '', ' ')
+    """
+    return "" if _UNSPACED.fullmatch(before[-1:] + after[:1]) else " "
 
 
 def wrapped(text: str, width: int, *, first: int = 0) -> list[str]:

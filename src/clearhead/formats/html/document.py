@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, read_bytes
 from clearhead.formats.html.references import habits, resolved
-from clearhead.formats.html.tokens import VOID_ELEMENTS, HtmlToken, html_tokens
+from clearhead.formats.html.tokens import RUBY, VOID_ELEMENTS, HtmlToken, html_tokens
 from clearhead.formats.languages import is_variant
 from clearhead.formats.passages import Change, Passage, Run, changes
 from clearhead.text.language_names import is_right_to_left
@@ -35,8 +36,8 @@ _UNSEEN = frozenset("base link meta noembed noframes param script source style t
 
 MOST_EXCEPTIONS = 10
 """Maximum nesting of elements that are not translated around one that is; deeper ones are kept."""
-_KEPT = frozenset("code iframe math object pre rp rt svg".split())
-"""Elements whose content is not translated."""
+_KEPT = frozenset("code iframe math object pre rp rt ruby svg".split())
+"""Elements whose content is not translated; of a `ruby` with one base and its reading, the base is, see `RUBY`."""
 
 # For elements with an optional end tag: the elements whose start tag ends them implicitly.
 _ENDED_BY = {
@@ -177,6 +178,12 @@ def html_passages(text: str, cut: Sequence[HtmlToken], depth: int = 0) -> Iterat
         if token.form in ("start", "end") and is_block:
             yield from _finished(run)
             run = Run()
+        if token.form == "start" and (ruby := RUBY.match(text, token.start)) and not _is_untranslated(text, token):
+            run.opening("ruby", token.start, ruby.start("base"))
+            _add(run, text, *ruby.span("base"))
+            run.closing("ruby", ruby.start("reading"), ruby.end())
+            index = bisect_left(cut, ruby.end(), key=lambda token: token.start)
+            continue
         if token.form == "start" and (token.name in _KEPT or _is_untranslated(text, token)):
             behind = _behind_element(text, cut, index)
             if not is_block:
@@ -221,7 +228,16 @@ def _finished(run: Run) -> Iterator[Passage]:
 
 
 def _add(run: Run, text: str, start: int, end: int, *, is_attribute: bool = False) -> None:
-    """Add text as browsers show it; white space at its edges is added separately."""
+    """Add text as browsers show it; white space at its edges, and its line ends, are added separately."""
+    for gap in _SPACES.finditer(text, start, end):
+        if "\n" in gap[0] or "\r" in gap[0]:
+            _add_line(run, text, start, gap.start(), is_attribute)
+            run.line_end(gap.start(), gap.end())
+            start = gap.end()
+    _add_line(run, text, start, end, is_attribute)
+
+
+def _add_line(run: Run, text: str, start: int, end: int, is_attribute: bool) -> None:
     edges = _EDGES.match(text, start, end)
     assert edges is not None
     for group in (1, 2, 3):

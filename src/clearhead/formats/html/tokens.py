@@ -12,9 +12,21 @@ from typing import NamedTuple
 VOID_ELEMENTS = frozenset("area base br col embed frame hr img input link meta param source track wbr".split())  # noqa: SIM905
 """Elements without content and end tag."""
 
+_CLOSED = VOID_ELEMENTS | {"math", "svg"}
+"""Elements that a `/` in the start tag may close in HTML as well."""
+
 # Elements that contain only text, up to their own end tag.
 _RAW = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})
 
+RUBY = re.compile(
+    r"<ruby(?:\s[^<>]*+)?>\s*+(?P<base>[^<]++)"
+    r"(?P<reading>(?:<(r[pt])(?:\s[^<>]*+)?>[^<]*+</\3\s*+>\s*+)++</ruby\s*+>)",
+    re.IGNORECASE,
+)
+"""A base with its reading, in East Asian texts; the reading belongs to the end of the element, and so to its base."""
+
+_XHTML = re.compile(r"\s*+<\?xml\b|.{0,1000}?<html\s[^>]*\bxmlns=", re.IGNORECASE | re.DOTALL)
+"""The beginning of a page in XML."""
 _SPACE = r"[ \t\n\r\f]"
 _MARKUP = re.compile(r"<(?=[a-zA-Z/!?]|%(?:[^%<]|%(?!>)|<(?!%))*+%>)")
 _CODE = re.compile(r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:php\b|=)(?:[^?<]|\?(?!>)|<(?!\?))*+\?>")
@@ -58,8 +70,11 @@ class HtmlToken(NamedTuple):
 
 
 def html_tokens(text: str) -> Iterator[HtmlToken]:
-    """Split an HTML text into tokens, in order and without gaps."""
-    at = 0
+    """Split an HTML text into tokens, in order and without gaps.
+
+    In XHTML, an element that is closed in its start tag (`<a id="x"/>`) is empty, and has an end tag without text.
+    """
+    at, is_xml = 0, _XHTML.match(text) is not None
     while (markup := _MARKUP.search(text, at)) is not None:
         start = markup.start()
         if start > at:
@@ -67,6 +82,9 @@ def html_tokens(text: str) -> Iterator[HtmlToken]:
         token = _markup(text, start)
         yield token
         at = token.end
+        if is_xml and token.form == "start" and text[at - 2] == "/" and token.name not in _CLOSED:
+            yield HtmlToken("end", at, at, token.name)
+            continue
         if token.form == "start" and token.name == "plaintext":
             yield HtmlToken("raw", at, len(text), token.name)
             return

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 
 from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock
 
 from clearhead.formats.markdown.inline import HTML_TAG
@@ -45,7 +46,7 @@ _ENDS = re.compile(r"[ \t]*(?:\n|\Z)")
 
 def containers_plugin(parser: MarkdownIt) -> None:
     """Add the rules to a parser."""
-    inside = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    inside: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("fence", "container", _container, inside)
     parser.block.ruler.before("html_block", "component", _component)
 

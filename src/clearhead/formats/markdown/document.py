@@ -91,21 +91,22 @@ class _Block:
         line = bisect_right(self.file_starts, at) - 1
         return self.starts[line] + at - self.file_starts[line]
 
-    def between(self, at: int, end: int) -> _Block:
+    def between(self, at: int, end: int, kind: str) -> _Block:
         """Return the part of the block between two positions in the text."""
         first, last = bisect_right(self.starts, at), bisect_left(self.starts, end)
         starts = (0, *(start - at for start in self.starts[first:last]))
-        return _Block(self.text[at:end], self.kind, starts, (self.in_file(at), *self.file_starts[first:last]))
+        return _Block(self.text[at:end], kind, starts, (self.in_file(at), *self.file_starts[first:last]))
 
     def pieces(self) -> Iterator[_Block]:
         """Yield the prose of the block, split at `_BORDER` lines and without its `_LEADING` prefix."""
         leading = _LEADING.match(self.text)
         at = leading.end() if leading else 0
+        kind = self.kind
         for start, end in [border.span() for border in _BORDER.finditer(self.text, at)] + [(len(self.text),) * 2]:
             piece = self.text[at:start]
             if any(map(str.isalpha, piece)):
-                yield self.between(start - len(piece.lstrip(_BLANK)), at + len(piece.rstrip(_BLANK)))
-            at = end
+                yield self.between(start - len(piece.lstrip(_BLANK)), at + len(piece.rstrip(_BLANK)), kind)
+            at, kind = end, self.kind if self.text.startswith("\n", end) else "definition"
 
 
 class MarkdownDocument(Document):
@@ -262,6 +263,8 @@ def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterato
                 last = len(event.words.rstrip(_SPACE))
                 for piece in ((0, first), (first, last), (max(first, last), len(event.words))):
                     run.words(event.words[slice(*piece)], start + piece[0], start + piece[1])
+            case "words" if "\n" in block.text[event.start : event.end]:
+                run.line_end(start, end)
             case "words":
                 run.words(event.words, start, end)
             case "alone":

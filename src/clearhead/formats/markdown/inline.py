@@ -17,7 +17,7 @@ from html.entities import html5
 from typing import NamedTuple
 
 from clearhead.formats.html.references import resolved
-from clearhead.formats.html.tokens import VOID_ELEMENTS
+from clearhead.formats.html.tokens import RUBY, VOID_ELEMENTS
 from clearhead.text.placeholders import pair_role
 
 _SPECIAL = re.compile(r"[\\`*_~\[\]!<&{]|(?<![ \t])[ \t]*+\n[ \t]*+|(?<![a-zA-Z0-9])https?://")
@@ -35,7 +35,7 @@ HTML_TAG = re.compile(
 )
 """A tag of HTML or of a component of MDX, whose attributes may be expressions in braces."""
 _HTML_OTHERS = (("<!--", "-->"), ("<?", "?>"), ("<![CDATA[", "]]>"), ("<!", ">"))
-_CODE = frozenset({"code", "pre", "script", "style", "svg"})
+_CODE = frozenset({"code", "pre", "ruby", "script", "style", "svg"})
 _MARK = re.compile(r"\[(?:\^[^\]\s]{1,100}|-?@[^\[\]\n]{1,200})\]")
 """The mark of a footnote, or a citation."""
 _WIKI_LINK = re.compile(r"\[\[([^\[\]\n]{1,500})\]\](?![(\[])")
@@ -230,6 +230,14 @@ class _Scanner:
             return self._alone(start, autolink.end())
         if tag := HTML_TAG.match(text, start):
             name = tag[2].lower()
+            if ruby := RUBY.match(text, start):
+                name = self._new_name()
+                self._nodes += [
+                    InlineEvent("open", start, ruby.start("base"), name),
+                    InlineEvent("words", *ruby.span("base"), resolved(ruby["base"])),
+                    InlineEvent("close", ruby.start("reading"), ruby.end(), name),
+                ]
+                return ruby.end()
             if not tag[1] and name in _CODE and (behind := self._find(f"</{name}>", tag.end())) is not None:
                 return self._alone(start, behind)
             if name in VOID_ELEMENTS or tag[3]:

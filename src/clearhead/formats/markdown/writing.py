@@ -20,6 +20,7 @@ BLOCKS.core.ruler.disable(["inline", "text_join"])
 
 _FRAMES = {
     "paragraph": "{}",
+    "definition": ": {}",
     "heading": "# {}",
     "underlined": "{}\n---",
     "cell": "| {} |\n| --- |",
@@ -71,7 +72,8 @@ class Surroundings(NamedTuple):
     """Context of a translation."""
 
     kind: str
-    """`paragraph`, `heading`, `underlined` (a heading too), `cell`, `description` (of an image), or a title."""
+    """`paragraph`, `definition` (behind a mark on its line), `heading`, `underlined` (a heading too), `cell`,
+    `description` (of an image), or a title."""
     before: str
     """Text of the block before the translation."""
     behind: str
@@ -198,8 +200,9 @@ def _is_read(text: str, meant: Sequence[tuple[str, str]], around: Surroundings) 
         return (blocks[0].info, blocks[0].content) == (around.kind, text)
     inline = [token.content for token in blocks if token.type == "inline"]
     tags = {token.tag for token in blocks if token.tag} - {"table", "thead", "tr"}
-    expected = {"paragraph": "p", "cell": "th", "heading": "h1"}.get(around.kind, "h2")
-    return inline == [text.replace(r"\|", "|") if around.kind == "cell" else text] and tags == {expected}
+    expected = {"paragraph": "p", "definition": "p", "cell": "th", "heading": "h1"}.get(around.kind, "h2")
+    content = {"cell": text.replace(r"\|", "|"), "definition": framed}.get(around.kind, text)
+    return inline == [content] and tags == {expected}
 
 
 def _joined(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from clearhead.formats.inline_tags import Tag, mended, tokens
 from clearhead.formats.passages import Passage, Run
 from clearhead.formats.subtitles.cues import read_cues
 from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP, form_and_name
-from clearhead.formats.wrapping import balanced, unwrapped, width_of
+from clearhead.formats.wrapping import balanced, width_of
 
 LINE_COLUMNS = 42
 """Maximum line length that broadcasters allow in most languages."""
@@ -243,7 +243,7 @@ def _passage(
                 case _:
                     run.alone(start, behind, is_seen=False)
         elif start < behind:
-            run.words(unwrapped([text[start - 1], text[behind]])[1:-1], start, behind)
+            run.line_end(start, behind)
         at = behind
     return run.passage(is_text=lambda words: not words.isspace())
 

@@ -317,3 +317,49 @@ def test_code_of_a_server_stays_as_it_is(read, fill):
     ) == ("<p><?php echo $a->b; ?> da <%= a > b %></p><p>Nun<% if x %> <?= $c ?><% end %></p>")
     assert len(list(html_tokens("<% <?= " * 20_000 + "?>"))) == 2  # examined once: to the next `<%`, to the first `>`
     assert [one.text for one in read("b.html", "<p>1 <% 2, x</p>").segments] == ["1 <% 2, x"]
+
+
+@pytest.mark.parametrize(
+    ("page", "segments"),
+    [
+        ("<p>船は正午に\n  出発します。</p>", ["船は正午に出発します。"]),
+        (
+            "<p>船は<b>正午に</b>\n<!-- x -->\n<i>出発</i>します。</p>",
+            ["船は<g1>正午に</g1><x2/><g3>出発</g3>します。"],
+        ),
+        ("<p>船は正午に\n<code>x</code>\n出発</p>", ["船は正午に <x1/> 出発"]),
+        ("<p>船は 正午に\nABC\r\nand</p>", ["船は 正午に ABC and"]),
+        ('<img alt="船は\n正午">', ["船は正午"]),
+        ("<p>한국어\n문장</p>", ["한국어 문장"]),
+    ],
+)
+def test_wrapped_chinese_and_japanese_are_joined_without_a_space(page, segments, read, fill):
+    assert [one.text for one in read("a.html", page).segments] == segments
+
+
+def test_the_base_of_a_ruby_keeps_its_reading(read, fill):
+    page = "<p>渡し船は<ruby>港<rp>(</rp><rt>みなと</rt><rp>)</rp></ruby>を出ます。</p>"
+    document = read("a.html", page)
+    assert [one.text for one in document.segments] == ["渡し船は<g1>港</g1>を出ます。"]
+    kept = "<p>Leaves the <ruby>port<rp>(</rp><rt>みなと</rt><rp>)</rp></ruby>.</p>"
+    assert fill(document, lambda text: "Leaves the <g1>port</g1>.") == kept
+    several = read(
+        "a.html", "<p>船は<ruby>東<rt>とう</rt>京<rt>きょう</rt></ruby>へ</p><p><ruby>港<rt>みなと</ruby>が</p>"
+    )
+    assert [one.text for one in several.segments] == ["船は<x1/>へ", "<x1/>が"]
+    assert [one.text for one in read("a.html", '<p>a <ruby translate="no">港<rt>み</rt></ruby></p>').segments] == [
+        "a <x1/>"
+    ]
+
+
+XHTML = """{}<html{}><head><title>one</title><script src="a.js"/></head>
+<body><p><a id="p1"/>two</p><div/>three<p title="four"/><svg/><br/>five <b/>six</body></html>"""
+
+
+def test_empty_elements_of_xhtml_are_empty(read, fill):
+    xml, of_xml = '<?xml version="1.0"?>\n', ' xmlns="http://www.w3.org/1999/xhtml"'
+    for page in (XHTML.format(xml, ""), XHTML.format("<!DOCTYPE html>\n", of_xml), XHTML.format(xml, of_xml)):
+        document = read("a.html", page)
+        assert [one.text for one in document.segments] == ["one", "two", "three", "four", "<x1/><x2/>five <x3/>six"]
+        assert fill(document, {"two": "TWO", "three": "THREE"}) == page.replace("two", "TWO").replace("three", "THREE")
+    assert [one.text for one in read("a.html", XHTML.format("", "")).segments] == ["one"]
