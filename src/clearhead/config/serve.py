@@ -18,10 +18,10 @@ class ServeConfig(Settings):
     max_body_bytes: Count = 1_048_576
     """Maximum bytes of a request body (larger: status 413)."""
     max_file_bytes: Count = 10_485_760
-    """Maximum bytes of the request body of `/translate_file` (larger: status 413)."""
+    """Maximum bytes of a form sent to `/translate_file` (larger: status 413)."""
     max_held_bytes: Annotated[PositiveInt, Field(le=1_000_000_000_000)] = 268_435_456
     """Maximum total bytes of the bodies of all requests that are being received or processed (more: status 503 with
-    `Retry-After`)."""
+    `Retry-After`); bodies without a known API key are read up to a quarter of it."""
     max_texts: Count = 128
     """Maximum number of texts in a request (more: status 400)."""
     max_characters: Count = 20_000

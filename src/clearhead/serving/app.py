@@ -83,6 +83,7 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
         metrics=service.metrics,
         endpoints=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
         work=service.work,
+        keys=service.keys,
         hosts=hosts,
         origins=cors_origins,
     )

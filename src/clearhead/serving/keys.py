@@ -99,6 +99,14 @@ class Keys:
             for name, key in keys.items()
         }
 
+    def client(self, given: object) -> str:
+        """Return the client that a key belongs to, as `owner` finds it; anything but a text is no key.
+
+        Raises:
+            HTTPError: As `owner`.
+        """
+        return f"key {self.owner(given if isinstance(given, str) else None)}"
+
     def owner(self, given: str | None) -> str | None:
         """Return the name of a key and count one request against its rate limit; None if no key is required.
 

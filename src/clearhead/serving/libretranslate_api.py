@@ -15,12 +15,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.routing import APIRoute
-from starlette.datastructures import UploadFile
 
 from clearhead.formats.document_files import refuse_foreign_extension
 from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
+from clearhead.serving.forms import FormFile
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.languages import AUTO
 from clearhead.serving.middleware import FILE_PATH
@@ -174,11 +174,11 @@ def libre_router(service: Service) -> APIRouter:
         file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
         if not service.takes_files:
             raise HTTPError(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
-        if not isinstance(file, UploadFile):
+        if not isinstance(file, FormFile):
             raise bad_request("Invalid request: missing file parameter")
-        if not file.filename:
+        if not file.name:
             raise bad_request("Invalid request: empty file")
-        name, data = safe_name(file.filename), await file.read()
+        name, data = safe_name(file.name), file.data
         refuse_foreign_extension(name)
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded

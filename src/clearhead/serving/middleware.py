@@ -1,4 +1,4 @@
-"""Outermost middleware: request id, allowed hosts and pages, body limits, security headers, metrics, access log.
+"""Outermost middleware: request id, allowed hosts and pages, keys, body limits, security headers, metrics, access log.
 
 The application behind it sees complete bodies within the limits, and every error gets an answer. The log names no text,
 no key and no address.
@@ -21,12 +21,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
+from clearhead.serving.forms import MULTIPART, parse_multipart
 from clearhead.serving.http_errors import ClientGone, HTTPError, bad_request, place_of, unavailable
+from clearhead.serving.keys import Keys
 from clearhead.serving.metrics import Metrics
 
 LOGGER = logging.getLogger("clearhead.serving")
 FILE_PATH = "/translate_file"
-"""Path whose request bodies may be as large as files."""
+"""Path whose forms may be as large as files."""
+KEY_FIELD_PATHS = frozenset({"/translate", "/detect", FILE_PATH})
+"""Paths whose requests may have their API key in the field `api_key`, as in LibreTranslate."""
+_CHARACTER_BYTES = 12
+"""Most bytes of a character of text in a body, as two JSON escapes or four percent escapes."""
+_KEYLESS_BYTES = 20_000
+"""Bytes that a body without a known key may have besides its text."""
+_KEYLESS_SHARE = 4
+"""Part of `max_held_bytes` up to which bodies without a known key are read."""
+_OTHER_VALUES = 1_000
+"""Most values in a JSON body besides those in which a text may have a comma."""
 MOST_HEADER_BYTES = 32_768
 """Size limit of a request's line and headers."""
 HEADERS_TOO_LARGE = f"the headers have more than {MOST_HEADER_BYTES:,} bytes"
@@ -51,6 +63,7 @@ class Gate:
         metrics: The metrics to update.
         endpoints: The known paths, each with metrics of its own; all other paths are counted as one.
         work: Admission control, checked before a POST request reaches the application, so that refusals are cheap.
+        keys: API keys; that in the header is checked before the body is read.
         hosts: Names in the header `Host` that are served; empty serves all.
         origins: Origins of other web pages that may send requests; `*` allows all.
     """
@@ -63,6 +76,7 @@ class Gate:
         metrics: Metrics,
         endpoints: frozenset[str],
         work: Admission,
+        keys: Keys,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
     ) -> None:
@@ -73,6 +87,7 @@ class Gate:
         self._metrics = metrics
         self._endpoints = endpoints
         self._work = work
+        self._keys = keys
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +102,7 @@ class Gate:
         try:
             scope = _in_origin_form(scope)
             self._require_allowed(scope)
+            scope["state"]["client"] = self._client(scope)
             body = await self._body(scope, receive, answer)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
             if method == "POST":
@@ -152,23 +168,44 @@ class Gate:
         if size + sum(len(name) + len(value) + _HEADER_MARKS for name, value in scope["headers"]) > MOST_HEADER_BYTES:
             raise HTTPError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HEADERS_TOO_LARGE)
 
+    def _client(self, scope: Scope) -> str | None:
+        """Return the client of a request by its headers: the owner of its key, or its address where none is needed.
+
+        None means that no key is known yet: it may be in the body, or the request needs none.
+
+        Raises:
+            HTTPError: If a key is required in the headers and is missing, or it is unknown or used too often.
+        """
+        if not self._keys.are_required:
+            return f"address {scope['client'][0] if scope.get('client') else ''}"
+        path = scope["path"]
+        if scope["method"] != "POST" or path not in self._endpoints:
+            return None
+        scheme, _, given = next(iter(_values_of(scope, b"authorization")), "").partition(" ")
+        key = given.strip() if scheme.lower() == "bearer" else ""
+        return None if not key and path in KEY_FIELD_PATHS else self._keys.client(key)
+
     async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
         """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
+
+        Without a known key it may be as long as the longest text in the longest spelling, and needs a key within that
+        to go on. Clients without a known key also cannot fill the room of those who have one.
 
         Raises:
             HTTPError: If it is too large, does not arrive in time, or too many bytes are held already.
             ClientGone: If the client disconnects before its end.
         """
-        limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
-        too_large = HTTPError(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {limit:,} bytes; send it in parts"
-        )
-        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if length.isdigit() and int(length[:20]) > limit:
-            raise too_large
+        config, state = self._config, scope["state"]
+        kind = next(iter(_values_of(scope, b"content-type")), "")
+        is_form = kind.partition(";")[0].strip().lower() == MULTIPART
+        most = config.max_file_bytes if scope["path"] == FILE_PATH and is_form else config.max_body_bytes
+        keyless = min(most, _CHARACTER_BYTES * config.max_characters + _KEYLESS_BYTES)
+        length = next(iter(_values_of(scope, b"content-length")), "0")
+        if length.isdecimal() and int(length[:20]) > (keyless if state["client"] is None and not is_form else most):
+            raise _too_large(keyless if state["client"] is None else most, has_key=state["client"] is not None)
         parts = []
         try:
-            async with asyncio.timeout(self._config.body_seconds):
+            async with asyncio.timeout(config.body_seconds):
                 while not answer.is_body_read:
                     message = await receive()
                     if message["type"] != "http.request":
@@ -176,16 +213,42 @@ class Gate:
                     parts.append(message.get("body", b""))
                     answer.body_bytes += len(parts[-1])
                     self._held_bytes += len(parts[-1])
-                    if answer.body_bytes > limit:
-                        raise too_large
-                    if parts[-1] and self._held_bytes > self._config.max_held_bytes:
+                    if is_form and state["client"] is None and keyless < answer.body_bytes <= most:
+                        state["client"] = self._client_in_form(kind, b"".join(parts))
+                    has_key = state["client"] is not None
+                    if answer.body_bytes > (limit := most if has_key else keyless):
+                        raise _too_large(limit, has_key=has_key)
+                    if parts[-1] and self._held_bytes > config.max_held_bytes // (1 if has_key else _KEYLESS_SHARE):
                         raise unavailable("the server has too much to read; ask again")
                     answer.is_body_read = not message.get("more_body", False)
         except TimeoutError:
             raise HTTPError(
-                HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
+                HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {config.body_seconds:g} seconds"
             ) from None
-        return b"".join(parts)
+        body = b"".join(parts)
+        texts = config.max_characters + 2 * config.max_terms * config.max_term_characters
+        if not is_form and body.count(b",") > texts + _OTHER_VALUES:  # parsing a million values takes 0.1 s
+            raise bad_request("the body has more values than a request may have texts, terms and characters")
+        return body
+
+    def _client_in_form(self, content_type: str, begin: bytes) -> str | None:
+        """Return the client of the key that the beginning of a form has; None if it has none.
+
+        Raises:
+            HTTPError: If the form is invalid, or its key is unknown or used too often.
+        """
+        fields = parse_multipart(content_type, begin, is_whole=False)
+        return next((self._keys.client(value) for name, value in fields if name == "api_key"), None)
+
+
+def _too_large(limit: int, *, has_key: bool) -> HTTPError:
+    advice = (
+        "send it in parts"
+        if has_key
+        else "send the API key in the header Authorization: Bearer KEY, or in a form's field api_key before the file"
+    )
+    message = f"the request has more than {limit:,} bytes; {advice}"
+    return HTTPError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
 
 
 def _in_origin_form(scope: Scope) -> Scope:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from clearhead.config import ServeConfig
 from clearhead.errors import DataError
 from clearhead.files import parse_json
+from clearhead.serving.forms import MOST_FIELDS, MULTIPART, parse_multipart, unreadable_form
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.keys import Keys
 from clearhead.serving.schemas import GivenTerm
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.terminology import Terms, term_of
 
-MOST_FIELDS = 1_000
+_INLINE_BYTES = 16_384
+"""Size of a body up to which it is parsed at once; larger ones are parsed in a thread, one at a time."""
+_PARSER = ThreadPoolExecutor(1, thread_name_prefix="clearhead body")
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
@@ -27,34 +32,41 @@ async def read_fields(request: Request) -> dict[str, Any]:
     Raises:
         HTTPError: If they cannot be parsed.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", "")
+    body = b"".join([part async for part in request.stream()])
+    parse = partial(_parsed, content_type, request.url.query, body)
+    if len(body) <= _INLINE_BYTES:
+        return parse()
+    del body
+    return await asyncio.get_running_loop().run_in_executor(_PARSER, parse)
+
+
+def _parsed(content_type: str, query: str, body: bytes) -> dict[str, Any]:
+    kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
-            values = parse_json((await request.body()).decode("utf-8"))
+            values = parse_json(body.decode())
         except ValueError:
             raise bad_request("Invalid JSON format") from None
         if not isinstance(values, dict):
             raise bad_request("Invalid JSON format")
         return values
-    if kind not in ("", "application/x-www-form-urlencoded", "multipart/form-data"):
+    if kind not in ("", "application/x-www-form-urlencoded", MULTIPART):
         raise bad_request("send JSON, or a form")
+    given: list[tuple[str, Any]] = _query_fields(query)
+    given += parse_multipart(content_type, body) if kind == MULTIPART else _query_fields(body)
     fields: dict[str, Any] = {}
-    try:
-        if kind == "multipart/form-data":
-            form = await request.form(max_files=1, max_fields=MOST_FIELDS)
-            given = [(name, value) for name, value in form.multi_items() if isinstance(value, str | UploadFile)]
-        else:
-            text = (await request.body()).decode("utf-8")
-            given = list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
-        query = request.url.query
-        given = [*parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS), *given]
-    except Exception as error:  # third-party parsers may raise any exception
-        if isinstance(error, OSError | MemoryError):
-            raise
-        raise bad_request("the form cannot be read; send JSON, or a form in UTF-8") from None
     for name, value in given:
         fields.setdefault(name, value)
     return fields
+
+
+def _query_fields(query: str | bytes) -> list[tuple[str, str]]:
+    try:
+        text = query if isinstance(query, str) else query.decode()
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise unreadable_form() from None
 
 
 def require_few(texts: Sequence[str], config: ServeConfig) -> None:
@@ -98,19 +110,15 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
 def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = None) -> str:
     """Return the client of a request, for fair scheduling and limits: the owner of its key, or its address.
 
-    The key is in the header `Authorization: Bearer KEY`, or in the field `api_key`.
+    The key is in the header `Authorization: Bearer KEY`, which has been checked before the body was read, or in the
+    field `api_key`.
 
     Raises:
         HTTPError: If a key is required and it is missing or unknown, or its rate limit is exceeded.
     """
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    key = given.strip() if scheme.lower() == "bearer" else None
-    if not key and fields is not None and isinstance(fields.get("api_key"), str):
-        key = fields["api_key"]
-    owner = keys.owner(key)
-    if owner is not None:
-        return f"key {owner}"
-    return f"address {request.client.host if request.client else ''}"
+    if (known := request.state.client) is not None:
+        return str(known)
+    return keys.client((fields or {}).get("api_key"))
 
 
 async def wait_until_gone(request: Request) -> None:

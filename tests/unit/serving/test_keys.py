@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 from hashlib import sha256
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,6 @@ from clearhead.cli.main import run
 from clearhead.errors import ConfigError
 from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys
-from clearhead.serving.request_fields import client_of
 
 
 def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
@@ -100,8 +98,3 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path, text, message):
         read_keys(path)
     with pytest.raises(ConfigError, match="cannot read the keys"):
         read_keys(tmp_path / "none")
-
-
-def test_without_keys_each_address_is_a_client_of_its_own():
-    requests = [SimpleNamespace(headers={}, client=SimpleNamespace(host=host)) for host in ("10.0.0.1", "10.0.0.2")]
-    assert [client_of(request, Keys({})) for request in requests] == ["address 10.0.0.1", "address 10.0.0.2"]

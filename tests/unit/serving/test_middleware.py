@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from hashlib import sha256
 
 import pytest
 from pydantic import ValidationError
 
 from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
+from clearhead.serving.keys import ApiKey, Keys
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.middleware import Gate
 from clearhead.serving.schemas import TranslateRequest
@@ -36,7 +38,16 @@ def status(*headers, method="POST", target=b"/translate", hosts=("localhost", ":
     metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
     config = ServeConfig()
     work = Admission(config, metrics)
-    gate = Gate(app, config=config, metrics=metrics, endpoints=frozenset(), work=work, hosts=hosts, origins=origins)
+    gate = Gate(
+        app,
+        config=config,
+        metrics=metrics,
+        endpoints=frozenset(),
+        work=work,
+        keys=Keys({}),
+        hosts=hosts,
+        origins=origins,
+    )
     scope = {"type": "http", "method": method, "path": target.decode(), "raw_path": target, "query_string": b""}
     scope["headers"] = list(headers)
     asyncio.run(gate(scope, receive, send))
@@ -106,6 +117,90 @@ def test_headers_have_a_size_limit(size, expected):
     assert status(LOCAL, (b"x", b"a" * size)) == expected
     assert status(LOCAL, *[(b"x", b"")] * (size // 5)) == expected
     assert status(LOCAL, target=b"/" + b"a" * size) == expected
+
+
+KEY = "k" * 43
+KNOWN = (b"authorization", f"Bearer {KEY}".encode())
+FORM = b'--B\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+FILE = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n%s\r\n--B--\r\n'
+
+
+def asked(path, *headers, body=b"", packet=65_536, has_keys=True, **limits):
+    """Return the status of a request, its client, and how many bytes of its body were read."""
+    sent, seen, size = [], {}, 0
+
+    async def app(scope, receive, send):
+        seen.update(scope["state"])
+        await send({"type": "http.response.start", "status": 200})
+
+    async def receive():
+        nonlocal size
+        part = body[size : size + packet]
+        size += len(part)
+        return {"type": "http.request", "body": part, "more_body": size < len(body)}
+
+    async def send(message):
+        sent.append(message)
+
+    metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
+    config = ServeConfig(**limits)
+    work = Admission(config, metrics)
+    keys = {"anna": ApiKey(name="anna", sha256=sha256(KEY.encode()).hexdigest())}
+    paths = frozenset({"/translate", "/translate_file", "/v1/translate"})
+    gate = Gate(app, config=config, metrics=metrics, endpoints=paths, work=work, keys=Keys(keys if has_keys else {}))
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"headers": [LOCAL, *headers], "client": ("10.0.0.1", 1)}
+    asyncio.run(gate(scope, receive, send))
+    work.close()
+    return sent[0]["status"], seen.get("client"), size
+
+
+def test_a_key_in_the_header_is_checked_before_the_body_is_read():
+    wrong = (b"authorization", b"Bearer x")
+    body = b"x" * 1_000
+    assert asked("/translate", wrong, body=body) == (403, None, 0)
+    assert asked("/v1/translate", body=body) == (400, None, 0)
+    assert asked("/v1/translate", KNOWN, body=body) == (200, "key anna", 1_000)
+    assert asked("/translate", body=body) == (200, None, 1_000)  # its key may be in the body
+    assert asked("/translate", body=body, has_keys=False) == (200, "address 10.0.0.1", 1_000)
+
+
+def test_a_body_without_a_known_key_is_short():
+    most = 12 * 100 + 20_000
+    for size, expected in ((most, 200), (most + 1, 413)):
+        assert asked("/translate", body=b"x" * size, packet=100, max_characters=100)[0] == expected
+    length = (b"content-length", b"30000")
+    assert asked("/translate", length, body=b"x" * 30_000, max_characters=100) == (413, None, 0)
+    assert asked("/translate", length, KNOWN, body=b"x" * 30_000, max_characters=100)[0] == 200
+
+
+def test_a_key_before_the_file_of_a_form_allows_a_large_file():
+    form = (b"content-type", b"multipart/form-data; boundary=B")
+    file, fields = FILE % (b"x" * 500_000), FORM % (b"source", b"de")
+    key, wrong = (FORM % (b"api_key", given) for given in (KEY.encode(), b"x"))
+    most, size = 12 * 20_000 + 20_000, len(fields + key + file)
+    assert asked("/translate_file", form, body=fields + key + file) == (200, "key anna", size)
+    assert asked("/translate_file", form, body=fields + wrong + file)[0] == 403
+    for body in (fields + file, file.removesuffix(b"--\r\n") + b"\r\n" + key):
+        status, _, read = asked("/translate_file", form, body=body)
+        assert (status, read) == (413, (most // 65_536 + 1) * 65_536)
+    assert asked("/translate_file", form, KNOWN, body=file)[0] == 200
+
+
+def test_only_forms_may_be_as_large_as_files():
+    json_body = (b"content-type", b"application/json")
+    assert asked("/translate_file", json_body, KNOWN, body=b"x" * 2_000_000)[0] == 413
+
+
+def test_bodies_without_a_known_key_leave_room_for_others():
+    body = b"x" * 2_000
+    assert asked("/translate", body=body, max_held_bytes=6_000)[0] == 503
+    assert asked("/translate", KNOWN, body=body, max_held_bytes=6_000)[0] == 200
+
+
+def test_a_body_of_more_values_than_texts_can_have_is_refused():
+    for count, expected in ((61_000, 200), (61_001, 400)):  # 20,000 characters, 100 terms of 200 on each side, 1,000
+        assert asked("/translate", KNOWN, body=b"[" + b"1," * count + b"1]")[0] == expected
 
 
 @pytest.mark.parametrize(

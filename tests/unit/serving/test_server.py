@@ -523,6 +523,7 @@ def test_answers_tell_browsers_to_be_careful(client):
 
 def test_a_mistake_of_the_server_is_answered_and_noted_without_its_words(monkeypatch, noted):
     service = Service([], ServeConfig(), Keys({}), device="cpu")
+    monkeypatch.setattr(service.keys, "are_required", True)
     monkeypatch.setattr(service.keys, "owner", lambda key: 1 / 0)
     transport = httpx.ASGITransport(make_app(service), raise_app_exceptions=False)
 
