@@ -133,6 +133,11 @@ class Bundle:
         return self.weights.module if isinstance(self.weights, StoredModel) else self.weights
 
     @property
+    def own_module(self) -> Transformer:
+        """The same module, for code of the package, which changes nothing in it; see `StoredModel.own_module`."""
+        return self.weights.own_module if isinstance(self.weights, StoredModel) else self.weights
+
+    @property
     def config(self) -> ModelConfig:
         """The settings of the model."""
         return self.weights.config
@@ -324,7 +329,7 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
     if precision == "int8" and device != "cpu" and decode.precision == "int8":
         decode = decode.with_changes({"precision": "fp32"})  # other devices do not compute in 8 bits
     bundle = Bundle(
-        model if device == "cpu" else model.module.to(device),
+        model if device == "cpu" else model.own_module.to(device),
         tokenizer,
         decode,
         config["info"],

@@ -1,4 +1,4 @@
-"""The tree of exceptions for errors that a user can correct, a warning, and suggestions of the nearest name.
+"""The tree of exceptions for errors that a user can correct, warnings, and suggestions of the nearest name.
 
 Every error that a user can cause is a `ClearheadError` with one clear message.
 
@@ -53,7 +53,15 @@ class DeviceError(ClearheadError):
     """The requested device is not available on this machine."""
 
 
-class CompiledCoreWarning(UserWarning):
+class ClearheadWarning(UserWarning):
+    """Something a user should know; the command line shows it as a notice."""
+
+
+class ChangedModelWarning(ClearheadWarning):
+    """A model's module was changed, so that it computes itself instead of a faster engine; the message says how."""
+
+
+class CompiledCoreWarning(ClearheadWarning):
     """The compiled core cannot be used, and PyTorch is used instead; the message gives the reason and a remedy."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from clearhead.errors import CompiledCoreWarning
+from clearhead.errors import ClearheadWarning
 from clearhead.text.terminal import for_terminal
 
 
@@ -40,7 +40,7 @@ def show_warnings_as_notices() -> None:
     show = warnings.showwarning
 
     def show_warning(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
-        if issubclass(category, CompiledCoreWarning):
+        if issubclass(category, ClearheadWarning):
             notice(str(message))
         else:
             show(message, category, *rest, **named)

@@ -187,7 +187,7 @@ def explain(
         from clearhead.inspection.ablation import ablate as ablate_heads
         from clearhead.inspection.ablation import num_heads
 
-        with progress("switching heads off", total=num_heads(translator.bundle.model)) as advance:
+        with progress("switching heads off", total=num_heads(translator.bundle.own_module)) as advance:
             ablation = ablate_heads(
                 translator,
                 text,

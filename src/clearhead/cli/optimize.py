@@ -96,7 +96,7 @@ def optimize(
     source_ids, target_ids = [ids for ids, _ in kept], [ids for _, ids in kept]
     with progress("aligning", total=len(kept)) as advance:
         shortlist = learn_shortlist(
-            translator.bundle.model,
+            translator.bundle.own_module,
             source_ids,
             target_ids,
             per_token=PER_TOKEN if per_token is None else per_token,
@@ -108,7 +108,9 @@ def optimize(
     sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
     encoded = translator.pair_encoder.pairs(*sides, config)
     guided = guided_head_of(translator.bundle)
-    head, agreement = choose_head(translator.bundle.model, encoded, batch_tokens=config.batch_tokens, guided=guided)
+    head, agreement = choose_head(
+        translator.bundle.own_module, encoded, batch_tokens=config.batch_tokens, guided=guided
+    )
     chosen = partial(save_head, head=head, agreement=agreement)
     add_side_files(directory, {SHORTLIST_FILE: shortlist.save, ALIGNMENT_FILE: chosen}, translator.bundle.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from jaxtyping import Float, Int
+
+    from clearhead.decoding.engine import Beams, Candidates
 
 BLOCK = 64
 """Tokens of which only the maximum is looked at first."""
@@ -39,3 +45,22 @@ def best_tokens(
     best, ids = np.full((num_rows, count), -np.inf, scores.dtype), np.full((num_rows, count), -1)
     best[at], ids[at] = values[order], tokens[order]
     return best, ids
+
+
+def best_continuations(
+    active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"], beam_size: int
+) -> Iterator[Candidates]:
+    """Yield the best continuations of each sentence; see `engine.Slots.step`.
+
+    Args:
+        active: The open hypotheses of each sentence.
+        log_probs: Log-probability of every next token of each hypothesis, sentence by sentence.
+        beam_size: Maximum hypotheses of a sentence.
+    """
+    gains, tokens = best_tokens(log_probs, candidates_of_row(beam_size))
+    ends = np.cumsum([len(beams.scores) for beams in active])[:-1]
+    for beams, gain, token in zip(active, np.split(gains, ends), np.split(tokens, ends), strict=True):
+        scores = (np.array(beams.scores, dtype=np.float32)[:, None] + gain).ravel()
+        places = np.argsort(-scores, kind="stable")[: candidates_of_sentence(beam_size)]
+        numbers = (places // gain.shape[1]).tolist()
+        yield zip(scores[places].tolist(), numbers, token.ravel()[places].tolist(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +21,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
+from clearhead.errors import ChangedModelWarning
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.pytorch import needing_pytorch
 
@@ -33,6 +35,8 @@ _Result = TypeVar("_Result")
 def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
     """Return the fastest engine for a model: the compiled core if it supports the model, else PyTorch.
 
+    A module that was changed, so that it computes something else than its configuration says, computes itself.
+
     Args:
         model: A model in evaluation mode. The engine is valid until its weights change. Each member of an ensemble gets
             its own engine.
@@ -41,18 +45,30 @@ def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePr
     Raises:
         ClearheadError: If the core does not support the model, and PyTorch is not installed.
         ValueError: If the model has no decoder.
+
+    Warns:
+        ChangedModelWarning: If the module computes itself.
     """
     if isinstance(model, Ensemble):
         return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
     if isinstance(model, StoredModel) and model.is_changed:
-        model = model.module
+        model = model.own_module
+    if not isinstance(model, StoredModel):
+        from clearhead.model.module_state import departure
+
+        if reason := departure(model):
+            from clearhead.decoding.pytorch.module_engine import ModuleEngine
+
+            message = f"{reason}: the model computes itself in PyTorch, step by step and far more slowly"
+            warnings.warn(message, ChangedModelWarning, stacklevel=2)
+            return ModuleEngine(model)
     obstacle = NativeEngine.obstacle(model, precision)
     if obstacle is None:
         return NativeEngine(model, precision)
     with needing_pytorch(f"this model ({obstacle})"):
         from clearhead.decoding.pytorch.engine import PyTorchEngine
 
-    return PyTorchEngine(model.module if isinstance(model, StoredModel) else model, precision)
+    return PyTorchEngine(model.own_module if isinstance(model, StoredModel) else model, precision)
 
 
 def decode(

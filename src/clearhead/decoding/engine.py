@@ -20,7 +20,7 @@ from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
-from clearhead.model.stored import StoredModel, fingerprint
+from clearhead.model.stored import StoredModel
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -147,7 +147,7 @@ class SearchingSlots(Slots, Protocol):
 
 
 class Engine(ABC):
-    """A model or ensemble prepared for fast translation and scoring; valid until its weights change.
+    """A model or ensemble prepared for fast translation and scoring; valid until the model changes.
 
     Args:
         model: A model in evaluation mode.
@@ -164,14 +164,17 @@ class Engine(ABC):
     def __init__(self, model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model
         self.precision = precision
-        self._modules = [] if isinstance(model, StoredModel | Ensemble) else list(model.modules())
-        self._fingerprint = fingerprint(self._modules)
+        self._state = None
+        if not isinstance(model, StoredModel | Ensemble):
+            from clearhead.model.module_state import ModuleState
+
+            self._state = ModuleState(model)
 
     def is_current(self) -> bool:
-        """Return whether the model still has the weights this engine was made from; if not, make a new engine."""
+        """Return whether the model is still as it was when this engine was made; if not, make a new engine."""
         if isinstance(self.model, StoredModel):
             return not self.model.is_changed
-        return self._fingerprint == fingerprint(self._modules)
+        return self._state is None or self._state.is_current()
 
     def computing(self) -> AbstractContextManager[Any]:
         """Return the context in which each thread uses this engine; PyTorch's must compute no gradients."""

@@ -3,7 +3,7 @@
 The core and PyTorch select candidates among the tokens of one model. Here they return all log-probabilities, and
 candidates are selected after averaging.
 
-Shapes: R rows (the open hypotheses of all slots), V vocabulary, K beams, C candidates of a beam, T tokens of a target.
+Shapes: R rows (the open hypotheses of all slots), V vocabulary, T tokens of a target.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clearhead.decoding.best_tokens import best_tokens
+from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
 from clearhead.decoding.ensemble import Ensemble, mean_log_probs
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
 
 
 class EnsembleEngine(Engine):
@@ -105,14 +104,4 @@ class EnsembleSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
-        gains, tokens = best_tokens(self.log_probs(active), candidates_of_row(self._beam_size))
-        ends = np.cumsum([len(beams.scores) for beams in active])[:-1]
-        parts = zip(active, np.split(gains, ends), np.split(tokens, ends), strict=True)
-        return [self._best(beams, *part) for beams, *part in parts]
-
-    def _best(self, beams: Beams, gains: Float[np.ndarray, "K C"], tokens: Int[np.ndarray, "K C"]) -> Candidates:
-        """Return the best continuations of a sentence."""
-        scores = (np.array(beams.scores, dtype=np.float32)[:, None] + gains).ravel()
-        places = np.argsort(-scores, kind="stable")[: candidates_of_sentence(self._beam_size)]
-        numbers = (places // gains.shape[1]).tolist()
-        return zip(scores[places].tolist(), numbers, tokens.ravel()[places].tolist(), strict=True)
+        return list(best_continuations(active, self.log_probs(active), self._beam_size))

@@ -180,13 +180,13 @@ def ablate(
         DataError: If `Translator.score` refuses the texts, the text is empty, or sources and references differ in
             number.
     """
-    if translator.ensemble or not translator.bundle.model.config.num_decoder_layers:
+    if translator.ensemble or not translator.bundle.config.num_decoder_layers:
         raise ConfigError("heads are switched off in one model that writes: no ensemble, and no encoder alone")
     if not text.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
     if len(sources) != len(references):
         raise DataError(f"{len(sources)} source lines but {len(references)} references; they must pair up")
-    own = Translator(replace(translator.bundle, weights=copy.deepcopy(translator.bundle.model)), translator.path)
+    own = Translator(replace(translator.bundle, weights=copy.deepcopy(translator.bundle.own_module)), translator.path)
     model = own.bundle.model
     alone: Any = {**settings, **AS_IT_IS}
     greedy: Any = {**settings, "beam_size": 1}

@@ -111,7 +111,7 @@ def explain(
     assert engine is None or isinstance(engine, NativeEngine)  # other engines need PyTorch
     tree = None
     if has_decoder and (search or not is_given):
-        tree = record_search(engine or translator.bundle.model, source_ids, config, given_prefix(given))
+        tree = record_search(engine or translator.bundle.own_module, source_ids, config, given_prefix(given))
         searched_ids = list(tree.hypothesis.tokens)
         if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
             # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
@@ -225,7 +225,14 @@ def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[
     """Return the forward pass that reads a source and predicts every token of a target."""
     import torch
 
-    model = translator.bundle.model
+    from clearhead.model.module_state import has_own_forward
+
+    model = translator.bundle.own_module
+    if has_own_forward(model):
+        raise ConfigError(
+            "the model's own `forward` was replaced, or has hooks, and what is explained is computed by its parts; "
+            "change or hook one of its parts, such as model.decoder.layers[0]"
+        )
     config = model.config
     source = torch.tensor([source_ids], device=model.device)
     if config.is_decoder_alone:

@@ -19,6 +19,7 @@ from clearhead.model.embeddings import Embedding, OutputProjection, OutputTransf
 from clearhead.model.encoder import Encoder
 from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
+from clearhead.model.module_state import note_methods
 from clearhead.model.positions import make_positions
 from clearhead.model.recorder import NOTHING, AttentionWeights, HiddenStates, Recorder
 from clearhead.model.sublayers import make_norm
@@ -211,3 +212,6 @@ class Transformer(nn.Module):
     def num_parameters(self) -> int:
         """Return the number of weights; a shared matrix is counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+note_methods(Transformer)  # before anyone can replace one; see `module_state.departure`

@@ -132,7 +132,7 @@ def choose_alignment_head(translator: Translator, data: Prepared) -> tuple[Align
     sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
     pairs = translator.pair_encoder.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
     guided = guided_head_of(bundle)
-    return choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens, guided=guided)
+    return choose_head(bundle.own_module, pairs, batch_tokens=config.batch_tokens, guided=guided)
 
 
 def calibrated(translator: Translator, translations: Sequence[Translation], chrfs: Sequence[float]) -> Calibration:

@@ -154,7 +154,9 @@ class Aligner:
             case "occlusion":
                 from clearhead.decoding.occlusion import occluded
 
-                told = [occluded(own.model, *sides, **options) for own, options in zip(self._bundles, how, strict=True)]
+                told = [
+                    occluded(own.own_module, *sides, **options) for own, options in zip(self._bundles, how, strict=True)
+                ]
         return [sum(others, first) for first, *others in zip(*told, strict=True)]
 
     def of_found(

@@ -19,7 +19,7 @@ from torch import Tensor
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.attention import cross_attention_weights
+from clearhead.decoding.pytorch.attention import cross_attention_of_pairs
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
 from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
@@ -94,13 +94,7 @@ class PyTorchEngine(Engine):
             sources: Source ids of each sentence, ended by `eos_id`.
             targets: Target ids of each sentence, ended by `eos_id`.
         """
-        source, target = (
-            pad_batch([list(ids) for ids in side], self.model.config.pad_id).to(self.model.device)
-            for side in (sources, targets)
-        )
-        layers = [layer.float().numpy(force=True) for layer in cross_attention_weights(self.model, source, target)]
-        sizes = zip(map(len, targets), map(len, sources), strict=True)
-        return [np.stack([layer[pair, :, :t, :s] for layer in layers]) for pair, (t, s) in enumerate(sizes)]
+        return cross_attention_of_pairs(self.model, sources, targets)
 
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

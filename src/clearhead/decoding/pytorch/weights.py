@@ -20,12 +20,14 @@ from torch.nn import functional
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
+from clearhead.errors import ModelError
 from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
+from clearhead.model.module_state import departure
 from clearhead.model.other_positions import rotary_positions
 from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
@@ -49,9 +51,12 @@ class PackedModel:
 
     Raises:
         DeviceError: If the model's device cannot compute in that precision.
+        ModelError: If the model computes something else than its configuration says.
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+        if reason := departure(model):
+            raise ModelError(f"{reason}: packed weights would compute another model; use `make_engine`")
         self.model = model
         self.precision = precision
         self.config = model.config

@@ -1,0 +1,204 @@
+"""Whether a module is still what it was, and whether it computes what its configuration says.
+
+An engine has its own code and copies of the weights, but the module belongs to its user, who may change anything in it.
+So whatever holds a copy compares here: weights by their content, because writing through `.data` or NumPy leaves no
+other trace, and parts by their types, attributes, hooks and methods.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as all_modules
+
+from clearhead.config import ModelConfig
+from clearhead.kernels.bf16_linear import Linear
+from clearhead.kernels.dropout import Dropout
+from clearhead.model.attention import MultiHeadAttention
+from clearhead.model.decoder import Decoder, DecoderLayer
+from clearhead.model.embeddings import Embedding, OutputProjection, OutputTransform
+from clearhead.model.encoder import Encoder, EncoderLayer
+from clearhead.model.feed_forward import FeedForward
+from clearhead.model.other_positions import LearnedPositions, RelativePositions, RotaryPositions
+from clearhead.model.position_tables import relative_rows, rotary_table, sinusoid_table
+from clearhead.model.positions import SinusoidalPositions
+from clearhead.model.residual import Residual
+
+_OF_TORCH = (nn.Module, nn.Identity, nn.LayerNorm, nn.RMSNorm, nn.Linear, nn.Embedding, nn.ModuleList)
+_OURS = (
+    *(Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention, FeedForward, Residual, Linear, Dropout),
+    *(Embedding, OutputProjection, OutputTransform),
+    *(LearnedPositions, RelativePositions, RotaryPositions, SinusoidalPositions),
+)
+_AT_FIRST: dict[type, dict[str, Any]] = {}
+"""What each class of a model's parts contained when it was imported."""
+
+_NOT_SETTINGS = {"training", "_parameters", "_buffers", "_modules", "_compiled_call_impl"}
+"""Attributes of every module that say nothing of how it computes, or are compared by themselves."""
+
+_WIDTH, _ROWS = 1021, 64
+"""Words of a row and rows of a block that are summed; a prime, so that rows of a matrix fall on different columns."""
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def note_methods(*kinds: type) -> None:
+    """Note the methods of classes, to notice later if one is replaced."""
+    _AT_FIRST.update({kind: dict(vars(kind)) for kind in kinds})
+
+
+note_methods(*_OF_TORCH, *_OURS)
+
+
+class ModuleState:
+    """The parts of a module and the content of its weights, at the time when this object is made.
+
+    Args:
+        model: The module.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._parts = [(part, type(part), _copied(vars(part))) for part in model.modules()]
+        self._contents = self._digests()
+        self._changed_methods = changed_method()
+
+    def is_current(self) -> bool:
+        """Return whether nothing has changed since."""
+        is_same = all(type(part) is kind and _equal(vars(part), then) for part, kind, then in self._parts)
+        return is_same and changed_method() == self._changed_methods and self._digests() == self._contents
+
+    def _digests(self) -> list[int]:
+        tensors = {id(tensor): tensor for part, *_ in self._parts for tensor in _tensors_of(part)}
+        return [_digest(tensor.detach()) for tensor in tensors.values()]
+
+
+def departure(model: nn.Module) -> str | None:
+    """Return in which way a `Transformer` computes something else than its configuration says; None if it does not.
+
+    Its weights may have any values.
+    """
+    if changed := changed_method():
+        return changed
+    if type(model) not in _AT_FIRST:
+        return f"the model is a {type(model).__name__}"
+    make: Callable[[ModelConfig], nn.Module] = type(model)
+    standard = _standard(make, model.config)
+    parts = dict(model.named_modules(remove_duplicate=False))
+    for name, usual in standard.items():
+        part = parts.pop(name, None)
+        if fault := "has been removed" if part is None else _difference(part, usual, is_causal="decoder" in name):
+            return f"{name or 'the model'} {fault}"
+    return f"{next(iter(parts))} has been added" if parts else None
+
+
+def has_own_forward(model: nn.Module) -> bool:
+    """Return whether a call of a model does something else than `Transformer.forward`, such as running hooks."""
+    [first] = [methods["forward"] for kind, methods in _AT_FIRST.items() if kind.__name__ == "Transformer"]
+    has_hooks = bool(model._forward_hooks or model._forward_pre_hooks)
+    return has_hooks or getattr(model.forward, "__func__", None) is not first
+
+
+def changed_method() -> str | None:
+    """Return which method of a class, or which hook of all modules, was changed in this process; None if none was."""
+    if all_modules._global_forward_hooks or all_modules._global_forward_pre_hooks:
+        return "a forward hook of all modules is registered"
+    for kind, before in _AT_FIRST.items():
+        now = vars(kind)
+        if now != before:
+            for name in {**before, **now}:
+                old, new = before.get(name), now.get(name)
+                if old is not new and any(callable(one) or isinstance(one, property) for one in (old, new)):
+                    return f"{kind.__name__}.{name} has been replaced"
+    return None
+
+
+@lru_cache(maxsize=8)
+def _standard(make: Callable[[ModelConfig], nn.Module], config: ModelConfig) -> dict[str, nn.Module]:
+    """Return the parts of a new model, whose weights have shapes and no values."""
+    with torch.device("meta"):
+        return dict(make(config).named_modules(remove_duplicate=False))
+
+
+def _difference(part: nn.Module, usual: nn.Module, *, is_causal: bool) -> str | None:
+    if type(part) is not type(usual):
+        return f"is a {type(part).__name__}, not a {type(usual).__name__}"
+    now, then = (
+        {name: value for name, value in vars(one).items() if name not in _NOT_SETTINGS} for one in (part, usual)
+    )
+    for name in {**then, **now}:
+        if name not in then or name not in now or not _equal(now[name], then[name]):
+            if "_hooks" in name:
+                return "has hooks"
+            return f"has its own {name}" if callable(now.get(name)) else f"has another {name} than its configuration"
+    for kind, weights, others in (
+        ("weights", part._parameters, usual._parameters),
+        ("tables", part._buffers, usual._buffers),
+    ):
+        if [name for name, value in weights.items() if value is not None] != [
+            name for name, value in others.items() if value is not None
+        ]:
+            return f"has other {kind} than its configuration"
+    for name, weight in part._parameters.items():
+        other = usual._parameters[name]
+        if weight is not None and (type(weight) is not nn.Parameter or other is None or weight.shape != other.shape):
+            return f"has a weight {name} of another shape or type than its configuration"
+    for name, table in _tables(part, is_causal=is_causal).items():
+        buffer = part._buffers[name]
+        if buffer is None or not torch.equal(buffer.cpu(), torch.as_tensor(table).to(buffer.dtype)):
+            return f"has another {name} than its configuration"
+    return None
+
+
+def _tables(part: nn.Module, *, is_causal: bool) -> Mapping[str, np.ndarray]:
+    """Return the values of a part's buffers; tables of positions are as long as the longest text so far."""
+    match part:
+        case SinusoidalPositions():
+            *_, length, width = (0, 0, *part.table.shape)
+            return {"table": sinusoid_table(length, width, part.layout, first=part.first)}
+        case RotaryPositions():
+            *_, length, _ = (0, 0, *part.table.shape)
+            return {"table": rotary_table(length, part.head_dim)}
+        case RelativePositions():
+            edges, rows = relative_rows(len(part.weight), part.max_distance, is_causal=is_causal)
+            return {"edges": edges, "rows_between": rows}
+    return {}
+
+
+def _tensors_of(part: nn.Module) -> Iterator[Tensor]:
+    yield from (weight for weight in part._parameters.values() if weight is not None)
+    yield from (buffer for buffer in part._buffers.values() if buffer is not None)
+
+
+def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with copies of the containers among them, which are changed in place."""
+    kinds = (dict, OrderedDict, set, list)
+    return {name: copy(value) if type(value) in kinds else value for name, value in attributes.items()}
+
+
+def _equal(now: Any, then: Any) -> bool:
+    try:
+        return bool(now == then)
+    except Exception:  # another tensor or array, compared element by element
+        return False
+
+
+def _digest(tensor: Tensor) -> int:
+    """Return a number that another content changes, in about the time of reading the memory once."""
+    flat = tensor.reshape(-1).view(torch.uint8)
+    if flat.device.type != "cpu":
+        words = flat[: len(flat) // 8 * 8].view(torch.int64)
+        rows = len(words) // _WIDTH
+        sums = words[: rows * _WIDTH].view(rows, _WIDTH).sum(0)
+        return hash(torch.cat([sums, words[rows * _WIDTH :], flat[len(words) * 8 :].long()]).cpu().numpy().tobytes())
+    raw = flat.numpy()
+    table = raw[: len(raw) // (8 * _WIDTH) * 8 * _WIDTH].view(np.uint64).reshape(-1, _WIDTH)
+    digest = np.zeros(_WIDTH, np.uint64)
+    for start in range(0, len(table), _ROWS):  # the factor makes the order of blocks count
+        digest = digest * _ODD + table[start : start + _ROWS].sum(axis=0)
+    return hash((digest.tobytes(), raw[table.nbytes :].tobytes()))
