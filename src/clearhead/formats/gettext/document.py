@@ -7,7 +7,7 @@ layout. All other lines stay, in the encoding that the header declares.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,11 +26,14 @@ from clearhead.formats.gettext.po import (
 )
 from clearhead.formats.wrapping import width_of
 from clearhead.text.format_strings import checked_format, format_of
+from clearhead.text.language_names import plural_forms
 
 MOST_COLUMNS = 79
 """Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""
 _MOST_NUMBERS, _SELDOM = 1_001, 5
 """Numbers from 0 on for which gettext evaluates the rule of plural forms, and how many of them are seldom."""
+_HAS_RULE = re.compile(r"nplurals\s*=\s*[0-9]+\s*;\s*plural\s*=")
+"""A rule of plural forms; a template has placeholders in its place."""
 _PLACEHOLDER = re.compile(rf"charset=\s*({PLACEHOLDER})\b".encode(), re.IGNORECASE)
 _WORD = re.compile(r"[^ ]* *\n?")
 _TO_LAST_STRING = re.compile(rf'[^"]*+(?:{STRING}(?:[ \t]++(?=["\r\n]|\Z))?+)++', re.DOTALL)
@@ -53,6 +56,20 @@ class _Plural(NamedTuple):
     def of(cls, rule: str) -> _Plural:
         forms = forms_of(rule, range(_MOST_NUMBERS))
         return cls(forms[1], forms.count(forms[1]) > _SELDOM)
+
+    def segments(self, first: int, texts: Mapping[str, str], format: str, num_forms: int) -> list[int]:
+        """Return the index of the segment that each plural form translates.
+
+        Args:
+            first: Index of the segment of the singular; that of the plural follows.
+            texts: Singular and plural by their keywords.
+            format: As in `Segment`.
+            num_forms: Number of plural forms.
+        """
+        one = self.form_of_one if self.form_of_one < num_forms else 0
+        # The singular `a file` does not do for 21 files, and in a language with a single form for no number.
+        lacks = self.is_often and format and checked_format(texts["msgid_plural"], texts["msgid"], format)[1]
+        return [first + (place != one or num_forms == 1 or bool(lacks)) for place in range(num_forms)]
 
 
 class _Form(NamedTuple):
@@ -83,6 +100,10 @@ class _Message(NamedTuple):
     """Lines of notes from earlier translations."""
     notes: int
     """Line before which new notes are inserted."""
+    texts: Mapping[str, str]
+    """Its strings, by keyword."""
+    format: str
+    """As in `Segment`."""
 
 
 class GettextCatalogue(Document):
@@ -113,16 +134,16 @@ class GettextCatalogue(Document):
         self._messages: list[_Message] = []
         self._placeholder: tuple[int, int] | None = None
         """Range of bytes in which a template has a placeholder for the encoding."""
-        header: CatalogueEntry | None = None
+        self._header: CatalogueEntry | None = None
         plural = _Plural.of("")
         for entry in entries_of(text.split("\n")):
             message = entry.message()
             if message.problem is not None:
                 raise DataError(f"{name}, line {message.place}: {message.problem}")
             if message.is_header:
-                if header is None:
-                    header, plural = entry, _Plural.of(message.fields().get("plural-forms", ""))
-                    self._placeholder = self._placeholder_in(header)
+                if self._header is None:
+                    self._header, plural = entry, _Plural.of(message.fields().get("plural-forms", ""))
+                    self._placeholder = self._placeholder_in(entry)
                     self.target_languages = [*filter(None, [message.fields().get("language")])]
             elif not message.is_obsolete:
                 self._add(entry, plural)
@@ -131,11 +152,14 @@ class GettextCatalogue(Document):
         r"""Return the file's bytes with the translations, their messages marked as fuzzy, and notes as comments.
 
         A translation begins or ends with a line feed if and only if its source does, as `msgfmt --check` requires. A
-        template gets its encoding when a translation needs one.
+        template gets its encoding when a translation needs one, and the language of the translations with its plural
+        forms.
 
         Raises:
             DataError: If a translation contains a character that the file's encoding lacks, or a NUL.
         """
+        fields = self._new_fields() if any(filling is not None for filling in fillings) else {}
+        rule = fields.get("Plural-Forms", "")
         splices: list[Splice] = []
         for message in self._messages:
             written = [
@@ -143,17 +167,53 @@ class GettextCatalogue(Document):
                 for form in message.forms
                 if (filling := fillings[form.segment]) is not None and not self._stays(message, form)
             ]
-            for form, filling in written:
-                text = _with_line_feeds_of(self.segments[message.first].text, filling.text)
-                splices.append(self._strings(form, text))
+            if rule and "msgid_plural" in message.texts and all(form.is_blank for form in message.forms):
+                splices.append(self._new_forms(message, rule, fillings))
+            else:
+                splices += (self._strings(message, form, filling) for form, filling in written)
             notes = dict.fromkeys(note for _, filling in written for note in filling.note.splitlines())
             if written:
                 splices += self._notes(message, list(notes))
             if written and not message.is_fuzzy:
                 splices.append(self._flag(message))
-        if self._placeholder and not all(splice.replacement.isascii() for splice in splices):
+        needs_charset = self._placeholder is not None and not all(splice.replacement.isascii() for splice in splices)
+        if self._header is not None and fields:
+            splices.append(self._header_with(self._header, fields, self._charset if needs_charset else PLACEHOLDER))
+        elif self._placeholder is not None and needs_charset:
             splices.append(Splice(*self._placeholder, self._charset.encode()))
         return spliced(self._data, sorted(splices, key=lambda splice: splice.start))
+
+    def _new_fields(self) -> dict[str, str]:
+        """Return the fields of the header that only a template lacks, for the language of the translations."""
+        said = {} if self._header is None else self._header.message().fields()
+        language = said.get("language") or self.language.replace("-", "_")
+        fields = {"Language": language} if said.get("language") == "" != language else {}
+        has_plurals = any("msgid_plural" in message.texts for message in self._messages)
+        if said and (has_plurals or "plural-forms" in said) and not _HAS_RULE.search(said.get("plural-forms", "")):
+            fields["Plural-Forms"] = plural_forms(language)
+        return {name: value for name, value in fields.items() if value}
+
+    def _header_with(self, header: CatalogueEntry, fields: Mapping[str, str], charset: str) -> Splice:
+        """Return the change of the header that sets fields, and the encoding in place of its placeholder."""
+        text = header.texts["msgstr"]
+        for name, value in fields.items():
+            line = f"{name}: {value}\n"
+            text, found = re.subn(rf"^{name}:.*\n?", line, text, flags=re.IGNORECASE | re.MULTILINE)
+            text += "" if found else line
+        text = re.sub(rf"(charset=\s*){PLACEHOLDER}\b", rf"\g<1>{charset}", text, flags=re.IGNORECASE)
+        lines = ['msgstr ""', *map(quoted, re.findall(r"[^\n]*\n|[^\n]+", text))]
+        return self._lines(header.places["msgstr"], lines, header.line)
+
+    def _new_forms(self, message: _Message, rule: str, fillings: Sequence[Filling | None]) -> Splice:
+        """Return the change that gives an untranslated message the plural forms of a rule."""
+        number = int(rule.partition("=")[2].partition(";")[0])
+        lines: list[str] = []
+        for form, segment in enumerate(_Plural.of(rule).segments(message.first, message.texts, message.format, number)):
+            filling = fillings[segment]
+            text = "" if filling is None else self._text(message, filling)
+            lines += _string_lines(f"msgstr[{form}]", text)
+        places = message.forms[0].lines[0], message.forms[-1].lines[1]
+        return self._lines(places, lines, self.segments[message.first].line)
 
     def _placeholder_in(self, header: CatalogueEntry) -> tuple[int, int] | None:
         first, last = next(lines for key, lines in header.places.items() if key.startswith("msgstr"))
@@ -168,17 +228,9 @@ class GettextCatalogue(Document):
         at = len(self.segments)
         forms = [_Form("msgstr", entry.places[keys[0]], at, not entry.texts[keys[0]])]
         if "msgid_plural" in texts:
-            one = plural.form_of_one if plural.form_of_one < len(keys) else 0
-            # The singular `a file` does not do for 21 files, and in a language with a single form for no number.
-            lacks = plural.is_often and format and checked_format(texts["msgid_plural"], texts["msgid"], format)[1]
             forms = [
-                _Form(
-                    f"msgstr[{int(key.removeprefix('msgstr'))}]",
-                    entry.places[key],
-                    at + (place != one or len(keys) == 1 or bool(lacks)),
-                    not entry.texts[key],
-                )
-                for place, key in enumerate(keys)
+                _Form(f"msgstr[{int(key.removeprefix('msgstr'))}]", entry.places[key], segment, not entry.texts[key])
+                for key, segment in zip(keys, plural.segments(at, texts, format, len(keys)), strict=True)
             ]
         most = next(filter(None, (_MAX_LENGTH.match(line.words) for line in entry.lines)), None)
         for place, source in enumerate(key for key in ("msgid", "msgid_plural") if key in entry.texts):
@@ -196,23 +248,36 @@ class GettextCatalogue(Document):
         # Comments of translators come first; notes are added at their end.
         notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
         old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
-        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins, old_notes, notes))
+        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins, old_notes, notes, texts, format))
 
     def _stays(self, message: _Message, form: _Form) -> bool:
         """Return whether a form keeps its finished translation, because only other forms of its segment lack one."""
         return not (form.is_blank or message.is_fuzzy or self.segments[form.segment].is_finished)
 
-    def _strings(self, form: _Form, text: str) -> Splice:
+    def _text(self, message: _Message, filling: Filling) -> str:
+        return _with_line_feeds_of(self.segments[message.first].text, filling.text)
+
+    def _strings(self, message: _Message, form: _Form, filling: Filling) -> Splice:
         """Return the change of the lines of a translation."""
-        first, last = form.lines
+        lines = _string_lines(form.keyword, self._text(message, filling))
+        return self._lines(form.lines, lines, self.segments[form.segment].line)
+
+    def _lines(self, places: tuple[int, int], written: Iterable[str], line: int) -> Splice:
+        """Return the change of some lines, whose last may end with a comment.
+
+        Args:
+            places: First and last line, counted from 1.
+            written: The new lines.
+            line: Line number in messages.
+        """
+        first, last = places
         start, end = self._starts[first - 1], self._starts[last]
         line_end = _line_end(self._data[start : self._starts[first]])
         last_line = self._data[self._starts[last - 1] : end].decode(self._charset)
         strings = _TO_LAST_STRING.match(last_line)
         assert strings is not None
         rest = last_line[strings.end() :].encode(self._charset)
-        line = self.segments[form.segment].line
-        lines = [self._encoded(written, line) for written in _string_lines(form.keyword, text)]
+        lines = [self._encoded(one, line) for one in written]
         return Splice(start, end - len(rest), line_end.join(lines))
 
     def _notes(self, message: _Message, notes: Sequence[str]) -> Iterator[Splice]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import shutil
+import subprocess
 from itertools import pairwise
 
 import pytest
@@ -351,3 +353,77 @@ def test_comments_may_limit_the_length_of_translations(read, comment, most):
     limits = [one.limit for one in document.segments]
     assert [limit and limit.most for limit in limits] == [most, most]
     assert most is None or limits[0] != limits[1]
+
+
+TEMPLATE = r"""#, fuzzy
+msgid ""
+msgstr ""
+"Project-Id-Version: boats\n"
+"Language: \n"
+"Content-Type: text/plain; charset=CHARSET\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\n"
+
+#, c-format
+msgid "%d boat"
+msgid_plural "%d boats"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "a boat"
+msgid_plural "boats"
+msgstr[0] "Boot"
+msgstr[1] ""
+"""
+FIELDS = r"""Language: \n"
+"Content-Type: text/plain; charset=CHARSET\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\n"
+"""
+FORMS = """msgstr[0] ""
+msgstr[1] ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "charset", "rule", "forms"),
+    [
+        ("pt-BR", "CHARSET", "nplurals=2; plural=(n > 1);", ["%d one", "%d other"]),
+        (
+            "pl",
+            "UTF-8",
+            "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);",
+            ["%d öne", "%d other", "%d other"],
+        ),
+        ("ja", "CHARSET", "nplurals=1; plural=0;", ["%d other"]),
+    ],
+)
+def test_a_template_gets_the_plural_forms_of_the_language(read, language, charset, rule, forms):
+    document = read("a.pot", TEMPLATE)
+    one = "%d öne" if charset == "UTF-8" else "%d one"
+    filled = document.filled_in(language, [Filling(one), Filling("%d other"), None, None]).decode()
+    fields = rf"""Language: {language.replace("-", "_")}\n"
+"Content-Type: text/plain; charset={charset}\n"
+"Plural-Forms: {rule}\n"
+"""
+    written = "".join(f'msgstr[{number}] "{form}"\n' for number, form in enumerate(forms))
+    expected = TEMPLATE.replace(FIELDS, fields).replace(FORMS, written).replace("#, c-", "#, fuzzy, c-")
+    assert filled == expected
+    if shutil.which("msgfmt"):
+        reviewed = filled.replace("#, fuzzy, c-format", "#, c-format").partition('\nmsgid "a boat"')[0]
+        subprocess.run(["msgfmt", "--check", "-o", "/dev/null", "-"], input=reviewed.encode(), check=True)
+
+
+def test_a_header_that_is_filled_in_is_kept(read):
+    header = r"""msgid ""
+msgstr ""
+"Language: sl\n"
+"Plural-Forms: nplurals=4; plural=n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3;\n"
+"""
+    message = '\nmsgid "a"\nmsgstr ""\n'
+    filled = read("a.po", header + message).filled_in("pl", [Filling("A")])
+    assert filled.decode() == header + '\n#, fuzzy\nmsgid "a"\nmsgstr "A"\n'
+    # Nothing is added that the header does not have, and nothing is written without a translation or a language.
+    assert read("a.po", message).filled_in("pl", [Filling("A")]).decode() == '\n#, fuzzy\nmsgid "a"\nmsgstr "A"\n'
+    assert read("a.pot", TEMPLATE).filled_in("pl", [None] * 4).decode() == TEMPLATE
+    for language in ("", "xx"):
+        document = read("a.pot", TEMPLATE)
+        assert b"EXPRESSION" in document.filled_in(language, [Filling("%d a"), Filling("%d b"), None, None])
