@@ -45,6 +45,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--prefix", excludes="--memory", why="whose translations are fixed"),
         Rule("--nbest, --diversity, --prefix, --alignments", excludes="a document", why="only with lines of text"),
         Rule("--columns, --only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
+        Rule("--keys", needs="a document", why="for example a .json file"),
         Rule("--skip-bad-units", needs="a document", why="for example a .tmx or .xlf file"),
         Rule("--from-lang, --to-lang", needs="a document, --memory FILE"),
         Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),

@@ -48,6 +48,16 @@ class DocumentOptions(OptionGroup):
             rich_help_panel="Documents",
         ),
     ] = None
+    keys: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K,..",
+            help="Keys of a .json file below which strings are translated, separated by commas: names such as label, "
+            "or paths such as button.label.",
+            show_default="all strings are",
+            rich_help_panel="Documents",
+        ),
+    ] = None
     from_lang: Annotated[
         str | None,
         typer.Option(
@@ -130,13 +140,30 @@ class DocumentOptions(OptionGroup):
         Raises:
             ConfigError: If they cannot be read.
         """
-        if self.columns is None:
-            return None
-        try:
-            typed = [name.strip() for name in next(csv.reader([self.columns], skipinitialspace=True, strict=True), [])]
-        except csv.Error as error:
-            raise ConfigError(f"--columns {self.columns}: {error}") from None
-        return [int(name) if name.isdecimal() and len(name) <= LONGEST_NUMBER else name for name in typed]
+        names = _typed("--columns", self.columns)
+        return names and [int(name) if name.isdecimal() and len(name) <= LONGEST_NUMBER else name for name in names]
+
+    def typed_keys(self) -> list[str] | None:
+        """Return the keys; quotation marks enclose a name with a comma.
+
+        Raises:
+            ConfigError: If they cannot be read.
+        """
+        return _typed("--keys", self.keys)
+
+
+def _typed(option: str, value: str | None) -> list[str] | None:
+    """Return the names in the value of an option, separated by commas.
+
+    Raises:
+        ConfigError: If they cannot be read.
+    """
+    if value is None:
+        return None
+    try:
+        return [name.strip() for name in next(csv.reader([value], skipinitialspace=True, strict=True), [])]
+    except csv.Error as error:
+        raise ConfigError(f"{option} {value}: {error}") from None
 
 
 def translate_documents(
@@ -185,6 +212,7 @@ def translate_documents(
     refuse_report(report, paths, outputs)
     asked = {
         "columns": options.typed_columns(),
+        "keys": options.typed_keys(),
         "skip_bad_units": options.skip_bad_units or None,
     }
     languages = {"from_lang": options.from_lang, "to_lang": options.to_lang}

@@ -33,7 +33,7 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".csv": DocumentFormat("csv", ("columns",)),
     ".docx": DocumentFormat("docx", is_binary=True),
     **dict.fromkeys((".htm", ".html"), DocumentFormat("html")),
-    ".json": DocumentFormat("json"),
+    ".json": DocumentFormat("json", ("keys",)),
     **dict.fromkeys((".markdown", ".md"), DocumentFormat("markdown")),
     **dict.fromkeys(GETTEXT, DocumentFormat("po")),
     ".srt": DocumentFormat("srt"),

@@ -1,16 +1,18 @@
 r"""JSON files of strings, such as the messages of a program: every string value at any depth is a segment; keys stay.
 
-Only translated strings are rewritten. White space, numbers, the order of keys and duplicate keys are unchanged. If all
-of the file is ASCII, with escapes such as `\u00e9`, translations are escaped as well.
+Where not all strings are text, keys are given below which they are. Only translated strings are rewritten. White space,
+numbers, the order of keys and duplicate keys are unchanged. If all of the file is ASCII, with escapes such as `\u00e9`,
+translations are escaped as well.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum, auto
 
+from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText
 
@@ -61,24 +63,35 @@ class JsonStrings(Document):
     format = "JSON strings"
     unwritable = None
 
-    def __init__(self, source: FileText) -> None:
+    def __init__(self, source: FileText, keys: Collection[str] | None = None) -> None:
         """Find the string values.
 
+        Args:
+            source: The file.
+            keys: See `read_json_strings`.
+
         Raises:
+            ConfigError: If the file has no string below one of the keys.
             DataError: If the text is not JSON, or is nested too deeply.
         """
         self._source = source
         self._spans: list[tuple[int, int]] = []
         self.segments: list[Segment] = []
         has_escapes = False
-        for start, end in _string_values(source):
+        unused = set(keys or ())
+        for start, end, path in _string_values(source):
             written = source.text[start:end]
             has_escapes = has_escapes or _BEYOND_ASCII.search(written) is not None
             text = json.loads(written) if "\\" in written else written[1:-1]
             # An unpaired surrogate is no text, and an argument of a browser extension's message no amount of money.
-            if not _HALF_PAIR.search(text) and not _ARGUMENT.fullmatch(text):
+            named = {key for key in keys or () if _is_below(path, key)}
+            unused -= named
+            if (named or keys is None) and not _HALF_PAIR.search(text) and not _ARGUMENT.fullmatch(text):
                 self._spans.append((start, end))
                 self.segments.append(self.found(Segment(text, source.line(start))))
+        if unused or (keys is not None and not keys):
+            which = f"the key {sorted(unused)[0]!r}" if unused else "no key"
+            raise ConfigError(f"{source.path} has no string below {which}; --keys takes names of keys, such as a,b.c")
         self._is_ascii = has_escapes and source.text.isascii()
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
@@ -94,22 +107,39 @@ class JsonStrings(Document):
         )
 
 
-def read_json_strings(path: str) -> JsonStrings:
+def read_json_strings(path: str, *, keys: Collection[str] | None = None) -> JsonStrings:
     """Read a JSON file.
 
+    Args:
+        path: The file; `-` is standard input.
+        keys: Names of keys, or paths of them from any level on, such as `button.label`; only strings below one of them
+            are segments. None makes all strings segments.
+
     Raises:
+        ConfigError: If the file has no string below one of the keys.
         DataError: If the file cannot be read, is too large, is not JSON, or is nested too deeply.
     """
-    return JsonStrings(FileText.read(path))
+    return JsonStrings(FileText.read(path), keys)
 
 
-def _string_values(source: FileText) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each string value, including its quotation marks.
+def _is_below(path: Sequence[str], key: str) -> bool:
+    """Return whether a value is that of a key, or within it.
+
+    Args:
+        path: Keys above the value, from the outermost on.
+        key: The name of a key, or a path that ends with it.
+    """
+    return any(f".{'.'.join(path[:count])}".endswith(f".{key}") for count in range(1, len(path) + 1))
+
+
+def _string_values(source: FileText) -> Iterator[tuple[int, int, Sequence[str]]]:
+    """Yield the start and end of each string value, including its quotation marks, and the keys above it.
 
     Raises:
         DataError: If the text is not JSON, or is nested too deeply.
     """
     due, closing = _Due.VALUE, [""]  # `closing`: the closing brackets of all open values
+    keys: list[str | None] = [None]  # for each of them, its current key; None in a list
     position = 0
     while True:
         position = _skip_space(source.text, position)
@@ -120,16 +150,18 @@ def _string_values(source: FileText) -> Iterator[tuple[int, int]]:
         match due, kind, sign:
             case _Due.VALUE | _Due.VALUE_OR_END, "string", _:
                 assert token is not None
-                yield token.span()
+                yield *token.span(), [key for key in keys if key is not None]
                 due = after
             case _Due.VALUE | _Due.VALUE_OR_END, "plain", _:
                 due = after
             case _Due.VALUE | _Due.VALUE_OR_END, _, "{" | "[":
                 closing.append("}" if sign == "{" else "]")
+                keys.append(None)
                 due = _Due.KEY_OR_END if sign == "{" else _Due.VALUE_OR_END
                 if len(closing) - 1 > MOST_DEPTH:
                     raise source.refuse(position, f"the JSON is nested deeper than {MOST_DEPTH} levels")
             case _Due.KEY | _Due.KEY_OR_END, "string", _:
+                keys[-1] = json.loads(sign)
                 due = _Due.COLON
             case _Due.COLON, _, ":":
                 due = _Due.VALUE
@@ -137,6 +169,7 @@ def _string_values(source: FileText) -> Iterator[tuple[int, int]]:
                 due = _Due.KEY if closing[-1] == "}" else _Due.VALUE
             case _Due.COMMA_OR_END | _Due.KEY_OR_END | _Due.VALUE_OR_END, "sign", _ if sign == closing[-1]:
                 closing.pop()
+                keys.pop()
                 due = _Due.COMMA_OR_END if len(closing) > 1 else _Due.NOTHING
             case _Due.NOTHING, "end", _:
                 return

@@ -27,6 +27,10 @@ COMMANDS = [
 CUE = "00:00:01,000 --> 00:00:02,000"
 FILES = {
     "README.md": ("# ja\n\n* nein\n\n```\nja\n```\n", "# JA\n\n* NEIN\n\n```\nja\n```\n"),
+    "config.json": (
+        '{"type": "ja", "label": "ja", "help": [{"text": "nein"}], "message": ""}',
+        '{"type": "ja", "label": "JA", "help": [{"text": "NEIN"}], "message": ""}',
+    ),
     "film.srt": (f"1\n{CUE}\n<i>ja,\nnein</i>\n", f"1\n{CUE}\n<i>JA,\nNEIN</i>\n"),
     "glossary.tsv": ("en\tde\nja\tyes\nnein\t\n", "en\tde\nja\tyes\nnein\tNEIN\n"),
     "glossary.tmx": (
@@ -194,6 +198,12 @@ def test_a_translation_may_have_another_extension_of_its_format(run_command, mod
     Path("a.sdlxliff").write_text(FILES["messages.xlf"][0], encoding="utf-8")
     run_command(translate, model, "a.sdlxliff", "-o", "a.xlf")
     assert Path("a.xlf").read_text(encoding="utf-8") == FILES["messages.xlf"][1]
+
+
+def test_keys_say_which_strings_are_translated(run_command, model, files, shouting):
+    Path("a.json").write_text('{"type": "ja", "label": "ja", "x": {"a,b": "nein"}}', encoding="utf-8")
+    translated = run_command(translate, model, "a.json", "--keys", 'label,"x.a,b"').stdout
+    assert translated == '{"type": "ja", "label": "JA", "x": {"a,b": "NEIN"}}'
 
 
 def test_paragraphs_that_are_left_are_told_and_in_the_report(run_command, model, files, shouting):
@@ -435,6 +445,10 @@ def test_a_changed_line_of_a_journal_is_translated_again(stopped, run_command, m
             ConfigError,
             "glossary.tmx: give --from-lang and --to-lang; its languages: en",
         ),
+        (["letter.txt", "--keys", "a"], ConfigError, "--keys needs a document"),
+        (["products.csv", "--keys", "a"], ConfigError, "products.csv: --keys has no meaning for a .csv file"),
+        (["messages.json", "--keys", "x"], ConfigError, "messages.json has no string below the key 'x'"),
+        (["messages.json", "--keys", '"x'], ConfigError, '--keys "x: unexpected end of data'),
         (["letter.txt", "--only-missing"], ConfigError, "--only-missing needs a document"),
         (
             ["messages.json", "letter.txt", "-o", "out"],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.formats.json_document import MOST_DEPTH
 
 TEXT = st.text('ab "\\/\n\t\u00e9\u2028犬😀{}[],:', max_size=6)
@@ -106,3 +106,37 @@ def test_deep_nesting_is_refused(read):
 def test_an_argument_of_a_browser_extension_is_no_text(read):
     document = read("a.json", '{"m": "$n$ days", "placeholders": {"n": {"content": "$1"}}, "price": "$10"}')
     assert [one.text for one in document.segments] == ["$n$ days", "$10"]
+
+
+CONFIG = """{
+  "type": "button", "label": "Rent",
+  "help.text": "Row", "help": {"text": ["Red", {"note": "Blue"}], "href": "/a"},
+  "nested": [{"label": "Oar", "icon": "oar"}], "mylabel": "x"
+}"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "texts"),
+    [
+        (None, ["button", "Rent", "Row", "Red", "Blue", "/a", "Oar", "oar", "x"]),
+        (["label"], ["Rent", "Oar"]),
+        (["nested.label"], ["Oar"]),
+        (["help.text"], ["Row", "Red", "Blue"]),
+        (["help", "type"], ["button", "Red", "Blue", "/a"]),
+        (["text.note"], ["Blue"]),
+    ],
+)
+def test_keys_say_which_strings_are_text(read, fill, keys, texts):
+    document = read("a.json", CONFIG, keys=keys)
+    assert [one.text for one in document.segments] == texts
+    if keys == ["label"]:
+        assert fill(document, str.upper) == CONFIG.replace('"Rent"', '"RENT"').replace('"Oar"', '"OAR"')
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [(["label", "lable"], "no string below the key 'lable'; --keys takes names"), ([], "no string below no key")],
+)
+def test_a_key_without_strings_is_refused(read, keys, message):
+    with pytest.raises(ConfigError, match=message):
+        read("a.json", CONFIG, keys=keys)

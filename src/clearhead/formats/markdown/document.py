@@ -21,6 +21,7 @@ from clearhead.formats.html.document import html_of, html_passages
 from clearhead.formats.html.references import habits
 from clearhead.formats.html.tokens import html_tokens
 from clearhead.formats.inline_tags import Tag, tokens
+from clearhead.formats.markdown.heading_ids import has_own_ids, heading_ids, linked_ids
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, escapes, meaning, written
 from clearhead.formats.passages import Passage, Run, changes
@@ -45,6 +46,7 @@ _NO_PROSE = re.compile(
 """Start of lines in Markdown extensions: formulas, inclusions, tables of contents, and the code of MDX."""
 _DIRECTIVE_IN_FENCE = re.compile(r"\{(?!code|csv-table|eval-rst|math|mermaid|plantuml|raw|toctree)[a-z]")
 """Info of fenced code that is a directive of MyST, with text in it."""
+_HEADINGS = ("heading", "underlined")
 _MARKDOWN = frozenset("*_~`[!")
 """Beginnings of inline markup of Markdown, which is literal in a block of HTML, except in MDX."""
 _LEADING = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n")
@@ -130,6 +132,15 @@ class MarkdownDocument(Document):
             )
         found.sort(key=lambda both: (both[0].start, -both[0].end))
         self._blocks = {(passage.start, passage.end): block for passage, block in found}
+        self._ids = dict(self._linked_headings(blocks))
+        is_written = any(block.kind in _HEADINGS and has_own_ids(block.text) for block in blocks)
+        if self._ids and not is_written:
+            ids = first_few([f"#{own}" for own in sorted(self._ids.values())], SHOWN_LINES)
+            self.remarks.append(
+                f"{len(self._ids):,} headings that links of the page name get other ids with their translation, unless "
+                f"their ids are written, such as # Words {{#id}}: {ids}"
+            )
+            self._ids = {}
         self._found = [passage for passage, _ in found]
         self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
         self.segments = [
@@ -141,9 +152,31 @@ class MarkdownDocument(Document):
 
         A translated paragraph is written on one line, apart from hard line breaks. Characters of a translation that
         would be read as Markdown are escaped. Emphasis that cannot be written with `*` or `_` is written as HTML. Every
-        translation is parsed again before it is inserted; a text whose translation is not read back stays unchanged.
+        translation is parsed again before it is inserted; a text whose translation is not read back stays unchanged. If
+        the page gives headings their ids as `{#id}`, a translated heading that a link names gets the id that it had.
         """
-        return self._file.replaced(changes(self._file.text, self._found, fillings, self._written))
+        done = changes(self._file.text, self._found, fillings, self._written)
+        changed = [start for start, end, text in done if text != self._file.text[start:end]]
+        for heading, own in self._ids.items():
+            if bisect_left(changed, heading[0]) < bisect_left(changed, heading[1]):
+                done.append((heading[1], heading[1], f" {{#{own}}}"))
+        return self._file.replaced(sorted(done))
+
+    def _linked_headings(self, blocks: Sequence[_Block]) -> Iterator[tuple[tuple[int, int], str]]:
+        """Yield the places of the headings that links of the page name, with the ids that they have so far."""
+        linked = linked_ids(self._file.text)
+        headings = [block for block in blocks if block.kind in _HEADINGS] if linked else []
+        for block, ids in zip(headings, heading_ids(map(self._shown, headings)), strict=True):
+            if found := sorted(ids & linked):
+                yield (block.file_starts[0], block.in_file(len(block.text))), found[0]
+
+    def _shown(self, block: _Block) -> str:
+        """Return the words and the code of a block."""
+        events = scanned(block.text, self._is_label).events
+        code = (block.text[one.start : one.end].strip("`") if one.form == "alone" else one.words for one in events)
+        return "".join(
+            part for part, one in zip(code, events, strict=True) if one.form in ("alone", "words") and one.is_seen
+        )
 
     def problem(self, number: int, translation: str) -> str:
         """Return why Markdown cannot express a translation; see `Document.problem`."""

@@ -1,8 +1,9 @@
 """Subtitle documents, SubRip (`.srt`) and WebVTT (`.vtt`): the text of each cue is a segment.
 
 Times, settings, notes and styles are unchanged. The lines of a cue are joined with spaces, except before a dash, which
-begins the words of another speaker, as a voice of WebVTT does. Markup that encloses the words of a speaker, or every
-one of their lines, is removed from the segment and restored; other markup is a numbered tag in it.
+begins the words of another speaker, as `>>`, a name in capitals (`MARY:`) or a voice of WebVTT does. Markup that
+encloses the words of a speaker, or every one of their lines, is removed from the segment and restored; other markup is
+a numbered tag in it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ LINE_COLUMNS = 42
 USUAL_LINES = 2
 """Lines that a cue may have, even if it had fewer, when a line would be too long otherwise."""
 
-_SPEAKER = re.compile(rf"(?:(?!<v[\s.>])(?:{WEBVTT_MARKUP.pattern})[ \t]*)*+(?:[-–—]|<v[\s.>])")
-"""Beginning of a line of another speaker: a dash, or in WebVTT a voice."""
+_SPEAKER = re.compile(
+    rf"(?:(?!<v[\s.>])(?:{WEBVTT_MARKUP.pattern})[ \t]*)*+"
+    r"(?:[-–—]|>>|&gt;&gt;|<v[\s.>]|(?P<name>[^\W_][^:<>\r\n]{0,30}):(?=\s|\Z))"
+)
+"""Beginning of a line of another speaker: a dash, `>>`, in WebVTT a voice, or a name with a colon, if in capitals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,8 @@ def _cue(text: str, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | None:
     spans = [_stripped(text, line) for line in lines]
     groups: list[list[tuple[int, int]]] = []
     for span in spans:
-        if not groups or _SPEAKER.match(text, *span):
+        speaker = _SPEAKER.match(text, *span)
+        if not groups or (speaker is not None and (speaker["name"] is None or speaker["name"].isupper())):
             groups.append([])
         groups[-1].append(span)
     speakers: list[_Speaker] = []

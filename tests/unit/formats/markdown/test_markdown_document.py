@@ -507,3 +507,48 @@ def test_statements_of_templates_that_belong_together_are_a_pair(read, fill):
     assert fill(document, lambda text: "</g1>A <x2/><g1>b</g1> <x4/> f </g3>d") == (
         '{{% note %}}A {% else %}{% if x %}b{% endif %} {{< ref "e" >}} f{{% /note %}} d\n'
     )
+
+
+IDS = """# Boats {#boats}
+
+[a](#boats) [b](#red-boats) <a href="#the-code-x">c</a> [d](#red-boats-1) [e][f] [g](#oars) [h](other.md#oars)
+
+[f]: #öl
+
+## Red boats
+
+The `code x`
+---
+
+## *Red* boats #
+
+### Öl
+
+### Other
+
+<a name="oars"></a>
+
+### Oars
+"""
+
+
+def test_linked_headings_keep_their_ids_where_the_page_writes_ids(read, fill):
+    document = read("a.md", IDS)
+    assert document.remarks == []
+    written = fill(document, {"Red boats": "Boote", "The <x1/>": "Der <x1/>", "<g1>Red</g1> boats": "<g1>Rot</g1>"})
+    assert written == (
+        IDS.replace("## Red boats", "## Boote {#red-boats}")
+        .replace("The `code x`", "Der `code x` {#the-code-x}")
+        .replace("*Red* boats #", "*Rot* {#red-boats-1} #")
+    )
+    assert [one.text for one in read("a.md", written).segments][2:5] == ["Boote", "Der <x1/>", "Rot"]
+
+
+def test_linked_headings_of_other_pages_are_told(read, fill):
+    document = read("a.md", IDS.replace(" {#boats}", ""))
+    assert document.remarks == [
+        "5 headings that links of the page name get other ids with their translation, unless their ids are written, "
+        "such as # Words {#id}: #boats, #red-boats, #red-boats-1, #the-code-x, #öl"
+    ]
+    assert "{#" not in fill(document, str.upper)
+    assert read("a.md", "[a](#x)\n\n# Y\n").remarks == []

@@ -85,6 +85,9 @@ def test_notes_styles_and_settings_of_webvtt_stay(read, fill, places):
         ("<i>- Ja.</i>\n{\\i1}- Nein.", "- Ja.\n- Nein.", "- Yes.\n- No.", "<i>- Yes.</i>\n{\\i1}- No."),
         ("- <b>Ja</b>.\n- Nein.", "- <g1>Ja</g1>.\n- Nein.", "Yes.", "<b>Yes.</b>"),
         ("- Ja.\n- <b>Nein</b>!", "- Ja.\n- <g1>Nein</g1>!", "a\nb\nc", "a\n<b>b\nc</b>"),
+        ("MARY: Ja.\n>> TOM: Nein,\nnein.", "MARY: Ja.\n>> TOM: Nein, nein.", "A: b\nc", "A: b\nc"),
+        ("Ja.\nDR. LÖW:\nNein.", "Ja.\nDR. LÖW: Nein.", "Yes.\nDR. LÖW: No.", "Yes.\nDR. LÖW: No."),
+        ("Ja\nMary: nein\nUM 10:30\n12: x", "Ja Mary: nein UM 10:30 12: x", None, None),
         # Lines: as many as before, two where one is too narrow
         ("Ja,\nein Hund.", "Ja, ein Hund.", "Yes.", "Yes."),
         ("Ja.", "Ja.", "x" * 20 + " " + "y" * 21, "x" * 20 + " " + "y" * 21),
@@ -140,6 +143,7 @@ def test_a_line_end_is_in_no_tag_and_tags_have_no_width(read, fill):
         ),
         ("- Ja.\n<v Ann>Nein\n<c>nie</c> so.", "- Ja.\nNein <g1>nie</g1> so.", "-\nn", "-\n<v Ann><c>n</c>"),
         ("<v Mary\nAnn>Ja", "Ja", "Yes", "<v Mary\nAnn>Yes"),
+        ("Ja.\n&gt;&gt; Nein.", "Ja.\n>> Nein.", "Yes.\n>> No.", "Yes.\n&gt;&gt; No."),
         ("<vx>Ja\n<vx>ja", "Ja ja", "Yes, yes", "<vx>Yes,\n<vx>yes"),
         (
             "Ja &amp; <b>nein&nbsp;</b>x",
