@@ -161,6 +161,28 @@ _RUBY = _Printf(
     is_named=True,
 )
 _RUBY_NAME = re.compile(r"%([-+ #0-9.*]*+)(?:\{([^{}()]++)\}|<([^<>()]++)>)")
+_GO = re.compile(
+    r"%[-+# 0]*+(?:\[([0-9]++)\])?+(\*)?+[0-9]*+(?:\.(?:\[([0-9]++)\])?+(\*)?+[0-9]*+)?+(?:\[([0-9]++)\])?+(.?)"
+)
+
+
+def _go(text: str) -> Arguments:
+    """Return the arguments of a text in Go: `%[2]q` is the second one, and the next one without a number the third."""
+    found: dict[Key, str] = {}
+    place = 0
+    for match in _GO.finditer(text):
+        for number, kind in (match.group(1, 2), match.group(3, 4), match.group(5, 6)):
+            place = int(number) - 1 if number else place
+            if kind and kind != "%":
+                place += 1
+                if found.setdefault(place, kind) != kind:
+                    raise _InvalidError(f"argument {place} is {found[place]} and {kind}")
+        if not match[6].isalpha() and match[6] != "%":
+            raise _InvalidError(f"{match[0]} is no format")
+    return found
+
+
+_IN_BRACES = _named(r"\{\{|\}\}|\{([^{}:]*+)(?::((?:[^{}]|\{[^{}]*+\})*+))?+\}", "[{}]")
 _DIRECTIVE = r"[%~](?:[<>]| ?[^\sA-Za-z%~<>{}\[\]]*+(?:[hjlLqtvwz]*+[A-Za-z%~{}\[\]])?)"
 _FORMATS: dict[str, Callable[[str], Arguments]] = {
     "c-format": _Printf({**_C, "m": ""}, "[-+ #0'I]*+", _C_SIZES, _C_WIDTH, has_sized_types=True),
@@ -195,11 +217,17 @@ _FORMATS: dict[str, Callable[[str], Arguments]] = {
     "kde-format": _named("%([0-9]+)"),
     "ycp-format": _named("%%|%([1-9])", "%.?"),
     "sh-format": _named(r"\$(?:\{(?=\w+\}))?([A-Za-z_]\w*)\}?", r"\$\S?"),
+    # Of gettext 0.23 and later.
+    "rust-format": _IN_BRACES,
+    "c++-format": _IN_BRACES,
+    "go-format": _go,
+    "d-format": _in_order(r"%(?:[0-9]++\$)?+[-+ #0]*+(?:[0-9]++|\*)?+(?:\.(?:[0-9]++|\*)?+)?+[A-Za-z%()|]?"),
+    "ocaml-format": _in_order(r"%[-+ #0_]*+(?:[0-9]++|\*)?+(?:\.(?:[0-9]++|\*)?+)?+[lnL]?[A-Za-z%!,@{}()]?"),
     "kde-kuit-format": _in_order(rf"{_DIRECTIVE}|[<&][^\s<>&]*+[>;]?"),
     **dict.fromkeys(
         (
             "boost-format", "elisp-format", "gcc-internal-format", "gfc-internal-format", "librep-format",
-            "lisp-format", "object-pascal-format", "perl-format", "qt-plural-format", "scheme-format",
+            "lisp-format", "modula2-format", "object-pascal-format", "perl-format", "qt-plural-format", "scheme-format",
             "smalltalk-format", "tcl-format",
         ),
         _in_order(_DIRECTIVE),

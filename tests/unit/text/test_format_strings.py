@@ -55,6 +55,30 @@ from clearhead.text.format_strings import checked_format, format_of
         ("ruby-format", "%-5<a>s %{b c}", "%{b c} %<a>-5s", ""),
         ("ruby-format", "%s %d", "%s", "argument 2 (integer) is missing"),
         ("ruby-format", "%{a}", "%{a} %s", "some arguments have a number or a name, and others have none"),
+        ("rust-format", "{name} has {count:>3} {{x}}", "{count:>3} {name}", ""),
+        ("rust-format", "{name} has {count:>3}", "{name}", "argument count (>3) is missing"),
+        ("rust-format", "{} {}", "{}", "argument 1 is missing"),
+        ("rust-format", "{a}", "{a", "{ is no format"),
+        ("c++-format", "{0:>8} has {1:d}", "{1:d} {0:>8}", ""),
+        ("c++-format", "{0:>8} has {1:d}", "{0:d} {1:>8}",
+         "argument 0 is >8 in the source, and d in the translation; argument 1 is d in the source, and >8 in the "
+         "translation"),
+        ("go-format", "%[1]q has %[2]d and %v", "%[2]d %v %[1]q", ""),
+        ("go-format", "%[1]q has %[2]d and %v", "%q %d %v", ""),
+        ("go-format", "%s has %d", "%d has %s",
+         "argument 1 is s in the source, and d in the translation; argument 2 is d in the source, and s in the "
+         "translation"),
+        ("go-format", "%s has %d", "%[2]d has %[1]s", ""),
+        ("go-format", "%6.2f%% of %*d", "%6.2f%% of %d", "argument 3 (d) is missing; "
+         "argument 2 is * in the source, and d in the translation"),
+        ("go-format", "%s", "%s %", "% is no format"),
+        ("d-format", "%(%s, %) has %d oars", "%(%s, %) hat %d", ""),
+        ("d-format", "%(%s, %) has %d oars", "%(%s, ) hat %d", "argument 4 (%d) is missing; "
+         "argument 3 is %) in the source, and %d in the translation"),
+        ("ocaml-format", "%s has %Ld", "%s hat %Ld", ""),
+        ("ocaml-format", "%s has %Ld", "%s hat %d", "argument 2 is %Ld in the source, and %d in the translation"),
+        ("modula2-format", "%s has %d", "%d hat %s", "argument 1 is %s in the source, and %d in the translation; "
+         "argument 2 is %d in the source, and %s in the translation"),
         ("java-format", "{0,number} {1}", "{1} {0}",
          "argument 0 is number in the source, and untyped in the translation"),
         ("java-format", "it's {0}", "it is {0}", "argument 0 is not in the source"),

@@ -6,6 +6,7 @@ layout. All other lines stay, in the encoding that the header declares.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -104,6 +105,8 @@ class _Message(NamedTuple):
     """Its strings, by keyword."""
     format: str
     """As in `Segment`."""
+    most_columns: float
+    """Maximum width of its lines, see `MOST_COLUMNS`; infinite with the flag `no-wrap`."""
 
 
 class GettextCatalogue(Document):
@@ -211,7 +214,7 @@ class GettextCatalogue(Document):
         for form, segment in enumerate(_Plural.of(rule).segments(message.first, message.texts, message.format, number)):
             filling = fillings[segment]
             text = "" if filling is None else self._text(message, filling)
-            lines += _string_lines(f"msgstr[{form}]", text)
+            lines += _string_lines(f"msgstr[{form}]", text, message.most_columns)
         places = message.forms[0].lines[0], message.forms[-1].lines[1]
         return self._lines(places, lines, self.segments[message.first].line)
 
@@ -248,7 +251,9 @@ class GettextCatalogue(Document):
         # Comments of translators come first; notes are added at their end.
         notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
         old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
-        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins, old_notes, notes, texts, format))
+        columns = math.inf if "no-wrap" in entry.flags else MOST_COLUMNS
+        where = flags, begins, old_notes, notes
+        self._messages.append(_Message(at, forms, entry.is_fuzzy, *where, texts, format, columns))
 
     def _stays(self, message: _Message, form: _Form) -> bool:
         """Return whether a form keeps its finished translation, because only other forms of its segment lack one."""
@@ -259,7 +264,7 @@ class GettextCatalogue(Document):
 
     def _strings(self, message: _Message, form: _Form, filling: Filling) -> Splice:
         """Return the change of the lines of a translation."""
-        lines = _string_lines(form.keyword, self._text(message, filling))
+        lines = _string_lines(form.keyword, self._text(message, filling), message.most_columns)
         return self._lines(form.lines, lines, self.segments[form.segment].line)
 
     def _lines(self, places: tuple[int, int], written: Iterable[str], line: int) -> Splice:
@@ -345,21 +350,21 @@ def _with_line_feeds_of(source: str, text: str) -> str:
     return text
 
 
-def _string_lines(keyword: str, text: str) -> Iterator[str]:
-    r"""Yield the lines of a keyword and its text.
+def _string_lines(keyword: str, text: str, most_columns: float = MOST_COLUMNS) -> Iterator[str]:
+    r"""Yield the lines of a keyword and its text, which begins a new line behind each of its line feeds.
 
     >>> list(_string_lines("msgstr", "ja\n")), list(_string_lines("msgstr", "ja\nnein"))
     (['msgstr "ja\\n"'], ['msgstr ""', '"ja\\n"', '"nein"'])
     """
     whole = f"{keyword} {quoted(text)}"
-    if "\n" not in text[:-1] and width_of(whole) <= MOST_COLUMNS:
+    if "\n" not in text[:-1] and width_of(whole) <= most_columns:
         yield whole
         return
     yield f'{keyword} ""'
     for part in re.findall(r"[^\n]*\n|[^\n]+", text):
         line = ""
         for word in _WORD.findall(part):
-            if line and width_of(quoted(line + word)) > MOST_COLUMNS:
+            if line and width_of(quoted(line + word)) > most_columns:
                 yield quoted(line)
                 line = ""
             line += word

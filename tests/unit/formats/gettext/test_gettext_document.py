@@ -427,3 +427,11 @@ msgstr ""
     for language in ("", "xx"):
         document = read("a.pot", TEMPLATE)
         assert b"EXPRESSION" in document.filled_in(language, [Filling("%d a"), Filling("%d b"), None, None])
+
+
+def test_messages_that_are_not_to_be_wrapped_are_not(read):
+    message = 'msgid "a"\nmsgstr ""\n'
+    text = " ".join(["word"] * 30) + "\nend"
+    filled = read("a.po", f"#, no-wrap\n{message}").filled([Filling(text)]).decode()
+    first, end = text.split("\n")
+    assert filled == f'#, fuzzy, no-wrap\nmsgid "a"\nmsgstr ""\n"{first}\\n"\n"{end}"\n'
