@@ -30,10 +30,10 @@ from clearhead.files.tensors import read_weights, write_weights
 from clearhead.runtime.version import __version__
 from clearhead.training.log import Amount, Count, Window
 
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 """Format number of checkpoints. Increased when an older clearhead could misread a new checkpoint.
 
-Format 1 had no number; format 2 had no chrF.
+Format 1 had no number; format 2 had no chrF; format 3 did not say what scores were measured on.
 """
 
 _NAME = re.compile(r"step-\d{8,}")
@@ -52,6 +52,8 @@ class Best:
     nll: Amount
     chrf: Amount | None
     """None if an earlier clearhead, which did not measure chrF, validated."""
+    measured_on: str | None
+    """What the scores were measured on, as `validation.measured_on` returns it; None if an earlier clearhead did."""
 
 
 @dataclass
@@ -116,6 +118,8 @@ class TrainingState:
             if version < 3:
                 best = fields["best"] = best and {**best, "chrf": None}
                 fields["least_nll"] = best and best["nll"]
+            if version < 4:
+                best = fields["best"] = best and {**best, "measured_on": None}
             for part, kind in ((fields, cls), (window, Window), *(((best, Best),) if best is not None else ())):
                 if part.keys() != kind.__dataclass_fields__.keys():
                     raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")

@@ -32,7 +32,7 @@ from clearhead.runtime.device import device_name, num_threads
 from clearhead.runtime.version import __version__
 from clearhead.text.language_names import english_name
 from clearhead.text.scripts import count_scripts
-from clearhead.training.log import read_metrics
+from clearhead.training.log import comparable, read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.outcome import outcome, unchanged
 from clearhead.training.publish import calibrated, choose_alignment_head, translatable
@@ -112,7 +112,7 @@ def report_end(
     """
     data, state, config = loop.data, loop.state, loop.config
     translations, references = samples.translations, samples.references
-    minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
+    minutes, records = state.elapsed / 60, comparable(read_metrics(loop.run / "metrics.jsonl"))
     is_unchanged = translator.bundle.info["weights"] == UNCHANGED
     judgement = verdict(
         from_here(loop.run),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -73,13 +74,21 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+def comparable(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the records without validations that were measured on other text or settings than the last one."""
+    measured_on = [record.get("measured_on") for record in records if record["split"] == "valid"]
+    return [record for record in records if record["split"] != "valid" or record.get("measured_on") == measured_on[-1]]
+
+
 def _is_record(value: Any) -> bool:
     """Return whether a value is an object with a valid step, a split, and otherwise only finite numbers."""
     if not isinstance(value, dict) or type(value.get("step")) is not int or not 0 <= value["step"] <= MOST_STEPS:
         return False
-    numbers = [number for name, number in value.items() if name not in ("split", "step")]
-    return isinstance(value.get("split"), str) and all(
-        type(number) in (int, float) and not abs(number) > sys.float_info.max for number in numbers
+    numbers = [number for name, number in value.items() if name not in ("split", "step", "measured_on")]
+    return (
+        isinstance(value.get("measured_on", ""), str)
+        and isinstance(value.get("split"), str)
+        and all(type(number) in (int, float) and not abs(number) > sys.float_info.max for number in numbers)
     )
 
 
@@ -102,12 +111,13 @@ class MetricsLog:
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
 
-    def write(self, split: str, step: int, **values: float) -> None:
-        """Append one record to the file and to TensorBoard."""
+    def write(self, split: str, step: int, **values: float | str) -> None:
+        """Append one record to the file, and its numbers to TensorBoard."""
         self._file.write(json.dumps({"split": split, "step": step, **values}) + "\n")
         self._file.flush()
         for name, value in values.items():
-            self._board.add_scalar(f"{split}/{name}", value, step)
+            if not isinstance(value, str):
+                self._board.add_scalar(f"{split}/{name}", value, step)
 
     def __enter__(self) -> Self:
         return self
@@ -120,5 +130,5 @@ class MetricsLog:
 class NoLog:
     """Log that discards its records, for all workers except the first."""
 
-    def write(self, split: str, step: int, **values: float) -> None:
+    def write(self, split: str, step: int, **values: float | str) -> None:
         """Discard one record."""

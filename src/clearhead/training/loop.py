@@ -32,7 +32,15 @@ from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import Stepper, StepResult
-from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights, with_weights
+from clearhead.training.validation import (
+    Validation,
+    is_better,
+    measure,
+    measured_on,
+    perplexity,
+    validate_weights,
+    with_weights,
+)
 from clearhead.training.warm_start import starting_model
 from clearhead.translation.translator import Translator
 
@@ -83,6 +91,7 @@ class Loop:
             device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
         self.attention_log = AttentionLog(self.run, self.data.valid, config.model)
+        self._measured_on = measured_on(self.data.report, config.train.validate_sentences, config.decode)
         self._saved_at = 0.0  # seconds of training
         self._best: Validation | None = None  # validation of `state.best`, if this process measured it
         self._is_stopped = False  # whether some worker was asked to stop before the last step ended
@@ -176,6 +185,7 @@ class Loop:
         if self.config.from_model is not None and self.state.best is None:
             # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
+        self._measure_best_again(log)
         begun, first, is_timed = time.monotonic(), self.state.step, False  # not `elapsed`, which has the preparation
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
@@ -250,12 +260,16 @@ class Loop:
 
     def _to_publish(self, step: int) -> tuple[int, list[str]]:
         """Return the step of the best checkpoint (of the last, if that is damaged), and the checkpoints to average."""
-        if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
-            self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
-            step = self.state.step
         train = self.config.train
         last = self.checkpoints.last(train.average_last, multiple_of=train.checkpoint_every)
-        return step, [path.name for path in last]
+        return self._good(step), [path.name for path in last]
+
+    def _good(self, step: int) -> int:
+        """Return the step of the best checkpoint, or of the last if that is damaged."""
+        if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
+            self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
+            return self.state.step
+        return step
 
     def _share(self) -> tuple[list[Batch], int]:
         """Return this worker's batches of the next step, and the target tokens of all workers in that step.
@@ -313,13 +327,8 @@ class Loop:
         validation = self._measured()
         step, best = self.state.step, self.state.best
         self._tick()
-        elapsed = round(self.state.elapsed, 3)
-        scores = {"nll": validation.nll, "ppl": validation.ppl, "bleu": validation.bleu, "chrf": validation.chrf}
-        watched = ""
-        if (general := validation.general) is not None:
-            scores |= {"general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
-            watched = f"; general text {general.scores}"
-        log.write("valid", step, **scores, elapsed=elapsed)
+        self._log_validation(log, step, validation)
+        watched = "" if validation.general is None else f"; general text {validation.general.scores}"
         self.display.validated(validation)
         is_few = min(len(self.data.valid), self.config.train.validate_sentences) < FEWEST_DECIDING
         is_first_trained = best is not None and best.step == 0 < step
@@ -334,9 +343,40 @@ class Loop:
             self.state.least_nll = validation.nll
         self.state.stale_validations = 0 if is_new_best or is_likeliest else self.state.stale_validations + 1
         if is_new_best:
-            self._best = validation
-            self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf)
+            self._keep_best(step, validation)
         return validation if is_new_best else None
+
+    def _measure_best_again(self, log: MetricsLog | NoLog) -> None:
+        """Validate the best checkpoint of a resumed run again if its scores were measured on something else."""
+        best = self.state.best
+        if best is None or best.measured_on == self._measured_on:
+            return
+        told = str(self._good(best.step)) if self.workers.is_first else None
+        step = int(self.workers.tell("best to measure", told))
+        self.display.say(
+            f"the best so far, of step {step:,}, is validated again: its scores may be of other sentences or settings"
+        )
+        self.workers.begin("a validation")
+        weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
+        validation = validate_weights(weights, self.data, self.config, self.device, self.workers)
+        self._tick()
+        self._log_validation(log, step, validation)
+        self._keep_best(step, validation)
+
+    def _keep_best(self, step: int, validation: Validation) -> None:
+        self._best = validation
+        self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf, self._measured_on)
+
+    def _log_validation(self, log: MetricsLog | NoLog, step: int, validation: Validation) -> None:
+        scores: dict[str, float | str] = {
+            "measured_on": self._measured_on,
+            "nll": validation.nll,
+            "ppl": validation.ppl,
+        }
+        scores |= {"bleu": validation.bleu, "chrf": validation.chrf}
+        if (general := validation.general) is not None:
+            scores |= {"general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
+        log.write("valid", step, **scores, elapsed=round(self.state.elapsed, 3))
 
     def _publish(
         self,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clearhead.bundle import load_bundle
-from clearhead.config import Config
+from clearhead.config import Config, DecodeConfig
 from clearhead.data.prepare import Prepared
-from clearhead.errors import ModelError
+from clearhead.errors import ConfigError, ModelError
 from clearhead.files import standing
-from clearhead.training.validation import Validation, is_better
+from clearhead.training.validation import Validation, is_better, measured_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +30,19 @@ class Published:
     words: str
     """Description of the weights and their scores, or why these are unknown."""
     scores: PublishedScores | None = None
-    measured_on: tuple[Any, ...] = ()
-    """What must agree before scores can be compared: validation text, tokenizer, number of sentences and metric."""
+    measured_on: tuple[str | None, ...] = ()
+    """What must agree before scores can be compared: see `validation.measured_on`; and the metric."""
 
     def verdict(self, validation: Validation, data: Prepared, config: Config) -> str:
         """Return in words whether new weights rank better by `is_better`, without validating the published ones again.
 
-        The recorded scores count only if the validation text, the tokenizer, the number of sentences and the metric
-        agree. Another type of processor may have added numbers in another order, but that effect is far below the
-        rounding.
+        The recorded scores count only if they were measured on the same text, with the same settings and metric.
+        Another type of processor may have added numbers in another order, but that effect is far below the rounding.
         """
         if self.scores is None:
             return "not to be compared with"
         metric = None if self.scores.chrf is None else validation.chrf_signature
-        if self.measured_on != _measured_on(data.report, config.train.validate_sentences, metric):
+        if self.measured_on != (measured_on(data.report, config.train.validate_sentences, config.decode), metric):
             return "measured on other validation text than"
         now = PublishedScores(round(validation.nll, 4), round(validation.chrf, 2))
         if is_better(now, self.scores):
@@ -62,15 +60,11 @@ def read_published(directory: Path) -> Published | None:
         nll, chrf = float(metrics["valid_nll"]), metrics.get("valid_chrf")  # older models have no chrF
         scores = {"BLEU": metrics["valid_bleu"], "chrF": chrf, "perplexity": metrics["valid_ppl"]}
         words = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
-        sentences = info["settings"]["train"]["validate_sentences"]
-        measured_on = _measured_on(info["data"], sentences, metrics.get("chrf_signature"))
-        return Published(f"{info['weights']}, validation {words}", PublishedScores(nll, chrf), measured_on)
+        settings = info["settings"]
+        on = measured_on(info["data"], settings["train"]["validate_sentences"], DecodeConfig(**settings["decode"]))
+        measured = on, metrics.get("chrf_signature")
+        return Published(f"{info['weights']}, validation {words}", PublishedScores(nll, chrf), measured)
     except ModelError as error:
         return Published(f"it cannot be read: {error}")
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, ConfigError):
         return Published("its quality is not known")
-
-
-def _measured_on(report: Any, sentences: int, metric: str | None) -> tuple[Any, ...]:
-    checksums = report.get("checksums") or {}  # older data has none
-    return checksums.get("valid.arrow"), report["tokenizer"]["sha256"], report["valid"]["kept"], sentences, metric

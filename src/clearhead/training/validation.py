@@ -7,18 +7,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clearhead.config import Config
+from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import valid_batches
 from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.evaluation.metrics import judge
+from clearhead.files import json_sha256
 from clearhead.files.tensors import load_tensors
 from clearhead.model.transformer import Transformer
 from clearhead.text.language_tags import split_tag
@@ -126,6 +127,20 @@ def with_weights(weights: Mapping[str, Tensor], config: Config, device: torch.de
     model = Transformer(config.model)  # overwritten random weights, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
     return model.to(device)
+
+
+def measured_on(report: Mapping[str, Any], sentences: int, decode: DecodeConfig) -> str:
+    """Return a fingerprint of what scores are measured on; only scores with the same one can be compared.
+
+    Args:
+        report: Report of the prepared data, which holds the checksum of the validation text.
+        sentences: The setting `train.validate_sentences`.
+        decode: Settings, of which those count that change greedy translations.
+    """
+    checksums = report.get("checksums") or {}  # older data has none
+    valid = checksums.get("valid.arrow"), report["tokenizer"]["sha256"], report["valid"]["kept"]
+    how = decode.model_dump(mode="json", exclude={"beam_size", "precision", "batch_tokens"})
+    return json_sha256([*valid, min(sentences, report["valid"]["kept"]), how])
 
 
 def is_better(now: Quality, best: Quality) -> bool:

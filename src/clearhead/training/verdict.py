@@ -68,7 +68,7 @@ def verdict(
         run: Run directory, named in the command to continue.
         train: Training settings of the run.
         state: Final state of the run.
-        records: Records of `metrics.jsonl`.
+        records: Records of `metrics.jsonl` that can be compared, see `log.comparable`.
         num_pairs: Number of training pairs.
         misaligned: Warning from `misalignment` about the training pairs; None if there is none.
         wrong: Result of `count_wrong` for the training pairs; None for data that was prepared before it was counted.

@@ -58,7 +58,7 @@ def test_state_and_tensors_come_back(checkpoints):
         step=17,
         elapsed=1 / 3,
         target_tokens=101,
-        best=Best(13, 12.5, 3.25, 40.5),
+        best=Best(13, 12.5, 3.25, 40.5, "a1"),
         stale_validations=2,
         validated_step=14,
         threads=2,
@@ -140,7 +140,7 @@ def test_a_state_of_other_fields_is_refused(values):
         TrainingState.from_dict(values)
 
 
-SOUND = TrainingState(step=17, elapsed=2.5, best=Best(13, 12.5, 3.25, 40.5), validated_step=14).to_dict()
+SOUND = TrainingState(step=17, elapsed=2.5, best=Best(13, 12.5, 3.25, 40.5, None), validated_step=14).to_dict()
 
 
 def assert_refused(place, *found):
@@ -401,7 +401,7 @@ def test_damaged_checkpoints_do_not_push_out_the_one_that_a_run_resumed_from(che
 @pytest.mark.parametrize(
     ("state", "named"),
     [
-        (TrainingState(step=20, best=Best(20, 0.0, float("inf"), 0.0)), "best.nll"),
+        (TrainingState(step=20, best=Best(20, 0.0, float("inf"), 0.0, None)), "best.nll"),
         (TrainingState(step=20, window=Window(loss=float("nan"))), "window.loss"),
         (TrainingState(step=20, validated_step=21), "step 21 after the last one, 20"),
     ],

@@ -67,7 +67,11 @@ def test_what_was_measured_otherwise_is_not_compared(finished_run, record, measu
         {**config.model_dump(), "train": {**config.train.model_dump(), "validate_sentences": 3}}
     )
     other_metric = replace(best, chrf_signature="nrefs:1|case:lc")
+    other_decode = Config.from_dict(
+        {**config.model_dump(), "decode": {**config.decode.model_dump(), "extra_length": 7}}
+    )
     for validation, report, settings in (
+        (best, data.report, other_decode),
         (best, other_text, config),
         (best, data.report, other_number),
         (other_metric, data.report, config),

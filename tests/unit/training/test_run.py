@@ -37,7 +37,7 @@ from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
-from clearhead.training.validation import Validation
+from clearhead.training.validation import Validation, measure
 from clearhead.translation.translator import Translator
 
 QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
@@ -122,7 +122,8 @@ def test_every_record_has_its_numbers(finished_run):
     assert [record["step"] for record in valid] == [14, 28, 40]
     names = {"split", "step", "loss", "nll", "ppl", "lr", "grad_norm", "tokens_per_second", "elapsed"}
     assert all(set(record) == names for record in train)
-    assert all(set(record) == {"split", "step", "nll", "ppl", "bleu", "chrf", "elapsed"} for record in valid)
+    names = {"split", "step", "measured_on", "nll", "ppl", "bleu", "chrf", "elapsed"}
+    assert all(set(record) == names for record in valid)
     assert all(record["ppl"] == pytest.approx(math.exp(record["nll"]), rel=1e-3) for record in valid)
     assert train[0]["lr"] == pytest.approx(3e-3 * (1 - 24 / 40))
 
@@ -244,6 +245,32 @@ def test_a_longer_run_goes_on_from_the_end(quick, capsys):
     assert "changed since the run was started: train.max_steps: 4 -> 7" in err
     assert "resuming after step 4" in err
     assert [r["step"] for r in read_metrics(longer.run / "metrics.jsonl")] == [4, 7]
+
+
+@pytest.mark.parametrize("changed", [{"train": {"validate_sentences": 11}}, {"decode": {"extra_length": 4}}])
+def test_the_best_is_measured_again_where_scores_are_measured_otherwise(settings, monkeypatch, changed, capsys):
+    """As of a user who validated on one easy sentence, and then on more: 60.0 for all, then 5.29 and 19.30."""
+    values = settings(train={**QUICK, "validate_sentences": 1, "average_last": 1, "keep_checkpoints": 9})
+    run, usual = Path(values["out"]), measure
+
+    def of_step(model: torch.nn.Module, data: Any, config: Config, workers: Any = None) -> Validation:
+        is_first = config.train.validate_sentences == 1 and config.decode.extra_length == 3
+        early = read_weights(run / "checkpoints" / "step-00000004" / "model.safetensors")[0] if not is_first else {}
+        is_early = all(torch.equal(tensor, early.get(name, tensor)) for name, tensor in model_tensors(model).items())
+        chrf = 60.0 if is_first else 5.29 if is_early else 19.30
+        return replace(usual(model, data, config, workers), chrf=chrf)
+
+    monkeypatch.setattr("clearhead.training.loop.measure", of_step)
+    monkeypatch.setattr("clearhead.training.validation.measure", of_step)
+    train_from_values(values)
+    assert load_bundle(run).info["metrics"]["valid_chrf"] == 60.0
+    train_from_values(merge(values, {"train": {"max_steps": 8}}, changed))
+    info = load_bundle(run).info
+    assert (info["weights"], info["metrics"]["valid_chrf"]) == ("step 8", 19.30)
+    found = [(one["step"], one["chrf"]) for one in read_metrics(run / "metrics.jsonl")]
+    assert found == [(4, 60.0), (4, 5.29), (8, 19.30)]
+    assert "the best so far, of step 4, is validated again" in capsys.readouterr().err
+    assert "worse" not in (run / "verdict.txt").read_text()
 
 
 def test_what_was_chosen_stands_in_the_saved_settings_and_in_the_model(settings):

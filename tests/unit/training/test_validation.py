@@ -121,7 +121,7 @@ def test_perplexity_is_finite_whatever_the_loss():
 )
 def test_chrf_ranks_and_likelihood_breaks_ties(new, old, better):
     def best(chrf, bleu, nll):
-        return Best(10, bleu, nll, chrf)
+        return Best(10, bleu, nll, chrf, "a1")
 
     assert is_better(best(*new), best(*old)) is better
     assert is_better(Validation(new[2], new[1], "", new[0], ""), best(*old)) is better
