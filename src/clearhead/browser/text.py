@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead.bundle import Bundle
 from clearhead.decoding.cross_attention import AlignmentHead
-from clearhead.text import placeholders
+from clearhead.text import list_markers, placeholders
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.quality_flags import KINDS, USUAL_COPIES
 from clearhead.translation.normalization import known_forms
@@ -41,13 +41,14 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
         head: The head that aligns words (`translation.alignment.alignment_head`); by default the mean over all heads.
 
     Returns:
-        `patterns`, those of `text.placeholders` for JavaScript's flag `u`; `signs`, how many the vocabulary has and of
-        which kinds; `flags`, the kinds of flags in order; `head`; `forms`, the Unicode forms of both sides; `training`,
-        facts of the training lines, or None if they are unknown.
+        `patterns`, those of `text.placeholders` and of a list marker, for JavaScript's flag `u`; `signs`, how many the
+        vocabulary has and of which kinds; `flags`, the kinds of flags in order; `head`; `forms`, the Unicode forms of
+        both sides; `training`, facts of the training lines, or None if they are unknown.
     """
+    patterns = {**placeholders.patterns(), "list_marker": list_markers.MARKER}
     forms = known_forms(bundle.tokenizer, bundle.line_statistics)
     return {
-        "patterns": {name: javascript_pattern(pattern) for name, pattern in placeholders.patterns().items()},
+        "patterns": {name: javascript_pattern(pattern) for name, pattern in patterns.items()},
         "signs": {
             "count": bundle.tokenizer.num_placeholders,
             "first": ord(placeholders.SIGNS[0]),

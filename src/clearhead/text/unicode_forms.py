@@ -12,7 +12,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from clearhead.text.placeholders import find_placeholders
 
@@ -41,15 +42,16 @@ _JAMO = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
 """Letters of Korean that compose with the one before."""
 
 
-class TextForm(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TextForm:
     """The form in which a model knows the text of one side."""
 
     form: Literal["NFC", "NFD"] = "NFC"
-    usual: Mapping[str, str] = {}
+    usual: Mapping[str, str] = field(default_factory=dict)
     """Canonical forms with the equivalent letter that the training text has instead."""
     left_out: frozenset[str] = frozenset()
     """Marks to leave out."""
-    replaced: Mapping[str, str] = {}
+    replaced: Mapping[str, str] = field(default_factory=dict)
     """Full-width characters with their ASCII form."""
     spaces: frozenset[str] | None = None
     """White space to keep: characters, or kinds (`_kind`); all other is read as a space. None keeps all.
@@ -126,7 +128,7 @@ class TextForm(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """Return the fields as JSON values, for the same form in another language (`pages/web`)."""
         return {
-            **self._asdict(),
+            **asdict(self),
             "left_out": "".join(sorted(self.left_out)),
             "spaces": None if self.spaces is None else sorted(self.spaces),
         }
@@ -174,7 +176,8 @@ def form_of_source(
         )
         left_out = {mark for mark in marks if counts[_key(mark)] < RARE * lines}
     wide = {one: plain for one, plain in _WIDE.items() if one not in characters and plain in characters}
-    return form_of_target(counts, lines)._replace(left_out=frozenset(left_out), replaced=wide, spaces=spaces)
+    canonical = form_of_target(counts, lines)
+    return replace(canonical, left_out=frozenset(left_out), replaced=wide, spaces=spaces)
 
 
 def form_of_target(counts: Mapping[str, int] | None, lines: int) -> TextForm:

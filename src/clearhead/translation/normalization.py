@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from clearhead.config import DecodeConfig
 from clearhead.runtime.interruption import check_interruption
 from clearhead.text.line_statistics import LineStatistics, has_uneven_space, letter_case
+from clearhead.text.list_markers import list_marker
 from clearhead.text.placeholders import change_words, words_alone
 from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.text.unicode_forms import TextForm, form_of_vocabulary
@@ -44,6 +46,8 @@ class NormalizedLine(NamedTuple):
     """The sentences as they are in the original line."""
     in_capitals: bool = False
     """Whether the line was in capitals and its text is not, so that the translation must be converted to capitals."""
+    marker: str = ""
+    """The list marker at the beginning of the line, which is in none of the others, see `text.list_markers`."""
 
     @property
     def whole(self) -> str:
@@ -69,7 +73,13 @@ class Normalizer:
         self._usual_case = lru_cache(_MOST_WORDS)(self._usual_case_of)
 
     def __call__(
-        self, text: str, config: DecodeConfig, target_lang: str | None = None, *, keep_case: bool = False
+        self,
+        text: str,
+        config: DecodeConfig,
+        target_lang: str | None = None,
+        *,
+        keep_case: bool = False,
+        as_text: bool = False,
     ) -> NormalizedLine:
         """Return the normalized form of a line.
 
@@ -83,12 +93,17 @@ class Normalizer:
                 different letters.
             target_lang: Language of the translation, if the model has language tags.
             keep_case: Do not change the case.
+            as_text: Read a list marker at the beginning as text.
         """
         check_interruption()
-        form = self._form if config.familiar else self._form._replace(spaces=None)
-        line, (text, starts) = text, form.aligned(text)
+        as_is = replace(self._form, spaces=None)
+        line, (text, starts) = text, (self._form if config.familiar else as_is).aligned(text)
         if not text.strip():  # nothing is left of it but marks
             return NormalizedLine(line, CutLine((line,), ()), (line,))
+        if begins := 0 if as_text else len(list_marker(text)):
+            begins = begins if starts is None else starts[begins]
+            rest = self(line[begins:], config, target_lang, keep_case=keep_case, as_text=True)
+            return rest._replace(marker=as_is(line[:begins]))
         cut = cut_line(text, config.source_lang)
         original = cut if starts is None else _original_cut(line, text, cut, starts)
         if not config.familiar:

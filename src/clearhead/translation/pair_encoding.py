@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
@@ -26,7 +27,7 @@ class PairEncoder:
     def __init__(self, tokenizer: Vocabulary, trained: LineStatistics | None) -> None:
         self.tokenizer = tokenizer
         source_form, self.target_form = known_forms(tokenizer, trained)
-        self.source_form = source_form._replace(spaces=None)  # a given pair keeps its white space, as its case
+        self.source_form = replace(source_form, spaces=None)  # a given pair keeps its white space, as its case
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1

@@ -85,7 +85,9 @@ class PreprocessedLines(NamedTuple):
         return [
             some[0]
             if len(some) == 1 and some[0].source == line
-            else join_translations(line, some, gaps, in_capitals=form.in_capitals, read=(form.text, texts), **how)
+            else join_translations(
+                line, some, gaps, marker=form.marker, in_capitals=form.in_capitals, read=(form.text, texts), **how
+            )
             for line, form, some, texts, gaps in zip(
                 self.lines,
                 self.forms,
@@ -100,7 +102,8 @@ class PreprocessedLines(NamedTuple):
         """Return the sentences of each line that can be translated one by one; none of a line that must stay whole.
 
         A line in capitals that is normalized stays whole, because the case of its translation depends on the whole. So
-        does one with a sentence that begins like a language tag, which is text only within its line.
+        does one with a list marker, and one with a sentence that begins like a language tag, which is text only within
+        its line.
 
         Args:
             tags: Languages of the vocabulary.
@@ -110,7 +113,12 @@ class PreprocessedLines(NamedTuple):
         for number, (line, form, pieces, gaps) in enumerate(
             zip(self.lines, self.forms, pieces_of_lines, self.cut_up.gaps, strict=True)
         ):
-            if not gaps or form.in_capitals or any(split_tag(one.source, tags)[1] != one.text for one in pieces):
+            if (
+                not gaps
+                or form.in_capitals
+                or form.marker
+                or any(split_tag(one.source, tags)[1] != one.text for one in pieces)
+            ):
                 continue
             start, at = 0, len(line.rstrip()) - sum(map(len, (*form.original, *gaps)))
             for piece, original, gap in zip(pieces, form.original, ("", *gaps), strict=True):
@@ -160,7 +168,7 @@ class Preprocessor:
             prefix: Text that each translation begins with: one text, or one for each line.
             terms: Terms that translations must use.
             one_line: Reject a prefix that contains a line end.
-            raw: Translate texts without words too.
+            raw: Translate texts without words too, and list markers as text.
             name: Name of the file of the lines, for messages.
             first: Number of the first line in that file.
 
@@ -173,8 +181,9 @@ class Preprocessor:
         parts = self._pair_encoder.split_sources(lines, config.target_lang, name=name, first=first)
         beginnings = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
         prefixes = self._prefixes(beginnings, len(lines), one_line)
+        as_text = raw or self._config.is_decoder_alone
         forms = [
-            self._normalize(text, config, language, keep_case=bool(start))
+            self._normalize(text, config, language, keep_case=bool(start), as_text=as_text or bool(start))
             for (language, text), start in zip(parts, beginnings, strict=True)
         ]
         cut_up = self._cut_up(lines, parts, forms, beginnings, config)

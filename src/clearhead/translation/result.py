@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
@@ -11,7 +11,7 @@ from clearhead.text.line_ends import on_one_line
 from clearhead.text.placeholders import change_words
 from clearhead.text.quality_flags import KINDS, SEVERITIES, Flag, FlagKind, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
-from clearhead.text.word_links import Link, joined_links
+from clearhead.text.word_links import Link, joined_links, words_of
 
 MISSED_TERMS = "terms"
 """Kind of problem of a translation that lacks terms, or has some at a price."""
@@ -192,6 +192,7 @@ def join_translations(
     num_best: int = 1,
     are_samples: bool = False,
     one_line: bool = False,
+    marker: str = "",
     in_capitals: bool = False,
     read: tuple[str, Sequence[str]] | None = None,
 ) -> Translation:
@@ -204,6 +205,7 @@ def join_translations(
         num_best: Maximum number of alternatives.
         are_samples: The alternatives are samples: the i-th of every sentence form one sample of the line, unranked.
         one_line: Replace line ends between sentences by spaces.
+        marker: List marker at the beginning of the line, which is in none of its sentences.
         in_capitals: Convert the texts to capitals.
         read: The line and its sentences as the model read them, without a language tag; required if they are aligned.
     """
@@ -219,10 +221,14 @@ def join_translations(
     if read is not None and (links := [one.alignment for one in sentences if one.alignment is not None]):
         alignment = tuple(joined_links(links, read[1], [one.text for one in sentences], read[0], texts[0]))
     terms = [one for sentence in sentences for one in sentence.terms or ()]
+    if marker:
+        alignment = None if alignment is None else _behind(marker, alignment)
     if in_capitals:
         texts = list(map(_in_capitals, texts))
         terms = [replace(one, source=_in_capitals(one.source), form=_in_capitals(one.form)) for one in terms]
-    joined = [Alternative(text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)]
+    joined = [
+        Alternative(marker + text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)
+    ]
     if not are_samples:
         first: dict[str, Alternative] = {}
         for one in joined:
@@ -243,6 +249,12 @@ def join_translations(
         alignment=alignment,
         terms=None if all(sentence.terms is None for sentence in sentences) else tuple(terms),
     )
+
+
+def _behind(marker: str, alignment: Iterable[Link]) -> tuple[Link, ...]:
+    """Return the links of a line with a list marker from those of the line without it; its words are linked too."""
+    own = len(words_of(marker))
+    return (*((word, word) for word in range(own)), *((left + own, right + own) for left, right in alignment))
 
 
 def _in_capitals(text: str) -> str:

@@ -12,6 +12,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.normalization import Normalizer
+from clearhead.translation.parts import translate_parts
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
 from every_run import slow
@@ -314,6 +315,32 @@ def test_equivalent_targets_prefixes_and_terms_are_the_same(knowing):
 def test_a_line_of_marks_alone_keeps_its_bytes(knowing):
     (found,) = knowing().translate(["\u200b\ufeff"])
     assert (found.text, found.score) == ("\u200b\ufeff", None)
+
+
+@pytest.mark.parametrize("marker", ["- ", "* ", "> ", "a) ", "1. ", " 2)\t"])
+def test_list_markers_are_kept_as_structure(knowing, marker):
+    translator, plain = knowing(), "Zwei Männer sitzen. Ein Hund rennt."
+    how = {"num_best": 3, "alignments": True, "source_lang": "de"}
+    (found,), (wanted,) = (translator.translate([line], **how) for line in (marker + plain, plain))
+    assert (found.text, found.score) == (marker + wanted.text, wanted.score)
+    assert [one.text for one in found.alternatives] == [marker + one.text for one in wanted.alternatives]
+    assert found.sentences == wanted.sentences
+    assert found.alignment == ((0, 0), *((left + 1, right + 1) for left, right in wanted.alignment))
+    (upper,) = translator.translate([marker + plain.upper()], source_lang="de")
+    assert upper.text == marker + translator.translate([plain.upper()], source_lang="de")[0].text
+
+
+def test_a_list_marker_is_text_for_a_raw_translation_and_with_a_prefix(knowing):
+    translator, line = knowing(), "- Ein Hund rennt."
+    raw, prefixed = translator.translate([line], raw=True)[0], translator.translate([line], prefix="- A")[0]
+    assert raw.score == pytest.approx(translator.score([line], [raw.text])[0])
+    assert prefixed.text.startswith("- A")
+
+
+def test_a_line_with_a_list_marker_is_one_part_of_a_stream(knowing):
+    translator, lines = knowing(), ["- Zwei Männer sitzen. Ein Hund rennt.", "Zwei Männer sitzen."]
+    parts = [part for group in translate_parts(translator, lines, source_lang="de") for part in group]
+    assert [part.text for part in parts] == [one.text for one in translator.translate(lines, source_lang="de")]
 
 
 def test_stray_spaces_change_no_translation_and_blank_lines_stay(knowing):

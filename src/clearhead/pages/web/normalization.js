@@ -41,16 +41,25 @@ export class Normalizer {
 
   /**
    * The normalized form of a line, in sentences.
-   * @returns {{text: string, sentences: string[], gaps: string[], original: string[], inCapitals: boolean}} `original`
-   *   are the sentences before; `inCapitals` says that the translation must be converted to capitals.
+   * @param {boolean} [asText] - Whether a list marker at the beginning is read as text.
+   * @returns {{text: string, sentences: string[], gaps: string[], original: string[], inCapitals: boolean,
+   *   marker: string}} `original` are the sentences before; `inCapitals` says that the translation must be converted to
+   *   capitals; `marker` is the list marker before it, which is in none of the others.
    */
-  normalize(line, { familiar, source_lang: sourceLanguage }, targetLanguage) {
+  normalize(line, settings, targetLanguage, asText = false) {
+    const { familiar, source_lang: sourceLanguage } = settings;
     const { text, starts } = (familiar ? this.forms.familiar : this.forms.source).aligned(line);
     if (!stripped(text)) // nothing is left of it but marks
-      return { text: line, sentences: [line], gaps: [], original: [line], inCapitals: false };
+      return { text: line, sentences: [line], gaps: [], original: [line], inCapitals: false, marker: "" };
+    const marked = asText ? 0 : this.placeholders.listMarker(text).length;
+    if (marked) {
+      const begins = starts ? starts[marked] : marked;
+      const rest = this.normalize(line.slice(begins), settings, targetLanguage, true);
+      return { ...rest, marker: this.forms.source.of(line.slice(0, begins)) };
+    }
     const { sentences, gaps } = cutLine(text, sourceLanguage);
     const cut = starts ? originalCut(line, text, { sentences, gaps }, starts) : { sentences, gaps };
-    const unchanged = { text, sentences, gaps: cut.gaps, original: cut.sentences, inCapitals: false };
+    const unchanged = { text, sentences, gaps: cut.gaps, original: cut.sentences, inCapitals: false, marker: "" };
     if (!familiar) return unchanged;
     const drops = this.dropsStraySpace && text !== withSingleSpaces(stripped(text));
     const read = drops

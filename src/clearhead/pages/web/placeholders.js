@@ -85,6 +85,16 @@ export class Placeholders {
     return isLetter(this.wordsAlone(text));
   }
 
+  /** The list markers at the beginning of a line, with their white space: text/list_markers.py. */
+  listMarker(text) {
+    const pattern = this.#pattern("list_marker", "uy");
+    const marker = pattern.exec(text)?.[0] ?? "";
+    const rest = text.slice(marker.length);
+    if (!marker || !this.hasWords(rest)) return "";
+    const isOrdinal = marker.trimEnd().endsWith(".") && /^[\p{Nd}\p{No}\p{Lowercase}]/u.test(rest);
+    return isOrdinal ? "" : marker;
+  }
+
   /** Whether a text shows no character: it has only white space, invisible characters and tags. */
   isBlank(text) {
     return INVISIBLE.test(this.withoutTags(text));

@@ -1,6 +1,6 @@
 // Translations of pieces as translations of lines and texts, and as answers: translation/result.py.
 
-import { joinedLinks } from "./links.js";
+import { joinedLinks, wordSpans } from "./links.js";
 import { joinSentences, spaceBefore } from "./sentences.js";
 
 /** A translation, of a piece, a line or a text; `links` is null if they were not asked for. */
@@ -46,7 +46,7 @@ export function partsOf({ text, lines }, nbest, alignments, tools) {
     before += line.before;
     if (line.line) {
       const from = parts.length;
-      if (line.pieces.length === 1 || line.inCapitals)
+      if (line.pieces.length === 1 || line.inCapitals || line.marker)
         parts.push({ pieces: line.pieces, source: line.line, found: () => joinedLine(line, nbest, tools) });
       else {
         const tag = line.line.slice(0, line.line.length - line.text.length);
@@ -77,15 +77,19 @@ export function partsOf({ text, lines }, nbest, alignments, tools) {
   }));
 }
 
-function joinedLine({ line, read, pieces, gaps, inCapitals }, nbest, tools) {
+function joinedLine({ line, read, pieces, gaps, marker, inCapitals }, nbest, tools) {
   const sentences = pieces.map(({ translation }) => translation);
   if (sentences.length === 1 && sentences[0].source === line) return sentences[0];
   const capitals = (text) => tools.placeholders.changeWords(text, (words) => words.toUpperCase());
-  const whole = (texts) => (inCapitals ? capitals(joinSentences(texts, gaps)) : joinSentences(texts, gaps));
+  const whole = (texts) =>
+    marker + (inCapitals ? capitals(joinSentences(texts, gaps)) : joinSentences(texts, gaps));
   const joined = joinedParts(line, sentences, nbest, whole, tools);
   if (sentences[0].links !== null) {
     const [parts, texts] = [pieces.map((piece) => piece.text), sentences.map((one) => one.text)];
-    joined.links = joinedLinks(sentences.map(({ links }) => links), parts, texts, read, joinSentences(texts, gaps));
+    const links = joinedLinks(sentences.map((one) => one.links), parts, texts, read, joinSentences(texts, gaps));
+    const own = wordSpans(marker).length;
+    joined.links = [...Array(own).keys()].map((word) => [word, word]);
+    joined.links.push(...links.map(([source, target]) => [source + own, target + own]));
   }
   return joined;
 }

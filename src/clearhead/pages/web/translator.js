@@ -212,7 +212,7 @@ export class Translator {
     const isCut = this.#isCut(form.sentences.length, uncut.ids.length);
     const pieces = isCut ? form.sentences.map((one, at) => piece(one, form.original[at], 1)) : [uncut];
     const gaps = isCut ? form.gaps : [];
-    return { line, text, read: form.text, gaps, inCapitals: form.inCapitals, pieces };
+    return { line, text, read: form.text, gaps, marker: form.marker, inCapitals: form.inCapitals, pieces };
   }
 
   #isCut(sentences, tokens) {
