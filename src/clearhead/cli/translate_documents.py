@@ -141,7 +141,9 @@ class DocumentOptions(OptionGroup):
             ConfigError: If they cannot be read.
         """
         names = _typed("--columns", self.columns)
-        return names and [int(name) if name.isdecimal() and len(name) <= LONGEST_NUMBER else name for name in names]
+        if names is None:
+            return None
+        return [int(name) if name.isdecimal() and len(name) <= LONGEST_NUMBER else name for name in names]
 
     def typed_keys(self) -> list[str] | None:
         """Return the keys; quotation marks enclose a name with a comma.

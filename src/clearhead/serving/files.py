@@ -167,14 +167,23 @@ def _remove_left_directories(parent: Path) -> None:
             rmtree(directory)
 
 
+def split_name(name: str) -> tuple[str, str, str]:
+    """Return a file's name before its last dot, the dot, and its extension; the last two are empty without a dot.
+
+    >>> split_name("a.b.po"), split_name("README")
+    (('a.b', '.', 'po'), ('README', '', ''))
+    """
+    stem, dot, extension = name.rpartition(".")
+    return (stem, dot, extension) if dot else (name, "", "")
+
+
 def safe_name(name: str) -> str:
     """Return the name of a file as letters, digits, `_`, `.` and `-`, without its directories.
 
-    >>> safe_name("../../etc/Mein Text.HTML"), safe_name("犬.po")
-    ('Mein_Text.HTML', 'file.po')
+    >>> safe_name("../../etc/Mein Text.HTML"), safe_name("犬.po"), safe_name("README")
+    ('Mein_Text.HTML', 'file.po', 'README')
     """
-    own = re.split(r"[/\\]", name)[-1]
-    stem, dot, extension = own.rpartition(".")
+    stem, dot, extension = split_name(re.split(r"[/\\]", name)[-1])
     plain = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).strip("._-")[:100] for part in (stem, extension)]
     return f"{plain[0] or 'file'}{dot}{plain[1]}"
 

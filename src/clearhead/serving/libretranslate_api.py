@@ -19,7 +19,7 @@ from fastapi.routing import APIRoute
 from clearhead.formats.document_files import refuse_foreign_extension
 from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
-from clearhead.serving.files import EXTENSIONS, safe_name, uploaded
+from clearhead.serving.files import EXTENSIONS, safe_name, split_name, uploaded
 from clearhead.serving.forms import FormFile
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.languages import AUTO
@@ -295,7 +295,7 @@ def _translated_file(
     filled = None if is_same else _filled(service, job, name, data, source, target, report)
     if filled is None:
         report.add_file(f"{name}: already in the target language, unchanged")
-    stem, dot, extension = name.rpartition(".")
+    stem, dot, extension = split_name(name)
     own = safe_name(f"{stem}_{target}{dot}{extension}")
     return service.files.add(job.client, own, data if filled is None else filled, report.page(name)), report
 

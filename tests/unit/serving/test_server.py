@@ -300,6 +300,9 @@ def test_a_file_comes_back_translated(client, models, tmp_path):
     assert fetched.headers["content-disposition"] == 'attachment; filename="Eine_Seite_en.html"'
     assert client.get("/download_file/../../etc/passwd").status_code == 404
     assert client.get(url + "x").status_code == 404
+    for name, saved in (("README", "README_en"), ("letter.de", "letter_en.de")):
+        url = client.post("/translate_file", data=fields, files={"file": (name, LINES[1].encode())}).json()
+        assert url["translatedFileUrl"].endswith(f".{saved}")
     for name, data, message in (
         ("a.exe", b"x", r"^a\.exe: \.exe files are not read as documents; convert it to one of \.csv"),
         ("a.txt", b"<?xml version='1.0'?><a>b</a>", r"^a\.txt is no plain text, for it begins with '<\?xml'"),

@@ -31,7 +31,7 @@ _OPTION = re.compile(r":[\w-]+:(?:\s.*)?")
 _DIRECTIVE = re.compile(
     r"""
       :::+ \s*+ [\w-]++ (?:\{[^{}]*+\})? \[(?P<label>.*)\] \s*+ (?:\{[^{}]*+\})? \s*+
-    | :::+ \s*+ [a-z][\w-]*+ [ \t]++ (?P<words>[^={}:]++) (?:\{[^{}]*+\})? \s*+
+    | :::+ \s*+ [a-z][\w-]*+ [ \t]++ (?!.*(?:[\w-]=["'\w]|:::)) (?P<words>[^{}]++) (?:\{[^{}]*+\})? \s*+
     | :::+ \s*+ \{ (?:admonition|card|dropdown|grid-item-card|sidebar|tab-item|topic) \} [ \t]++ (?P<own>.*)
     | :::+ .*
     | ///+ \s*+ [\w-]++ (?: [ \t]*+ \| [ \t]*+ (?P<block>.*) )?

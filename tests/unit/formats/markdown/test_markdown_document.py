@@ -107,6 +107,7 @@ CONTAINERS = [
     (":::note[A *b*]\nc\n:::\n", ["A <g1>b</g1>", "c"]),
     (":::note[a]{.x}\n\nb\n\n:::\n", ["a", "b"]),
     ("::: warning Take care\na\n:::\n", ["Take care", "a"]),
+    ("::: warning Note: a = b\nc\n:::\n", ["Note: a = b", "c"]),
     ("::: details Click me {open}\na\n:::\n", ["Click me", "a"]),
     ("::: {.callout-note title='x'}\na\n:::\n", ["a"]),
     (":::{admonition} Our title\n:class: tip\na\n:::\n", ["Our title", "a"]),
@@ -195,7 +196,7 @@ def test_marks_that_the_source_escapes_are_escaped_in_the_translation(page, tran
     ("page", "translation", "filled"),
     [
         (":::note[a]\nb\n:::\n", "c [d]", ":::note[c [d]]\nb\n:::\n"),
-        ("::: note a\nb\n:::\n", "c = d", None),
+        ("::: note a\nb\n:::\n", "c {d} e=f", None),
         ('!!! note "a"\n    b\n', 'c "d: e', '!!! note "c "d: e"\n    b\n'),
     ],
 )
