@@ -51,7 +51,7 @@ class _Printf:
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        number = r"(?:([0-9]++)\$)?+" if self.is_numbered else "()"
+        number = r"(?:([0-9]{1,6})\$)?+" if self.is_numbered else "()"
         name = r"(?:\(([^()]*+)\))?+" if self.is_named else "((?!))?"
         width = rf"({self.width})?+(?:\.({self.width})?+)?+"
         pattern = rf"%{number}{name}{self.flags}{width}({self.sizes})(<PRI[a-zA-Z0-9]++>|.?)"
@@ -154,7 +154,7 @@ def _ruby(text: str) -> Arguments:
 _C = _types(integer="di", unsigned="ouxX", double="eEfFgGaA", character="cC", string="sS", pointer="p", counter="n")
 _SAME_SIZES = {"L": "ll", "q": "ll"}
 _C_SIZES = "hh|h|ll?|[Lqjzt]|"
-_C_WIDTH = r"[0-9]++|\*(?:[0-9]++\$)?+"
+_C_WIDTH = r"[0-9]++|\*(?:[0-9]{1,6}\$)?+"
 _RUBY = _Printf(
     _types(integer="bBdiouxX", number="aAeEfgG", character="c", text="s", inspection="p"),
     width=_C_WIDTH,
@@ -162,7 +162,7 @@ _RUBY = _Printf(
 )
 _RUBY_NAME = re.compile(r"%([-+ #0-9.*]*+)(?:\{([^{}()]++)\}|<([^<>()]++)>)")
 _GO = re.compile(
-    r"%[-+# 0]*+(?:\[([0-9]++)\])?+(\*)?+[0-9]*+(?:\.(?:\[([0-9]++)\])?+(\*)?+[0-9]*+)?+(?:\[([0-9]++)\])?+(.?)"
+    r"%[-+# 0]*+(?:\[([0-9]{1,6})\])?+(\*)?+[0-9]*+(?:\.(?:\[([0-9]{1,6})\])?+(\*)?+[0-9]*+)?+(?:\[([0-9]{1,6})\])?+(.?)"
 )
 
 

@@ -150,3 +150,8 @@ def test_long_texts_are_read_in_one_pass():
     assert checked_format(many, many + "%s", "c-format")[1] == "c-format: argument 40001 (string) is not in the source"
     assert checked_format("{0}", "{0}" + "l'" * 100_000, "java-format") == ("{0}" + "l''" * 100_000, "")
     assert checked_format("%s", "%" + "0" * 100_000, "c-format")[1].endswith("is no format")
+
+
+@pytest.mark.parametrize(("flag", "text"), [("c-format", "%{}$s"), ("c-format", "%2$*{}$d"), ("go-format", "%[{}]s")])
+def test_numbers_of_any_length_are_read(flag, text):
+    assert checked_format(text.format("1"), text.format("9" * 5_000), flag)[1]
