@@ -161,9 +161,9 @@ _RUBY = _Printf(
     is_named=True,
 )
 _RUBY_NAME = re.compile(r"%([-+ #0-9.*]*+)(?:\{([^{}()]++)\}|<([^<>()]++)>)")
-_GO = re.compile(
-    r"%[-+# 0]*+(?:\[([0-9]{1,6})\])?+(\*)?+[0-9]*+(?:\.(?:\[([0-9]{1,6})\])?+(\*)?+[0-9]*+)?+(?:\[([0-9]{1,6})\])?+(.?)"
-)
+_GO_NUMBER = r"(?:\[([0-9]{1,6})\])?+"
+_GO_SIZE = rf"{_GO_NUMBER}(\*)?+[0-9]*+"
+_GO = re.compile(rf"%[-+# 0]*+{_GO_SIZE}(?:\.{_GO_SIZE})?+{_GO_NUMBER}(.?)")
 
 
 def _go(text: str) -> Arguments:

@@ -14,6 +14,7 @@ from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
 HEADER = re.compile(
     r"#(separator|html|columns|tags|notetype|deck|guid|if matches|(?:tags|notetype|deck|guid) column):(.*)"
 )
+_NUMBER = re.compile("[0-9]{1,6}")
 SEPARATORS = {name: sign for sign, name in SEPARATOR_NAMES.items()}
 MEDIA = re.compile(r"\[sound:[^\]]{0,300}\]")
 """Reference to a sound file that the card plays."""
@@ -52,7 +53,7 @@ def anki_format(head: Sequence[str]) -> TableFormat | None:
         num_preamble=len(said),
         names=tuple(said["columns"].split(separator)) if said.get("columns") else (),
         other_columns=frozenset(
-            int(value) - 1 for key, value in said.items() if key.endswith(" column") and value.isdecimal()
+            int(value) - 1 for key, value in said.items() if key.endswith(" column") and _NUMBER.fullmatch(value)
         ),
     )
 

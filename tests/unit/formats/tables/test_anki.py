@@ -90,3 +90,7 @@ def test_other_first_lines_are_text(first):
 )
 def test_html_becomes_what_a_reader_sees(html, text):
     assert text_of_html(html) == text
+
+
+def test_a_column_number_of_any_length_is_read():
+    assert anki_format([f"#deck column:{'9' * 5_000}", "#tags column:2"]).other_columns == {1}
