@@ -102,11 +102,13 @@ def check(
         ),
     ] = None,
     meaning: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--meaning", help="Also compare the meanings of both sides, which takes minutes (clearhead[meaning])."
+            "--meaning/--no-meaning",
+            help="Also compare the meanings of both sides, which takes minutes (clearhead[meaning]).",
+            show_default="where lengths and names cannot tell which rows are shifted",
         ),
-    ] = False,
+    ] = None,
 ) -> None:
     """Find problems in a corpus, and suggest remedies.
 

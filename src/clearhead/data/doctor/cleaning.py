@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from clearhead.config.choices import DropKind, FixKind
 from clearhead.data.doctor.checks import found_in, without_entities
 from clearhead.data.doctor.code_points import BATCH_PAIRS, batches_of
-from clearhead.data.doctor.examination import BITS, MALFORMED, Examination, examine
+from clearhead.data.doctor.examination import BITS, HEAD_BATCHES, MALFORMED, Examination, examine
 from clearhead.data.doctor.findings import KINDS
 from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
+from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import MOST_SHIFT, ShiftedRows
 from clearhead.data.doctor.mojibake import garbled, mended
+from clearhead.data.doctor.shift_borders import find_borders
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 
@@ -70,9 +72,12 @@ class Cleaning:
         self._reasons = [name for name in KINDS if name in fix or name in drop]
         self._looked_for = [name for name in self._reasons if name != "duplicate"]  # those of what is kept
         self.examination: Examination = examine(
-            rows, on_rows=on_rows, kinds=self._looked_for, with_meaning="no_translation" in self._looked_for
+            rows, on_rows=on_rows, kinds=self._looked_for, with_meaning="no_translation" in self._looked_for or None
         )
         """What was found of the kinds named; duplicates are not looked for."""
+        self.unmended: list[ShiftedRows] = []
+        """Blocks that look misaligned by their lengths alone; they are left as they are."""
+        self._shifted = self._certain_blocks() if "shifted" in fix else []
         self.rows_in = self.rows_out = self.num_changed = 0
         self.changed: Counter[str] = Counter()
         """Rows that were mended and kept, by finding; a row may have several."""
@@ -107,7 +112,15 @@ class Cleaning:
     def unchecked_lines(self) -> list[str]:
         """Return which findings cannot be looked for, and why, as lines to print."""
         findings = self.examination.findings
-        return [f"{name} is not looked for: {why}" for name in self._looked_for if (why := findings[name].unchecked)]
+        return [
+            *(f"{name} is not looked for: {why}" for name in self._looked_for if (why := findings[name].unchecked)),
+            *(f"{name}: {note}" for name in self._looked_for if (note := findings[name].note)),
+            *(
+                f"{block.rows:,} rows from {block.first.origin} to {block.last_origin} are left as they are: by their "
+                f"lengths {block.where}, but nothing else shows it"
+                for block in self.unmended
+            ),
+        ]
 
     def lines(self) -> list[str]:
         """Return the counts as lines to print, once all rows are cleaned."""
@@ -119,10 +132,38 @@ class Cleaning:
             *(f"{count:>12,} {name}" for name, count in self.dropped.most_common()),
         ]
 
+    def _certain_blocks(self) -> list[ShiftedRows]:
+        """Return the misaligned rows that are certain, and correct what the examination says of the others."""
+        blocks, kinds = self.examination.shifted, self.examination.kinds_of_pairs
+        weights, usual = self.examination.shift_weights, self.examination.usual
+        if not blocks or weights is None or usual is None:
+            return []
+        meaning, identified = usual.meaning, usual.languages.identified
+        if isinstance(meaning, str):
+            head = list(islice(batches_of(row for row in self._rows if row.is_pair), HEAD_BATCHES))
+            known = identified if isinstance(identified, str) else identified.languages
+            meaning = Meaning.learn([batch.source for batch in head], [batch.target for batch in head], known)
+            if not isinstance(meaning, str):
+                weights = weights.with_meaning(head[0], meaning)
+        pairs = (row for row in self._rows if row.is_pair)
+        borders = find_borders(blocks, pairs, kinds.size, weights, None if isinstance(meaning, str) else meaning)
+        certain: list[ShiftedRows] = []
+        for block in blocks:
+            kinds[block.start : block.start + block.rows] &= ~np.uint32(BITS["shifted"])
+        for block, found in zip(blocks, borders, strict=True):
+            if found is None:
+                self.unmended.append(block)
+            else:
+                # Likely rows that are not certain are dropped, and so are those that have their targets.
+                for start in (found.likely.start, found.likely.start + block.shift):
+                    kinds[start : start + found.likely.rows] |= np.uint32(BITS["shifted"])
+                certain.append(found.certain)
+        return certain
+
     def _mended(self) -> Iterator[tuple[CleanedRow, int]]:
         """Yield every row as mended, and the bits of the findings that the examination made of it."""
         kinds = self.examination.kinds_of_pairs
-        shifts = partners(self.examination.shifted if "shifted" in self._fix else (), kinds.size)
+        shifts = partners(self._shifted, kinds.size)
         for row, number, targets in _with_targets(self._rows):
             if not row.is_pair or number >= kinds.size:
                 yield CleanedRow(row, None, (row.skipped or MALFORMED,)), 0

@@ -118,6 +118,10 @@ class TextBatch:
         """The line in its file on which each pair begins."""
         return np.fromiter((pair.line for pair in self.pairs), np.uint32, len(self.pairs))
 
+    def first_pairs(self, most: int) -> TextBatch:
+        """Return a batch of some of the first pairs."""
+        return batch_of(self.pairs[:most], self.first)
+
 
 def batches_of(pairs: Iterable[SentencePair]) -> Iterator[TextBatch]:
     """Split a stream into batches of bounded pairs and characters; only a single pair may exceed the latter."""
@@ -127,11 +131,12 @@ def batches_of(pairs: Iterable[SentencePair]) -> Iterator[TextBatch]:
         waiting.append(pair)
         size += len(pair.source) + len(pair.target)
         if len(waiting) == BATCH_PAIRS or size >= BATCH_CHARACTERS:
-            yield _batch(waiting, first)
+            yield batch_of(waiting, first)
             first, size, waiting = first + len(waiting), 0, []
     if waiting:
-        yield _batch(waiting, first)
+        yield batch_of(waiting, first)
 
 
-def _batch(pairs: list[SentencePair], first: int) -> TextBatch:
+def batch_of(pairs: list[SentencePair], first: int) -> TextBatch:
+    """Return a batch of pairs; `first` is the number of pairs before them."""
     return TextBatch(pairs, first, Texts([pair.source for pair in pairs]), Texts([pair.target for pair in pairs]))

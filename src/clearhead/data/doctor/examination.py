@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -22,6 +22,7 @@ from clearhead.data.doctor.code_points import TextBatch, Texts, batches_of
 from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
 from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
+from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import ShiftedRows, ShiftSearch, ShiftWeights
 from clearhead.formats import SKIPS, SentencePair
 
@@ -36,6 +37,9 @@ REPEATED = {"duplicate", "several_targets"}
 
 OnFound = Callable[[TextBatch, str, Found], None]
 """Called with a batch, the name of a finding, and its pairs that have it."""
+
+MOST_UNASKED = 100_000
+"""Most pairs whose meanings are compared without being asked for: a few minutes."""
 
 MALFORMED = "malformed"
 """Reason of rows that are no pairs; the others are `SKIPS`."""
@@ -118,6 +122,8 @@ class Examination:
     """The findings of every pair, as the sum of their `BITS`."""
     shifted: list[ShiftedRows] = field(default_factory=list)
     """Blocks of misaligned pairs, in order."""
+    shift_weights: ShiftWeights | None = None
+    """How misaligned pairs are told; None if there are too few to learn it from."""
     usual: Usual | None = None
     """What is usual in the corpus; None before it is examined."""
     held_out: dict[str, RowCounts] = field(default_factory=dict)
@@ -186,7 +192,7 @@ def examine(
     on_rows: Callable[[int], None] | None = None,
     on_found: OnFound | None = None,
     kinds: Collection[str] = KINDS,
-    with_meaning: bool = False,
+    with_meaning: bool | None = False,
 ) -> Examination:
     """Run all checks of `KINDS` that are possible.
 
@@ -197,7 +203,9 @@ def examine(
         on_found: Called for every batch with every finding but `shifted`, whose pairs are known only at the end
             (`Examination.shifted`).
         kinds: The only findings that are needed; the others may be left out.
-        with_meaning: Whether to look for `no_translation`, which takes a hundred times as long as all else.
+        with_meaning: Whether to compare meanings, for `shifted` and `no_translation`, which takes a hundred times as
+            long as all else. If None, those of the first `MOST_UNASKED` pairs are, where lengths and names cannot tell
+            which rows are shifted.
     """
     result = Examination()
     leakage = _Leakage()
@@ -228,14 +236,27 @@ def _examine(
     result: Examination,
     on_found: OnFound | None,
     wanted: Collection[str],
-    with_meaning: bool,
+    with_meaning: bool | None,
 ) -> None:
-    weights = ShiftWeights.learn(head) if "shifted" in wanted else None
-    shifts = None if weights is None else ShiftSearch(weights)
-    usual = result.usual = Usual.learn(head, with_meaning=with_meaning)
+    weights = result.shift_weights = ShiftWeights.learn(head) if "shifted" in wanted else None
+    are_weak = weights is not None and weights.are_weak
+    usual = result.usual = Usual.learn(head, with_meaning=are_weak if with_meaning is None else with_meaning)
+    meaning = None if isinstance(usual.meaning, str) else usual.meaning
+    for name, reason in usual.unchecked().items():
+        result.findings[name].unchecked = reason
+    if weights is not None and weights.are_weak:
+        result.findings["shifted"].note = _told_by(weights, usual.meaning, is_asked=with_meaning is not None)
+    shifts: list[ShiftSearch] = []
+    if weights is not None:
+        result.shift_weights = weights if meaning is None else weights.with_meaning(head[0], meaning)
+        shifts.append(ShiftSearch(result.shift_weights, meaning))
     repeated = _Repeated() if REPEATED & {*wanted} else None
     kinds: list[NDArray[np.uint32]] = []
     for batch in chain(_handed_over(head), rest):
+        if meaning is not None and with_meaning is None and batch.first >= MOST_UNASKED:
+            meaning, usual = None, replace(usual, meaning="")
+            shifts += [ShiftSearch(weights, first=batch.first)] if weights is not None else []
+            result.findings["no_translation"].note = f"the first {batch.first:,} pairs were compared"
         result.source.add(batch.source)
         result.target.add(batch.target)
         kinds.append(np.zeros(len(batch.pairs), dtype=np.uint32))
@@ -246,19 +267,28 @@ def _examine(
             kinds[-1][found.places] |= BITS[name]
             if on_found is not None:
                 on_found(batch, name, found)
-        if shifts is not None:
-            shifts.add(batch)
-    for name, reason in usual.unchecked().items():
-        result.findings[name].unchecked = reason
+        if shifts:
+            shifts[-1].add(batch)
     if kinds:
         result.kinds_of_pairs = np.concatenate(kinds)
-    if shifts is None:
+    if not shifts:
         result.findings["shifted"].unchecked = "there are too few pairs to learn from"
         return
-    result.shifted = shifts.finish()
+    result.shifted = [block for search in shifts for block in search.finish()]
     for block in result.shifted:
         result.findings["shifted"].add(block.first, block.description, pairs=block.rows)
         result.kinds_of_pairs[block.start : block.start + block.rows] |= BITS["shifted"]
+
+
+def _told_by(weights: ShiftWeights, meaning: Meaning | str, *, is_asked: bool) -> str:
+    """Return how misaligned rows are told where lengths, names and signs are weak evidence."""
+    fewest = weights.fewest_rows
+    found = "they show none" if fewest is None else f"they show only blocks of about {fewest:,} rows and more"
+    weak = f"lengths, names and punctuation tell little in this corpus: {found}"
+    if isinstance(meaning, str):
+        return f"{weak}, and meanings are not compared: {meaning}"
+    limit = "" if is_asked else f", those of the first {MOST_UNASKED:,} pairs (all with --meaning)"
+    return f"{weak}; so meanings are compared{limit}"
 
 
 def _handed_over(batches: list[TextBatch]) -> Iterator[TextBatch]:

@@ -222,6 +222,8 @@ class Finding:
     examples: list[Example] = field(default_factory=list)
     unchecked: str | None = None
     """Reason why it was not checked."""
+    note: str | None = None
+    """What could not be told, or how it was."""
 
     @property
     def kind(self) -> FindingKind:
@@ -255,6 +257,7 @@ class Finding:
             "count": None if self.unchecked else self.count,
             "share": self.share(pairs),
             "unchecked": self.unchecked,
+            "note": self.note,
             "examples": list(map(asdict, self.examples)),
         }
 

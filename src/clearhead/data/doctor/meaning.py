@@ -51,6 +51,7 @@ class Meaning:
     def __init__(self, source: NDArray[np.float32], target: NDArray[np.float32], threshold: float = 0.0) -> None:
         self._source, self._target = source, target
         self.threshold = threshold
+        self._latest: tuple[TextBatch, tuple[NDArray[np.float32], NDArray[np.float32]]] | None = None
 
     @classmethod
     def learn(cls, sources: Sequence[Texts], targets: Sequence[Texts], languages: tuple[str, str] | str) -> Self | str:
@@ -75,19 +76,39 @@ class Meaning:
             _embeddings([text for one in side for text in one.texts][::step]) for side in (sources, targets)
         )
         learned = cls(source.mean(axis=0), target.mean(axis=0))
-        unrelated = [
-            learned._similarities(source, np.roll(target, shift, axis=0)) for shift in range(1, _NUM_SHIFTS + 1)
-        ]
+        source, target = learned._compared(source, target)
+        unrelated = [_products(source, np.roll(target, shift, axis=0)) for shift in range(1, _NUM_SHIFTS + 1)]
         learned.threshold = float(np.quantile(np.concatenate(unrelated), UNRELATED))
         return learned
 
+    def embeddings(self, batch: TextBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return vectors of the sources and the targets of a batch, whose products are similarities.
+
+        Those of the latest batch are kept, since several checks compare them.
+        """
+        if self._latest is None or self._latest[0] is not batch:
+            source, target = (_embeddings(side.texts) for side in (batch.source, batch.target))
+            self._latest = batch, self._compared(source, target)
+        return self._latest[1]
+
     def similarities(self, batch: TextBatch) -> NDArray[np.float32]:
         """Return the similarity of the sides of each pair."""
-        return self._similarities(_embeddings(batch.source.texts), _embeddings(batch.target.texts))
+        return _products(*self.embeddings(batch))
 
-    def _similarities(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return cosines, less the average cosine with all texts of the other side: some are close to everything."""
-        return np.einsum("pd,pd->p", source, target) - (source @ self._target + target @ self._source) / 2
+    def _compared(
+        self, source: NDArray[np.float32], target: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return vectors whose product is the cosine, less the average cosine with all texts of the other side.
+
+        Some texts are close to everything.
+        """
+        ones = np.ones((len(source), 1), dtype=np.float32)
+        less = (source @ self._target)[:, None] / 2, (target @ self._source)[:, None] / 2
+        return np.hstack((source, less[0], ones)), np.hstack((target, -ones, -less[1]))
+
+
+def _products(source: NDArray[np.float32], target: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.einsum("pd,pd->p", source, target)
 
 
 def _embeddings(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -1,9 +1,12 @@
 """Detection of misaligned rows: blocks in which sources belong to targets some rows away.
 
-Translations are about as long as their sources (Gale and Church 1993), and share numbers, names and some punctuation.
-The weight of this evidence is learned from the beginning of the corpus. For each row, the gain is how much better its
-source fits a target a few rows up or down than its own. If row after row gains, the cumulative sum rises (CUSUM, Page
-1954), and the shift begins where it began to rise.
+Translations are about as long as their sources (Gale and Church 1993), share numbers, names and some punctuation, and
+mean the same, where sentence embeddings are compared. The weight of this evidence is learned from the beginning of the
+corpus. For each row, the gain is how much better its source fits a target a few rows up or down than its own. If row
+after row gains, the cumulative sum rises (CUSUM, Page 1954), and the shift begins where it began to rise.
+
+Rows whose own targets are unusual, such as longer by a comment, fit nearly any other target better. So a block must
+also fit with its shift better than with every other shift, and better than unrelated texts do.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.doctor.code_points import TextBatch
+from clearhead.data.doctor.meaning import Meaning
 from clearhead.formats import SentencePair
 from clearhead.text.line_statistics import RATIO_FLOOR
 
@@ -32,16 +36,27 @@ In eight clean corpora, each also in three random orders, none gained more than 
 MOST_GAIN = 5.0
 """Most nats that one row adds or subtracts, so that a few rows that fit others by chance are not reported."""
 
+CLEAR_MARGIN = 8.0
+"""Least margin in nats over every other shift, and over unrelated texts, for a block to be reported."""
+
 LEAST_GAIN = 0.1
 """Least average gain per row, in nats."""
 
 FEWEST_PAIRS = 50
 """Fewest pairs of a corpus that is searched."""
 
+MOST_ROWS = 100
+"""Where a block needs more rows than this to be found, lengths, names and signs are too weak as evidence."""
+
 _LARGEST = 1.5
 """Upper bound on differences of log lengths."""
 _LEAST_DIFFERENCE = 0.02
 """Lower bound on the average difference."""
+_LOOSE = 0.1
+"""Share of translations for which a fit is no likelier than for unrelated texts."""
+_MEANING_PAIRS = 1_000
+"""Most pairs from which the weight of meanings is learned."""
+_NUM_QUANTILES = 32
 _STRONGEST = 3.0
 """Most nats that one shared name or sign contributes."""
 
@@ -82,7 +97,7 @@ class ShiftedRows:
         )
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Features of rows for the comparison."""
 
     source_lengths: NDArray[np.float64]
@@ -93,9 +108,15 @@ class _Rows(NamedTuple):
     source_signs: NDArray[np.uint8]
     target_signs: NDArray[np.uint8]
 
+    source_meanings: NDArray[np.float32]
+    """Embeddings, whose products are similarities; of no dimension if meanings are not compared."""
+    target_meanings: NDArray[np.float32]
+
     @classmethod
-    def of(cls, batch: TextBatch) -> _Rows:
+    def of(cls, batch: TextBatch, meaning: Meaning | None = None) -> Rows:
+        """Return the features of a batch; without meanings if they are not compared."""
         source, target = batch.source, batch.target
+        none = np.zeros((len(batch.pairs), 0), dtype=np.float32)
         return cls(
             np.log(source.lengths + float(RATIO_FLOOR)),
             np.log(target.lengths + float(RATIO_FLOOR)),
@@ -103,46 +124,53 @@ class _Rows(NamedTuple):
             target.names,
             source.punctuation,
             target.punctuation,
+            *((none, none) if meaning is None else meaning.embeddings(batch)),
         )
 
     @classmethod
-    def joined(cls, rows: Iterable[_Rows]) -> _Rows:
+    def joined(cls, rows: Iterable[Rows]) -> Rows:
+        """Join consecutive rows."""
         return cls(*map(np.concatenate, zip(*rows, strict=True)))
 
-    def since(self, start: int) -> _Rows:
-        return _Rows._make(part[start:] for part in self)
+    def since(self, start: int) -> Rows:
+        """Return the rows from an index on."""
+        return Rows._make(part[start:] for part in self)
 
-    def compared(
-        self, start: int, end: int, shift: int, usual: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    def compared(self, start: int, end: int, shift: int, usual: float) -> NDArray[np.float64]:
         """Compare sources with the targets `shift` rows further down, which must exist.
 
         Returns:
-            For each row the difference of the lengths, the number of shared names, and the number of signs on one side
-            only.
+            An array of four rows: for each source the difference of the lengths, the number of shared names, the number
+            of signs on one side only, and the similarity of the meanings.
         """
         here, there = slice(start, end), slice(start + shift, end + shift)
         difference = np.abs(self.target_lengths[there] - self.source_lengths[here] - usual)
         shared = (self.source_names[here] & self.target_names[there]).view(np.uint8).reshape(-1, 8)
-        return (
-            np.minimum(difference, _LARGEST),
-            _ONES[shared].sum(axis=1),
-            _ONES[self.source_signs[here] ^ self.target_signs[there]],
+        return np.stack(
+            (
+                np.minimum(difference, _LARGEST),
+                _ONES[shared].sum(axis=1),
+                _ONES[self.source_signs[here] ^ self.target_signs[there]],
+                np.einsum("rd,rd->r", self.source_meanings[here], self.target_meanings[there]),
+            )
         )
 
 
 @dataclass(frozen=True)
 class ShiftWeights:
-    """Weights of lengths, names and signs as evidence for a match, learned from a corpus."""
+    """Weights of lengths, names, signs and meanings as evidence for a match, learned from a corpus."""
 
     usual: float
     """Typical log ratio of target to source length."""
-    length: float
-    """Nats per unit of difference from that log ratio."""
-    name: float
-    """Nats for a name on both sides."""
-    sign: float
-    """Nats against a match for a sign on one side only."""
+    weights: NDArray[np.float64]
+    """Nats per unit of difference from that log ratio, per name on both sides, per sign on one side only, and per unit
+    of similarity; negative if it is evidence against a match."""
+    by_chance: NDArray[np.float64]
+    """The average of each between unrelated texts; for the similarity, the middle between unrelated and matching."""
+    target_lengths: NDArray[np.float64]
+    """Quantiles of the log lengths of targets."""
+    row_gain: float
+    """Average nats that a row of a misaligned block gains, without its meaning."""
 
     @classmethod
     def learn(cls, batches: Sequence[TextBatch]) -> ShiftWeights | None:
@@ -153,44 +181,98 @@ class ShiftWeights:
         """
         if sum(len(batch.pairs) for batch in batches) < FEWEST_PAIRS:
             return None
-        rows = _Rows.joined(map(_Rows.of, batches))
-        # Medians of each side, not of the pairs: they are right even if the pairs are misaligned.
-        usual = float(np.median(rows.target_lengths) - np.median(rows.source_lengths))
-        start, end = MOST_SHIFT, rows.source_lengths.size - MOST_SHIFT
-        means = np.array(
+        rows = Rows.joined(map(Rows.of, batches))
+        usual = _usual_ratio(rows)
+        length, name, sign, _ = _means(rows, usual)
+        least, median = (max(float(value), _LEAST_DIFFERENCE) for value in (length.min(), np.median(length)))
+        weights = np.array(
             [
-                [part.mean() for part in rows.compared(start, end, shift, usual)]
-                for shift in range(-MOST_SHIFT, MOST_SHIFT + 1)
+                1 / median - 1 / least,  # log ratio of two Laplace distributions
+                _nats(name.max(), np.median(name)),
+                -_nats(np.median(sign), sign.min()),
+                0.0,
             ]
         )
-        length, name, sign = means.T
-        least, median = (max(float(value), _LEAST_DIFFERENCE) for value in (length.min(), np.median(length)))
+        by_chance = np.array([median, np.median(name), np.median(sign), 0.0])
+        matching = np.array([least, name.max(), sign.min(), 0.0])
         return cls(
             usual,
-            1 / least - 1 / median,  # log ratio of two Laplace distributions
-            _nats(name.max(), np.median(name)),
-            _nats(np.median(sign), sign.min()),
+            weights,
+            by_chance,
+            np.quantile(rows.target_lengths, np.linspace(0.0, 1.0, _NUM_QUANTILES)),
+            float(weights @ (matching - by_chance)),
         )
+
+    def with_meaning(self, batch: TextBatch, meaning: Meaning) -> ShiftWeights:
+        """Return the weights with that of meanings, learned from some of the first pairs."""
+        if len(batch.pairs) < FEWEST_PAIRS:
+            return self
+        rows = Rows.of(batch.first_pairs(_MEANING_PAIRS), meaning)
+        similarity = _means(rows, self.usual)[3]
+        matching, other = float(similarity.max()), float(np.median(similarity))
+        spread = float(np.std(rows.compared(0, rows.source_lengths.size - 1, 1, self.usual)[3]))
+        weights, by_chance = self.weights.copy(), self.by_chance.copy()
+        weights[3] = (matching - other) / spread**2  # log ratio of two normal distributions
+        by_chance[3] = (matching + other) / 2
+        return replace(self, weights=weights, by_chance=by_chance)
+
+    @property
+    def fewest_rows(self) -> int | None:
+        """Fewest rows of a block that is found by lengths, names and signs; None if none is."""
+        gain = self.row_gain - LEAST_GAIN
+        return math.ceil(CLEAR_GAIN / gain) if gain > 0 else None
+
+    @property
+    def are_weak(self) -> bool:
+        """Whether lengths, names and signs find no blocks of `MOST_ROWS` rows."""
+        return self.fewest_rows is None or self.fewest_rows > MOST_ROWS
+
+    def by_chance_in(self, rows: Rows, start: int, end: int) -> NDArray[np.float64]:
+        """Return the evidence in nats that an unrelated target gives for each source."""
+        # A short or long source differs from most targets, so chance is computed for its own length.
+        lengths = self.target_lengths - rows.source_lengths[start:end, None] - self.usual
+        others = float(self.weights[1:] @ self.by_chance[1:])
+        return self.weights[0] * np.minimum(np.abs(lengths), _LARGEST).mean(axis=1) + others
+
+    def features(self, rows: Rows, start: int, end: int, shift: int) -> NDArray[np.float64]:
+        """Return the nats of each feature as evidence for sources and the targets `shift` rows further down."""
+        return self.weights[:, None] * rows.compared(start, end, shift, self.usual)
+
+    def evidence(
+        self, rows: Rows, start: int, end: int, shift: int, by_chance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return by how many nats sources fit the targets `shift` rows further down better than unrelated ones."""
+        found = self.features(rows, start, end, shift).sum(axis=0) - by_chance
+        # Some translations are unlike their sources, so that two targets which do not fit are about as unlikely.
+        return np.logaddexp(np.log(_LOOSE), np.log(1 - _LOOSE) + np.minimum(found, MOST_GAIN))
 
 
 class ShiftSearch:
-    """Streaming search for misaligned rows, batch by batch."""
+    """Streaming search for misaligned rows, batch by batch.
 
-    def __init__(self, weights: ShiftWeights) -> None:
-        self._weights = weights
+    Args:
+        weights: The weights of the evidence.
+        meaning: Compares meanings as well, if the weights have learned them.
+        first: Number of pairs before those that are added.
+    """
+
+    def __init__(self, weights: ShiftWeights, meaning: Meaning | None = None, first: int = 0) -> None:
+        self._weights, self._meaning = weights, meaning
         self._sums = {shift: _Sum(shift) for shift in _SHIFTS}
-        self._rows: _Rows | None = None
+        self._rows: Rows | None = None
         self._pairs: list[SentencePair] = []
-        self._before = 0
+        self._before = first
         """Number of pairs before the first one kept."""
         self._done = 0
         """Number of kept pairs that have been processed."""
+        self._totals = np.zeros(2 * MOST_SHIFT + 2)
+        """Total evidence of all rows so far for each shift, and for unrelated texts, which is 0."""
         self._found: list[ShiftedRows] = []
 
     def add(self, batch: TextBatch) -> None:
         """Process the rows whose neighbours are already known."""
-        rows = _Rows.of(batch)
-        self._rows = rows if self._rows is None else _Rows.joined([self._rows, rows])
+        rows = Rows.of(batch, self._meaning)
+        self._rows = rows if self._rows is None else Rows.joined([self._rows, rows])
         self._pairs += batch.pairs
         self._advance(len(self._pairs) - MOST_SHIFT)
 
@@ -208,25 +290,25 @@ class ShiftSearch:
         start = self._done
         if end <= start or self._rows is None:
             return
-        own = self._cost(start, end, 0)
-        for shift, one in self._sums.items():
+        evidence = np.zeros((self._totals.size, end - start))
+        by_chance = self._weights.by_chance_in(self._rows, start, end)
+        for shift in range(-MOST_SHIFT, MOST_SHIFT + 1):
             low, high = max(start, -shift), min(end, len(self._pairs) - shift)
-            gains = np.zeros(end - start)
             if low < high:
-                gains[low - start : high - start] = own[low - start : high - start] - self._cost(low, high, shift)
-            np.clip(gains, -MOST_GAIN, MOST_GAIN, out=gains)
-            self._found += one.add(gains, start, self._pairs, self._before)
+                here = slice(low - start, high - start)
+                found = self._weights.evidence(self._rows, low, high, shift, by_chance[here])
+                evidence[shift + MOST_SHIFT, here] = found
+        totals = self._totals[:, None] + np.pad(np.cumsum(evidence, axis=1), ((0, 0), (1, 0)))
+        self._totals = totals[:, -1]
+        for shift, one in self._sums.items():
+            low, high = max(start, -shift) - start, min(end, len(self._pairs) - shift) - start
+            gains = np.clip(evidence[shift + MOST_SHIFT] - evidence[MOST_SHIFT], -MOST_GAIN, MOST_GAIN)
+            gains[: max(0, low)] = gains[max(0, high) :] = 0.0
+            self._found += one.add(gains, totals, start, self._pairs, self._before)
         drop = max(0, end - MOST_SHIFT)
         self._rows, self._pairs = self._rows.since(drop), self._pairs[drop:]
         self._before += drop
         self._done = end - drop
-
-    def _cost(self, start: int, end: int, shift: int) -> NDArray[np.float64]:
-        """Return the cost of matching each source with the target `shift` rows further down, in nats."""
-        assert self._rows is not None
-        weights = self._weights
-        difference, shared, unshared = self._rows.compared(start, end, shift, weights.usual)
-        return weights.length * difference - weights.name * shared + weights.sign * unshared
 
 
 class _Sum:
@@ -235,16 +317,24 @@ class _Sum:
     def __init__(self, shift: int) -> None:
         self._shift = shift
         self._sum = 0.0
+        self._first = self._last = np.zeros(2 * MOST_SHIFT + 2)
+        """Total evidence for each shift before the rows of `_best`, and with them."""
         self._best: ShiftedRows | None = None
         """The rows from where the sum began to rise to its maximum; None while it does not rise."""
 
     def add(
-        self, gains: NDArray[np.float64], start: int, pairs: Sequence[SentencePair], before: int
+        self,
+        gains: NDArray[np.float64],
+        totals: NDArray[np.float64],
+        start: int,
+        pairs: Sequence[SentencePair],
+        before: int,
     ) -> list[ShiftedRows]:
         """Add the gains of consecutive rows, and return the blocks that have ended.
 
         Args:
             gains: Gains of the rows from `start` on.
+            totals: Total evidence for each shift before each of these rows, and after the last.
             start: Index in `pairs` of the first row.
             pairs: The pairs kept; after the last row they include as many as the shift needs, except at the corpus's
                 end.
@@ -261,13 +351,20 @@ class _Sum:
             ends = np.flatnonzero((highest >= CLEAR_GAIN) & ((sums <= 0.0) | (sums < highest - CLEAR_GAIN)))
             size = int(ends[0]) if ends.size else rest.size
             if size:
-                self._rise(sums[:size], start + at, pairs, before)
+                self._rise(sums[:size], totals[:, at:], start + at, pairs, before)
             if ends.size and (ended := self.close()) is not None:
                 found.append(ended)
             at += size + bool(ends.size)
         return found
 
-    def _rise(self, sums: NDArray[np.float64], start: int, pairs: Sequence[SentencePair], before: int) -> None:
+    def _rise(
+        self,
+        sums: NDArray[np.float64],
+        totals: NDArray[np.float64],
+        start: int,
+        pairs: Sequence[SentencePair],
+        before: int,
+    ) -> None:
         """Update the start of the last rise of the sum, and the position of its maximum since then."""
         zeros = np.flatnonzero(sums <= 0.0)
         begin = int(zeros[-1]) + 1 if zeros.size else 0
@@ -278,22 +375,47 @@ class _Sum:
             return
         top = begin + int(np.argmax(sums[begin:]))
         place = start + begin
-        best = self._best or ShiftedRows(
-            self._shift, 0, pairs[place], "", pairs[place + self._shift].target, 0.0, before + place
-        )
+        best = self._best
+        if best is None:
+            fitting = pairs[place + self._shift].target
+            best = ShiftedRows(self._shift, 0, pairs[place], "", fitting, 0.0, before + place)
+            self._first = totals[:, begin]
         if sums[top] > best.gain:
+            self._last = totals[:, top + 1]
             rows = before + start + top - best.start + 1
             best = replace(best, rows=rows, gain=float(sums[top]), last_origin=pairs[start + top].origin)
         self._best = best
 
     def close(self) -> ShiftedRows | None:
-        """End the block at the maximum of the sum, and return it if the gain is clear."""
+        """End the block at the maximum of the sum, and return it if the gain is clear, also over other shifts."""
         ended, self._best, self._sum = self._best, None, 0.0
-        return ended if ended is not None and ended.gain >= CLEAR_GAIN else None
+        if ended is None or ended.gain < CLEAR_GAIN:
+            return None
+        evidence = self._last - self._first
+        others = np.delete(evidence, self._shift + MOST_SHIFT)
+        return ended if evidence[self._shift + MOST_SHIFT] - others.max() >= CLEAR_MARGIN else None
 
 
 def _overlap(one: ShiftedRows, other: ShiftedRows) -> bool:
     return one.start < other.start + other.rows and other.start < one.start + one.rows
+
+
+def _usual_ratio(rows: Rows) -> float:
+    """Return the typical log ratio of lengths, under the shift with which it is most alike: pairs may be misaligned."""
+    found = []
+    for shift in range(-MOST_SHIFT, MOST_SHIFT + 1):
+        sources = rows.source_lengths[max(0, -shift) : rows.source_lengths.size - max(0, shift)]
+        ratios = rows.target_lengths[max(0, shift) :][: sources.size] - sources
+        usual = float(np.median(ratios))
+        found.append((float(np.minimum(np.abs(ratios - usual), _LARGEST).mean()), usual))
+    return min(found)[1]
+
+
+def _means(rows: Rows, usual: float) -> NDArray[np.float64]:
+    """Return for each shift the average of each feature."""
+    start, end = MOST_SHIFT, rows.source_lengths.size - MOST_SHIFT
+    shifts = range(-MOST_SHIFT, MOST_SHIFT + 1)
+    return np.array([rows.compared(start, end, shift, usual).mean(axis=1) for shift in shifts]).T
 
 
 def _nats(more: float, fewer: float) -> float:

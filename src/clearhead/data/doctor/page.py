@@ -8,7 +8,7 @@ from dataclasses import asdict
 from clearhead.data.doctor.examination import Examination
 from clearhead.data.doctor.findings import Finding
 from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
-from clearhead.data.doctor.text_report import percent, row_counts
+from clearhead.data.doctor.text_report import percent, quiet_lines, row_counts
 from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import bullets, folded, paragraph, report_page, scores, table, with_code
 
@@ -61,12 +61,8 @@ def _share(finding: Finding, pairs: int) -> str:
 
 
 def _quiet(examination: Examination) -> Html:
-    """Return the kinds without findings, and those not checked."""
-    quiet = [one for one in examination.findings.values() if not one.count]
-    lines = [f"Not looked for: {one.kind.title}: {one.unchecked}." for one in quiet if one.unchecked is not None]
-    if titles := [one.kind.title for one in quiet if one.unchecked is None]:
-        lines.insert(0, f"Nothing found of: {'; '.join(titles)}.")
-    return joined(map(paragraph, lines))
+    """Return the kinds without findings, those not checked, and the notes."""
+    return joined(paragraph(line) for line in quiet_lines(examination) if line)
 
 
 def _rows(examination: Examination) -> Html:

@@ -41,13 +41,23 @@ def report_lines(examination: Examination) -> list[str]:
     lines.append(f"{clean:,} of {pairs:,} pairs have no finding." if found else "Nothing was found.")
     for finding in found:
         lines += ["", *_finding_lines(finding, examination)]
-    quiet = [one.kind.title for one in examination.findings.values() if not one.count and one.unchecked is None]
-    if quiet and found:
-        lines += ["", *wrap(f"Nothing found of: {'; '.join(quiet)}.", _WIDTH)]
-    for finding in examination.findings.values():
-        if finding.unchecked is not None:
-            lines += wrap(f"Not looked for: {finding.kind.title}: {finding.unchecked}.", _WIDTH)
+    quiet = quiet_lines(examination)
+    if found:
+        lines.append("")
+    for line in quiet if found else quiet[1:]:
+        lines += wrap(line, _WIDTH)
     return lines
+
+
+def quiet_lines(examination: Examination) -> list[str]:
+    """Return the kinds without findings in a line, empty if there are none; then those not checked, and the notes."""
+    findings = examination.findings.values()
+    titles = [one.kind.title for one in findings if not one.count and one.unchecked is None and one.note is None]
+    return [
+        f"Nothing found of: {'; '.join(titles)}." if titles else "",
+        *(f"Not looked for: {one.kind.title}: {one.unchecked}." for one in findings if one.unchecked is not None),
+        *(f"Note: {one.kind.title}: {one.note}." for one in findings if one.note is not None),
+    ]
 
 
 def row_counts(rows: RowCounts) -> Iterator[tuple[int, str, Sequence[str]]]:

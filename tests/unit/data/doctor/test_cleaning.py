@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import html
+import random
 from collections import Counter
 
 import pytest
@@ -77,11 +78,56 @@ def test_shifted_rows_get_their_own_targets():
     cleaning = Cleaning(pairs_of(list(zip(sources, targets, strict=True))), FIXABLE, ())
     rows = list(cleaning.cleaned())
     wrong = [n for n, row in enumerate(rows) if row.after and (row.after.source, row.after.target) != CLEAN[n]]
+    assert wrong == []
+    # The last source of the block has lost its target to the row before; rows at its ends are dropped if not certain.
     assert cleaning.changed["shifted"] == pytest.approx(199, abs=4)
-    assert len(wrong) <= 4
-    # The last source of the block has lost its target to the row before; at the latest one of its neighbours is out.
-    assert cleaning.dropped == {"shifted": 1}
-    assert cleaning.rows_out == 599
+    assert 1 <= cleaning.dropped["shifted"] <= 5
+    assert cleaning.rows_out == 600 - cleaning.dropped.total()
+
+
+@pytest.mark.parametrize("has_encoder", [True, False])
+@pytest.mark.parametrize(("start", "end"), [(90, 110), (90, 150), (0, 20), (180, 200)])
+def test_right_pairs_with_a_comment_behind_their_targets_are_left_alone(start, end, has_encoder, monkeypatch):
+    if not has_encoder:
+        monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
+    comment = " (translated by hand, see the page for the rest of it)"
+    rows = [(source, target + comment * (start <= n < end)) for n, (source, target) in enumerate(CLEAN[:200])]
+    cleaning = Cleaning(pairs_of(rows), FIXABLE, DEFAULT_DROP)
+    assert [(row.after, row.reasons) for row in cleaning.cleaned()] == [(pair, ()) for pair in pairs_of(rows)]
+
+
+CZECH = {
+    "Pes": "A dog",
+    "Kočka": "A cat",
+    "Muž v červeném klobouku": "A man with a red hat",
+    "Dívka": "A girl",
+    "Skupina velmi starých lidí": "A group of very old people",
+}
+CZECH_ENDS = {
+    "běží": "is running",
+    "sedí na lavičce v parku": "is sitting on a bench in the park",
+    "čeká na vlak": "is waiting for the train",
+    "skáče přes plot u starého domu": "is jumping over the fence by the old house",
+}
+
+
+def test_rows_that_only_lengths_call_shifted_are_left_as_they_are():
+    choose = random.Random(1)
+    words = [
+        (f"{subject} {end}.", f"{CZECH[subject]} {CZECH_ENDS[end]}.")
+        for subject, end in zip(choose.choices([*CZECH], k=600), choose.choices([*CZECH_ENDS], k=600), strict=True)
+    ]
+    sources, targets = map(list, zip(*words, strict=True))
+    targets[300:340] = ["More than that.", *targets[300:339]]
+    pairs = pairs_of(list(zip(sources, targets, strict=True)))
+    cleaning = Cleaning(pairs, FIXABLE, ())
+    assert [row.after for row in cleaning.cleaned()] == pairs
+    [block] = cleaning.unmended
+    assert block.shift == 1
+    assert cleaning.unchecked_lines()[-1] == (
+        f"{block.rows} rows from f.tsv:{block.start + 1} to f.tsv:{block.start + block.rows} are left as they are: by "
+        f"their lengths the target is 1 row further down, but nothing else shows it"
+    )
 
 
 def block(start: int, rows: int, shift: int) -> ShiftedRows:

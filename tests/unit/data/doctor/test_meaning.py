@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 from corpus_text import pairs_of, texts
 
 from clearhead.data.doctor import examine
 from clearhead.data.doctor.cleaning import Cleaning
+from clearhead.data.doctor.examination import BITS
+from clearhead.data.doctor.text_report import report_lines
 
 NOUNS = {
     "Hund": "dog",
@@ -37,6 +42,55 @@ WRONG = [(RIGHT[place][0], RIGHT[place + 120][1]) for place in range(10)]
 
 def found(rows, **more):
     return examine(pairs_of(rows), **more).findings["no_translation"]
+
+
+def shifted_by_one(start: int, end: int) -> list[tuple[str, str]]:
+    """Return rows of which some have the target of the row before, and the first of them another."""
+    sources, targets = map(list, zip(*RIGHT, strict=True))
+    targets[start:end] = ["Here someone is painting the sentence about a bird.", *targets[start : end - 1]]
+    return list(zip(sources, targets, strict=True))
+
+
+def test_where_lengths_cannot_tell_which_rows_are_shifted_meanings_are_compared():
+    result = examine(pairs_of(shifted_by_one(100, 160)), with_meaning=None)
+    [block] = result.shifted
+    assert (block.shift, block.start, block.rows) == (1, pytest.approx(100, abs=2), pytest.approx(59, abs=3))
+    assert result.findings["no_translation"].count == pytest.approx(50, abs=5)
+    assert re.fullmatch(
+        r"lengths, names and punctuation tell little in this corpus: they show .*; so meanings are compared, those of "
+        r"the first 100,000 pairs \(all with --meaning\)",
+        result.findings["shifted"].note,
+    )
+
+
+def test_with_meanings_rows_get_their_own_targets_and_right_pairs_are_left_alone():
+    rows = shifted_by_one(100, 160)
+    cleaning = Cleaning(pairs_of(rows), ("shifted",), ())
+    found = [row.after and (row.after.source, row.after.target) for row in cleaning.cleaned()]
+    assert found[:100] == RIGHT[:100]
+    assert found[160:] == RIGHT[160:]
+    assert {*found[100:160]} <= {*RIGHT, None}
+    assert found.count(None) <= 4
+
+
+def test_only_the_first_pairs_are_compared_unless_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr("clearhead.data.doctor.code_points.BATCH_PAIRS", 200)
+    monkeypatch.setattr("clearhead.data.doctor.examination.MOST_UNASKED", 600)
+    rows = 2 * [*RIGHT, *WRONG, *RIGHT[:100]]
+    result = examine(pairs_of(rows), with_meaning=None)
+    finding = result.findings["no_translation"]
+    assert finding.note == "the first 600 pairs were compared"
+    assert 0 < finding.count <= 40
+    assert all(place < 600 for place in np.flatnonzero(result.kinds_of_pairs & BITS["no_translation"]))
+
+
+def test_where_nothing_can_tell_which_rows_are_shifted_the_report_says_so(monkeypatch):
+    monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
+    result = examine(pairs_of(RIGHT), with_meaning=None)
+    lines = " ".join(report_lines(result))
+    assert "Note: Rows shifted against each other: lengths, names and punctuation tell little in this corpus" in lines
+    assert "and meanings are not compared: the encoder is not installed (pip install 'clearhead[meaning]')." in lines
+    assert "Rows shifted against each other;" not in lines
 
 
 def test_meanings_are_compared_only_if_asked_for():

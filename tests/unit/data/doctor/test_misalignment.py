@@ -68,11 +68,18 @@ def test_a_corpus_that_is_shifted_from_its_first_row_on_is_found():
 
 
 def test_where_batches_begin_changes_nothing(monkeypatch):
-    rows = moved(1_000, 1_300, 2)[850:1_450]  # the start of a batch takes the longest
+    rows = moved(1_000, 1_300, 2)[600:1_900]  # the start of a batch takes the longest
     [whole], [parts], [single] = (found_in(rows, monkeypatch, batch=size) for size in (8_192, 37, 1))
     assert whole == replace(parts, gain=whole.gain) == replace(single, gain=whole.gain)
     assert whole.gain == pytest.approx(parts.gain)
     assert whole.gain == pytest.approx(single.gain)
+
+
+def test_right_pairs_of_unusual_lengths_are_not_said_to_be_shifted():
+    for first, number in ((90, 20), (90, 60)):
+        here = range(first, first + number)
+        rows = [(source, target + ", he said at last." * 3 * (n in here)) for n, (source, target) in enumerate(ROWS)]
+        assert found_in(rows[:200]) == []
 
 
 def test_rows_in_any_order_are_not_shifted_against_each_other():
