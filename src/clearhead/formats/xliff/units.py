@@ -53,7 +53,9 @@ class XliffUnit(NamedTuple):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the file marks its translation as unfinished."""
+        """Whether the file marks its translation as unfinished, and not as approved."""
+        if self.element.tag.attributes.get("approved") == "yes":
+            return False
         bearer = self.target if self.element is self.around else self.element
         state = "" if bearer is None else bearer.tag.attributes.get("state", "")
         return state in ("new", "initial") or state.startswith("needs-")

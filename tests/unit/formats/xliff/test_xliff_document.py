@@ -186,6 +186,14 @@ def test_finished_targets_are_kept_whatever_their_segmentation(read, attributes,
     assert (segment.text, segment.is_finished) == ("One. Two.", True)
 
 
+def test_approved_targets_are_finished_whatever_their_state(read):
+    written = one_unit('<source>a</source><target state="needs-translation">b</target>')
+    for approved, is_finished in (("yes", True), ("no", False)):
+        unit = f'<trans-unit approved="{approved}"'
+        [segment] = read("a.xlf", written.replace("<trans-unit", unit)).segments
+        assert segment.is_finished == is_finished
+
+
 def test_unfinished_targets_without_segments_are_replaced_segment_by_segment(read, fill, in_capitals):
     document = read("a.xlf", cut_unit("Eins. Zwei?", ' state="needs-l10n"'))
     assert [(one.text, one.translation, one.is_finished) for one in document.segments] == [
