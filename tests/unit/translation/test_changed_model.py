@@ -260,9 +260,10 @@ def test_a_changed_member_of_an_ensemble_computes_itself(loaded):
     patch_a_forward(one.model)
     with pytest.warns(ChangedModelWarning):
         [score] = both.score(*TEXTS)
-    members = both.engines.of("fp32").members
+    engine = both.engines.of("fp32")
     pairs = one.pair_encoder.encode(one.pair_encoder.split_sources(TEXTS[0], None), TEXTS[1], one.bundle.decode)
-    first, second = (torch.tensor(member.token_log_probs(*pairs)[0]).double() for member in members)
+    with engine.computing():
+        first, second = (torch.tensor(one.token_log_probs(*pairs)[0]).double() for one in engine.members)
     assert score == pytest.approx(((first.exp() + second.exp()) / 2).log().sum().item(), abs=1e-3)
 
 
