@@ -45,7 +45,7 @@ NOISE = 0.003
 """Added to every weight, as a little learning would; translations still end."""
 
 NAMES = [*PUBLISHED, *FORMS]
-NOT_IN_CTRANSLATE2 = {"bert2bert": "num_segments is 2"}
+NOT_IN_CTRANSLATE2 = {"bert2bert": "num_segments = 2"}
 """Name of a case to what CTranslate2 is said not to have."""
 CODES_BEHIND = {"mbart"}
 """Cases whose source ends with the token of its language."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import compress, crc32
 
-from clearhead.browser.engine import engine_settings
+from clearhead.browser.engine import PAGE, engine_settings
 from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle, require_new
+from clearhead.config.known import unknown_settings
 from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import new_directory, new_file, os_error_as
@@ -166,8 +167,8 @@ def _require_fit(bundle: Bundle) -> None:
         ConfigError: If it cannot.
     """
     obstacle = NativeEngine.obstacle(bundle.weights, bundle.decode.precision)
-    if obstacle is None and bundle.config.positions == "relative":
-        obstacle = "the page has no relative positions"
+    if obstacle is None and (unknown := unknown_settings(bundle.config, PAGE)):
+        obstacle = f"the page does not compute {', '.join(unknown)}"
     if obstacle is None and not isinstance(bundle.tokenizer, Tokenizer):
         obstacle = (
             f"the page reads the vocabularies that clearhead trains, and this one is {bundle.tokenizer.kind}, imported "

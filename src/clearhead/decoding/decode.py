@@ -53,22 +53,20 @@ def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePr
         return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
     if isinstance(model, StoredModel) and model.is_changed:
         model = model.own_module
-    if not isinstance(model, StoredModel):
-        from clearhead.model.module_state import departure
-
-        if reason := departure(model):
-            from clearhead.decoding.pytorch.module_engine import ModuleEngine
-
-            message = f"{reason}: the model computes itself in PyTorch, step by step and far more slowly"
-            warnings.warn(message, ChangedModelWarning, stacklevel=2)
-            return ModuleEngine(model)
     obstacle = NativeEngine.obstacle(model, precision)
     if obstacle is None:
         return NativeEngine(model, precision)
     with needing_pytorch(f"this model ({obstacle})"):
         from clearhead.decoding.pytorch.engine import PyTorchEngine
+        from clearhead.decoding.pytorch.module_engine import ModuleEngine
+        from clearhead.decoding.pytorch.weights import unpackable
 
-    return PyTorchEngine(model.own_module if isinstance(model, StoredModel) else model, precision)
+    module = model.own_module if isinstance(model, StoredModel) else model
+    if reason := unpackable(module):
+        message = f"{reason}: the model computes itself in PyTorch, step by step and far more slowly"
+        warnings.warn(message, ChangedModelWarning, stacklevel=2)
+        return ModuleEngine(module)
+    return PyTorchEngine(module, precision)
 
 
 def decode(

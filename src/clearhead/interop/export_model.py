@@ -17,6 +17,7 @@ from clearhead.interop.huggingface.parity import prove_huggingface
 from clearhead.interop.huggingface.writer import write_huggingface
 from clearhead.interop.onnx.parity import prove_onnx
 from clearhead.interop.onnx.writer import write_onnx
+from clearhead.model.stored import StoredModel
 
 
 def export_directory(
@@ -39,6 +40,7 @@ def export_directory(
         ModelError: If the path exists, it cannot be written, or the library gives other results.
     """
     require_new(directory)
+    StoredModel.of(bundle.weights)  # refuses a module that computes something else than its configuration says
     with os_error_as(ModelError, f"cannot write {directory}"), new_directory(directory) as temporary:
         match to:
             case "hf":

@@ -43,6 +43,9 @@ _AT_FIRST: dict[type, dict[str, Any]] = {}
 _NOT_SETTINGS = {"training", "_parameters", "_buffers", "_modules", "_compiled_call_impl"}
 """Attributes of every module that say nothing of how it computes, or are compared by themselves."""
 
+_OF_A_CALL = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "forward")
+"""Methods of `nn.Module` that a call of a part runs."""
+
 _WIDTH, _ROWS = 1021, 64
 """Words of a row and rows of a block that are summed; a prime, so that rows of a matrix fall on different columns."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -111,7 +114,10 @@ def changed_method() -> str | None:
     for kind, before in _AT_FIRST.items():
         now = vars(kind)
         if now != before:
-            for name in {**before, **now}:
+            # Other libraries add methods to nn.Module; one that is new matters if it hides an inherited one.
+            inherited = {name for base in kind.__mro__[1:] for name in vars(base)}
+            names = _OF_A_CALL if kind is nn.Module else [*before, *(now.keys() & inherited - before.keys())]
+            for name in names:
                 old, new = before.get(name), now.get(name)
                 if old is not new and any(callable(one) or isinstance(one, property) for one in (old, new)):
                     return f"{kind.__name__}.{name} has been replaced"

@@ -5,6 +5,8 @@ Shapes: T length, D d_model.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -73,3 +75,5 @@ def make_positions(config: ModelConfig) -> nn.Module | None:
             return LearnedPositions(d_model=config.d_model, max_positions=config.max_positions)
         case "rotary" | "relative" | "none":
             return None
+        case unknown:
+            assert_never(unknown)

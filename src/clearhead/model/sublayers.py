@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from torch import nn
 
 from clearhead.config import ModelConfig
@@ -59,6 +61,8 @@ def make_norm(config: ModelConfig) -> nn.Module:
             return nn.LayerNorm(config.d_model, eps=config.norm_eps)
         case "rms":  # divides by the root mean square; a gain alone
             return nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        case unknown:
+            assert_never(unknown)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:

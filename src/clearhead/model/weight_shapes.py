@@ -6,6 +6,7 @@ They are those of `Transformer.named_parameters`, which lists a shared matrix on
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from clearhead.config import ModelConfig
 
@@ -92,6 +93,11 @@ def _linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Shapes:
 
 
 def _norm(name: str, config: ModelConfig) -> Shapes:
-    yield f"{name}.weight", (config.d_model,)
-    if config.norm_kind == "layer":
-        yield f"{name}.bias", (config.d_model,)
+    match config.norm_kind:
+        case "layer":
+            yield f"{name}.weight", (config.d_model,)
+            yield f"{name}.bias", (config.d_model,)
+        case "rms":
+            yield f"{name}.weight", (config.d_model,)
+        case unknown:
+            assert_never(unknown)

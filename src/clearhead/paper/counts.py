@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -72,7 +73,13 @@ def _feed_forward_weights(config: ModelConfig) -> int:
 
 
 def _norm_weights(config: ModelConfig) -> int:
-    return config.d_model * (2 if config.norm_kind == "layer" else 1)  # RMSNorm has no bias
+    match config.norm_kind:
+        case "layer":
+            return 2 * config.d_model
+        case "rms":  # it has no bias
+            return config.d_model
+        case unknown:
+            assert_never(unknown)
 
 
 def forward_flops(config: ModelConfig, source_length: int, target_length: int) -> int:

@@ -23,7 +23,9 @@ def refused(bundle: Any, path: Any, says: str, precision: Any = "int8") -> None:
 
 def test_what_a_browser_cannot_run_is_refused(make_bundle, tmp_path):
     refused(make_bundle(), tmp_path, "for int8 the compiled core takes d_model, d_ff and num_heads")
-    refused(make_bundle(positions="relative", **SIZES), tmp_path, "the page has no relative positions")
+    refused(
+        make_bundle(positions="relative", **SIZES), tmp_path, "the page does not compute model.positions = 'relative'"
+    )
 
 
 def test_a_vocabulary_of_another_library_is_refused(make_bundle, tmp_path):

@@ -199,11 +199,11 @@ def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_comman
     ):
         run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "hf")
     none = make_model_dir(positions="none", output_transform=True)
-    refused = r"CTranslate2 cannot hold this model: model\.output_transform is True .*model\.positions is 'none'"
+    refused = r"CTranslate2 cannot hold this model: model\.output_transform = True; .*model\.positions = 'none'"
     with pytest.raises(ConfigError, match=refused):
         run_command(export, none, "-o", tmp_path / "theirs", "--to", "ctranslate2")
     theirs = make_model_dir(positions="relative", d_k=3, d_v=4, final_norm=False, num_target_segments=2)
-    refused = r"d_v is 4 \(CTranslate2 has 3\).*final_norm is False .*num_target_segments is 2 \(CTranslate2 has 0\);"
+    refused = r"d_v is 4 \(CTranslate2 has 3\).*final_norm is False .*num_target_segments = 2;"
     with pytest.raises(ConfigError, match=refused):
         run_command(export, theirs, "-o", tmp_path / "theirs", "--to", "ctranslate2")
     buckets = {"relative_attention_num_buckets": 14, "relative_attention_max_distance": 441}

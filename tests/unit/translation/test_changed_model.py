@@ -314,3 +314,15 @@ def test_a_changed_module_is_not_stored_as_another_model(loaded, tmp_path):
     with pytest.raises(ModelError, match="packed weights would compute another model"):
         PyTorchEngine(translator.model).slots(1, 1)
     assert "has its own add_and_norm" in NativeEngine.obstacle(translator.model, "fp32")
+
+
+def test_methods_that_other_libraries_add_are_no_change(loaded, monkeypatch):
+    translator = loaded("core")
+    translator.model  # noqa: B018 - handed out
+    monkeypatch.setattr(nn.Module, "smart_apply", lambda self: None, raising=False)  # as transformers does
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator.score(*TEXTS)
+    monkeypatch.setattr(FeedForward, "__call__", lambda self, x: x * 0.1, raising=False)
+    with pytest.warns(ChangedModelWarning, match="FeedForward.__call__ has been replaced"):
+        assert translator.score(*TEXTS) == pytest.approx([by_hand(translator)[0]], abs=1e-3)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import DecodePrecision
+from clearhead.config.known import EITHER, SIZES, Known, unknown_settings
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.slots import NativeSlots
@@ -29,6 +30,27 @@ if TYPE_CHECKING:
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
 
+
+CORE: Known = {
+    **SIZES,
+    "norm": ("post", "pre"),
+    "norm_kind": ("layer", "rms"),
+    "final_norm": (None, *EITHER),
+    "activation": ("relu", "gelu", "gelu_tanh", "silu"),
+    "gated": EITHER,
+    "attention_scale": EITHER,
+    "attention_bias": EITHER,
+    "feed_forward_bias": EITHER,
+    "output_bias": EITHER,
+    "output_transform": (False,),
+    "output_scale": EITHER,
+    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"),
+    "num_target_segments": (0,),
+    "tying": ("three-way", "decoder", "embeddings", "none"),
+    "embedding_scale": EITHER,
+    "embedding_norm": EITHER,
+}
+"""The settings that the compiled core and `NativeWeights` compute."""
 
 KEPT_BYTES = 16 * 2**20
 """Freed memory kept for the next sentences; nearly as fast as to keep all, which would be half of the memory."""
@@ -64,8 +86,8 @@ class NativeEngine(Engine):
         config = model.config
         if not config.is_encoder_decoder:
             return "a model without encoder or decoder does not translate"
-        if config.num_target_segments or config.output_transform:
-            return "the compiled core has no model.num_target_segments and no model.output_transform"
+        if unknown := unknown_settings(config, CORE):
+            return f"the compiled core does not compute {', '.join(unknown)}"
         if library() is None:
             return describe()
         if not isinstance(model, StoredModel):  # a stored model has such weights

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from ctypes import pointer
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
@@ -170,6 +170,8 @@ class NativeWeights:
                 relative = np.ascontiguousarray(model[f"{stack}.relative_positions.weight"][row].T)
             case "none":
                 pass
+            case unknown:
+                assert_never(unknown)
         return tokens.point(
             embedding=model[f"{embedding}.weight"],
             positions=positions,
@@ -228,7 +230,11 @@ class NativeWeights:
         weight, config = self.model.get(f"{name}.weight"), self.model.config
         if weight is None:
             return STRUCTS["Norm"]()
-        struct = STRUCTS["Norm"](eps=config.norm_eps, is_rms=config.norm_kind == "rms")
+        match config.norm_kind:
+            case "layer" | "rms" as kind:
+                struct = STRUCTS["Norm"](eps=config.norm_eps, is_rms=kind == "rms")
+            case unknown:
+                assert_never(unknown)
         return struct.point(weight=weight, bias=self.model.get(f"{name}.bias"))
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.config import DecodePrecision
+from clearhead.config.known import ANY, EITHER, SIZES, Known, unknown_settings
 from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
 from clearhead.errors import ModelError
 from clearhead.kernels.products import Product, make_product
@@ -32,6 +33,27 @@ from clearhead.model.other_positions import rotary_positions
 from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import keep_freed_memory
+
+PACKED: Known = {
+    **SIZES,
+    "norm": ("post", "pre"),
+    "norm_kind": ANY,  # the model's own modules are called
+    "final_norm": (None, *EITHER),
+    "activation": ANY,  # likewise
+    "gated": EITHER,
+    "attention_scale": EITHER,
+    "attention_bias": EITHER,
+    "feed_forward_bias": EITHER,
+    "output_bias": EITHER,
+    "output_transform": EITHER,
+    "output_scale": EITHER,
+    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"),
+    "num_target_segments": ANY,
+    "tying": ANY,  # the model's own matrices are packed
+    "embedding_scale": EITHER,
+    "embedding_norm": EITHER,
+}
+"""The settings that this file computes; a module with others computes itself (`module_engine`)."""
 
 BLOCK = 32
 """Block size of the two-stage search for the best tokens; see `candidates.best_tokens`."""
@@ -55,7 +77,7 @@ class PackedModel:
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        if reason := departure(model):
+        if reason := unpackable(model):
             raise ModelError(f"{reason}: packed weights would compute another model; use `make_engine`")
         self.model = model
         self.precision = precision
@@ -143,6 +165,12 @@ class PackedModel:
         logits[:, self.config.vocab_size :] = float("-inf")
         # In place on a CPU: it is the largest tensor of a step, and a second one would evict it from the cache.
         return torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
+
+
+def unpackable(model: Transformer) -> str | None:
+    """Return the reason why packed weights would not compute a model; None if they do."""
+    unknown = unknown_settings(model.config, PACKED)
+    return f"no engine knows {', '.join(unknown)}" if unknown else departure(model)
 
 
 def _turns(attention: _PackedAttention, positions: Int[Tensor, " R"], longest: int) -> Turns:

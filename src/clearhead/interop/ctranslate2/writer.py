@@ -11,12 +11,13 @@ from torch import Tensor
 from clearhead.bundle import Bundle
 from clearhead.config import ModelConfig
 from clearhead.config.choices import ForeignPrecision
+from clearhead.config.known import unknown_settings
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
 from clearhead.interop.ctranslate2.parity import search_arguments
 from clearhead.interop.ctranslate2.pieces import SubwordPieces, listed_pieces, told_in_tokens
-from clearhead.interop.ctranslate2.table import ACTIVATIONS, key_table
+from clearhead.interop.ctranslate2.table import ACTIVATIONS, EXPRESSIBLE, key_table
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
 from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, write_files
@@ -104,25 +105,19 @@ def _require_expressible(config: ModelConfig) -> None:
     wanted = {
         "d_v": config.d_k,  # keys and values are halves of one matrix
         "final_norm": config.norm == "pre",
-        "num_segments": 0,
-        "num_target_segments": 0,
-        "output_transform": False,
     }
     problems = [
         f"model.{name} is {getattr(config, name)!r} (CTranslate2 has {value!r})"
         for name, value in wanted.items()
         if getattr(config, name) != value
     ]
-    if config.positions == "none":
-        problems.append("model.positions is 'none'")
+    problems += unknown_settings(config, EXPRESSIBLE)
     buckets, distance = config.relative_attention_num_buckets, config.relative_attention_max_distance
     if config.positions == "relative" and (where := other_row(buckets, distance)) is not None:
         said = f"of {buckets} rows distance {where} has another there"
         problems.append(f"model.relative_attention_max_distance is {distance} ({said})")
     if not config.num_encoder_layers or not config.num_decoder_layers:
         problems.append("the model has an encoder or a decoder alone")
-    if config.activation not in ACTIVATIONS:
-        problems.append(f"model.activation is {config.activation!r}")
     if problems:
         instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
         raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}{instead}")

@@ -97,7 +97,7 @@ class Graph:
         return self.op("Mul", row, self.op("Gather", scale, ids))
 
     def norm(self, x: str, norm: Any) -> str:
-        """Return x after a LayerNorm or an RMSNorm; any other module leaves x unchanged."""
+        """Return x after a LayerNorm or an RMSNorm; without a norm, x itself."""
         match norm:
             case nn.LayerNorm():
                 return self.op("LayerNormalization", x, norm.weight, norm.bias, epsilon=norm.eps)
@@ -105,8 +105,10 @@ class Graph:
                 square = self.op("ReduceMean", self.op("Mul", x, x), np.array([-1]))
                 root = self.op("Sqrt", self.op("Add", square, np.float32(norm.eps)))
                 return self.op("Mul", self.op("Div", x, root), norm.weight)
-            case _:
+            case nn.Identity() | None:
                 return x
+            case other:
+                raise ConfigError(f"a {type(other).__name__} cannot be written as ONNX")
 
     def whole(self, name: str) -> onnx.ModelProto:
         """Return the ONNX file; its graph has the file's name without the extension.

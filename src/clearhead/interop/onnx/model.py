@@ -9,7 +9,7 @@ D d_model, H heads, K key width, V value width.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import onnx
@@ -17,6 +17,7 @@ import torch
 from onnx import TensorProto
 
 from clearhead.config import ModelConfig
+from clearhead.config.known import ANY, EITHER, SIZES, Known
 from clearhead.interop.onnx.graph import Graph
 from clearhead.model import Transformer
 from clearhead.model.position_tables import wave_frequencies
@@ -26,6 +27,27 @@ PAST = f"past_{TARGET}"
 INT64, FLOAT, DOUBLE = TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE
 QUARTER_TURN = math.pi / 2
 Shape = tuple[str | int, ...]
+
+ONNX: Known = {
+    **SIZES,
+    "norm": ("post", "pre"),
+    "norm_kind": ("layer", "rms"),
+    "final_norm": (None, *EITHER),
+    "activation": ("relu", "gelu", "gelu_tanh", "silu"),
+    "gated": EITHER,
+    "attention_scale": EITHER,
+    "attention_bias": EITHER,
+    "feed_forward_bias": EITHER,
+    "output_bias": EITHER,
+    "output_transform": EITHER,
+    "output_scale": EITHER,
+    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"),
+    "num_target_segments": ANY,
+    "tying": ("three-way", "decoder", "embeddings", "none"),
+    "embedding_scale": EITHER,
+    "embedding_norm": EITHER,
+}
+"""The settings that these graphs compute."""
 
 
 def encoder_graph(model: Transformer, *, rounded: bool = False) -> onnx.ModelProto:
@@ -213,6 +235,8 @@ class _Stack:
                 return self.graph.op("Gelu", x, approximate="tanh")
             case "silu":
                 return self.graph.op("Mul", x, self.graph.op("Sigmoid", x))
+            case unknown:
+                assert_never(unknown)
 
     def unfolded(self, x: str, width: int) -> str:
         """Return rows [N, width] as [B, T, width]."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clearhead.bundle import Bundle
 from clearhead.config.choices import ForeignPrecision
+from clearhead.config.known import unknown_settings
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.huggingface.tokenizer import TheirTokenizer, kind_and_tokenizer
@@ -34,9 +35,11 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> 
     """
     if missing := [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise ModelError(f"not installed: {', '.join(missing)}; pip install 'clearhead[interop]'")
-    from clearhead.interop.onnx.model import decoder_graph, encoder_graph
+    from clearhead.interop.onnx.model import ONNX, decoder_graph, encoder_graph
 
     model, config = bundle.model, bundle.model.config
+    if unknown := unknown_settings(config, ONNX):
+        raise ConfigError(f"this model cannot be written as ONNX: {', '.join(unknown)}")
     if not config.is_encoder_decoder:
         raise ConfigError("this model has an encoder or a decoder alone; what is written as ONNX has both")
     for make in (

@@ -32,7 +32,10 @@ Computed positions have no tensor that would limit the number.
 
 def activation_name(ours: str) -> str:
     """Return the transformers name of one of our activations; if there are two names, the first."""
-    return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+    for theirs, name in ACTIVATIONS.items():
+        if name == ours:
+            return theirs
+    raise ConfigError(f"model.activation is {ours!r}, which has no name in transformers")
 
 
 def optional_json(path: Path) -> dict[str, Any] | None:

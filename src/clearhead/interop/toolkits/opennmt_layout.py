@@ -174,5 +174,4 @@ def _feed_forward(config: ModelConfig, names: Names) -> list[KeyRow]:
 
 
 def _norm(config: ModelConfig, ours: str, theirs: str) -> list[KeyRow]:
-    rows = pair(ours, theirs)
-    return rows if config.norm_kind == "layer" else rows[:1]
+    return pair(ours, theirs)[: {"layer": 2, "rms": 1}[config.norm_kind]]
