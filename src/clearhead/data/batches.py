@@ -49,6 +49,8 @@ class Batch:
     """Number of target tokens without padding."""
     rows: tuple[int, ...]
     """Rows of the store, in the order of the tensors."""
+    copies: tuple[int, ...]
+    """Number of each pair among the equal pairs of its step, from 0; above 0 for pairs with a weight alone."""
     links: TokenLinks | None = None
     """Word alignment; None if the store has none."""
 
@@ -188,7 +190,28 @@ def split(rows: NDArray[np.int64], lengths: NDArray[np.int32], micro_batch_token
     return np.split(rows, cuts[1:])
 
 
-def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id: int, bos_id: int) -> Batch:
+def copy_numbers(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each row of a step how many equal ones precede it.
+
+    >>> copy_numbers(np.array([7, 3, 7, 7, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(rows, kind="stable")
+    places = np.arange(len(rows))
+    starts = np.searchsorted(rows[order], rows[order])  # of the equal rows, sorted
+    numbers = np.empty_like(places)
+    numbers[order] = places - starts
+    return numbers
+
+
+def collate(
+    store: PairStore,
+    rows: Sequence[int] | NDArray[np.int64],
+    *,
+    pad_id: int,
+    bos_id: int,
+    copies: Sequence[int] | NDArray[np.int64] | None = None,
+) -> Batch:
     """Read pairs from the store and pad each side to its longest text.
 
     Args:
@@ -196,6 +219,7 @@ def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id
         rows: Rows of the pairs, in the order of the batch; at least one.
         pad_id: Id of the padding.
         bos_id: Id of the start token of every target.
+        copies: Number of each pair among the equal pairs of its step; 0 if not given.
     """
     chosen = tuple(int(row) for row in rows)
     sources = [store.source_ids(row) for row in chosen]
@@ -207,6 +231,7 @@ def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id
         target_out=_padded(targets, pad_id),
         num_target_tokens=sum(map(len, targets)),
         rows=chosen,
+        copies=(0,) * len(chosen) if copies is None else tuple(int(copy) for copy in copies),
         links=_token_links([store.links(row) for row in chosen]),
     )
 

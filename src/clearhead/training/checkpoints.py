@@ -157,7 +157,8 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """Return the checkpoint directories, oldest first."""
-        return sorted(path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
+        found = (path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
+        return sorted(found, key=_step)  # names of more than eight digits do not sort as text
 
     def path(self, step: int) -> Path:
         """Return the path of the checkpoint for a step."""
@@ -181,7 +182,7 @@ class Checkpoints:
                 manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
                 write_json(temporary / "manifest.json", manifest)
             for later in self.paths():
-                if later > final:  # damaged checkpoints, newer than the one from which the run resumed
+                if _step(later) > state.step:  # damaged checkpoints, newer than the one from which the run resumed
                     shutil.rmtree(later, ignore_errors=True)
         except (OSError, CheckpointError) as error:
             kept = (
@@ -204,13 +205,22 @@ class Checkpoints:
             if trouble := self.trouble(path):
                 self.notice(f"checkpoint {path.name} is damaged ({trouble}); trying the one before it")
                 continue
-            return path, _read_state(path)  # read again: a run changes its state in place
+            return path, self.state(path)  # read again: a run changes its state in place
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, "
                 f"or start over with --fresh"
             )
         return None
+
+    @staticmethod
+    def state(path: Path) -> TrainingState:
+        """Return the state of an undamaged checkpoint.
+
+        Raises:
+            CheckpointError: If it cannot be read.
+        """
+        return _read_state(path)
 
     def trouble(self, path: Path) -> str | None:
         """Return what is wrong with a checkpoint, or None if it is undamaged."""
@@ -288,9 +298,13 @@ class Checkpoints:
             raise CheckpointError(str(error)) from None
 
 
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
 def _regular(paths: Sequence[Path], multiple_of: int) -> list[Path]:
     """Return the newest checkpoint and the regular ones, without step 0, which has learned nothing in this run."""
-    steps = {path: int(path.name[5:]) for path in paths}
+    steps = {path: _step(path) for path in paths}
     return [path for path, step in steps.items() if path == paths[-1] or (step and step % multiple_of == 0)]
 
 

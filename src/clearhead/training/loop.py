@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle, SideFiles, model_directory, read_card, save_bundle
 from clearhead.config import Config
-from clearhead.data.batches import Batch, BatchOrder, collate, shares, split
+from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
@@ -243,6 +244,7 @@ class Loop:
         told = json.dumps(self._to_publish(best.step)) if self.workers.is_first else None
         step, last = json.loads(self.workers.tell("to publish", told))
         path, chosen = self.checkpoints.path(step), _named(step)
+        made_by = path  # the checkpoint whose steps and time the model records
         paths = [self.checkpoints.directory / name for name in last]
         weights, validation = None, self._best if step == best.step else None
         if validation is None:  # not by this process: measure again, to compare it with the average
@@ -253,10 +255,11 @@ class Loop:
             average = average_weights(path / "model.safetensors" for path in paths)  # holds one checkpoint at a time
             averaged = validate_weights(average, self.data, self.config, self.device, self.workers)
             if is_better(averaged, validation):
-                weights, validation = average, averaged
+                weights, validation, made_by = average, averaged, paths[-1]
                 chosen = "average of " + ", ".join(path.name for path in paths)
         best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
-        return validation, self._publish(best_weights, validation, chosen, side_files)
+        state = self.checkpoints.state(made_by)
+        return validation, self._publish(best_weights, validation, chosen, state, side_files)
 
     def _to_publish(self, step: int) -> tuple[int, list[str]]:
         """Return the step of the best checkpoint (of the last, if that is damaged), and the checkpoints to average."""
@@ -279,21 +282,25 @@ class Loop:
         pair that has no target tokens to learn.
         """
         pairs, model = self.data.train, self.config.model
-        rows, lengths = self.order.rows(self.state.step), pairs.target_lengths
-        cut = shares(rows, lengths, max(self.workers.count, self.config.train.accumulate))
+        rows = self.order.rows(self.state.step)
+        lengths, copies = pairs.target_lengths[rows], copy_numbers(rows)
+        cut = shares(np.arange(len(rows)), lengths, max(self.workers.count, self.config.train.accumulate))
         most = self.config.train.micro_batch_tokens
         parts = [
             [part for share in own if share.size for part in split(share, lengths, most)]
             for own in self.workers.dealt(cut)
         ]
-        batches = [collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in parts[self.workers.rank]]
+        batches = [
+            collate(pairs, rows[part], copies=copies[part], pad_id=model.pad_id, bos_id=model.bos_id)
+            for part in parts[self.workers.rank]
+        ]
         wanted = max(map(len, parts)) if self.workers.is_sharding else 1
         if len(batches) < wanted:
             pair = collate(pairs, rows[:1], pad_id=model.pad_id, bos_id=model.bos_id)
             nothing = torch.full_like(pair.target_out, model.pad_id)
             silent = replace(pair, target_out=nothing, num_target_tokens=0, links=None)
             batches += [silent] * (wanted - len(batches))
-        return batches, int(lengths[rows].sum())
+        return batches, int(lengths.sum())
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -383,13 +390,14 @@ class Loop:
         weights: dict[str, Tensor],
         validation: Validation,
         chosen: str,
+        state: TrainingState,
         side_files: Callable[[Translator], SideFiles] | None = None,
     ) -> Translator | None:
         """Write the model directory and return its model; None on workers that do not write."""
         self.workers.begin("")
         if not self.workers.is_first:
             return None
-        return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen, side_files)
+        return publish(self.run / "model", weights, self.config, self.data, state, validation, chosen, side_files)
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""
@@ -403,7 +411,7 @@ class Loop:
         self._saved_at = self.state.elapsed
         self._prune()
         if best and self.state.ended_by(self.config.train) is None:  # at the end, `publish_best` follows
-            self._publish(weights, best, _named(self.state.step))
+            self._publish(weights, best, _named(self.state.step), self.state)
 
     def _prune(self) -> None:
         if not self.workers.is_first:

@@ -67,7 +67,7 @@ def publish(
         weights: Tensors of the model.
         config: Complete settings of the run.
         data: Training and validation data.
-        state: State of the run when it had these weights.
+        state: State of the run when it had these weights, or the last of those averaged.
         validation: Validation result of these weights.
         chosen: Description of the weights, such as "step 500".
         side_files: Returns the side files of the model, which is written with them; none if not given.
@@ -268,13 +268,13 @@ def average_run(
     paths = checkpoints.last(count, multiple_of=config.train.checkpoint_every)
     if last is not None and len(paths) < last:
         raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
-    weights = average_weights(path / "model.safetensors" for path in paths)
+    weights, state = average_weights(path / "model.safetensors" for path in paths), checkpoints.state(paths[-1])
     data = open_prepared(run / "data")
     validation = validate_weights(weights, data, config, found_device)
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A running training publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():
-        publish(output, weights, config, data, newest[1], validation, chosen, partial(_with_head, data))
+        publish(output, weights, config, data, state, validation, chosen, partial(_with_head, data))
     notice(f"{output}: {chosen}, validation {validation.scores}, perplexity {validation.ppl:.2f}")
     for directory, published in earlier.items():
         what = "what stood there" if directory == output else str(directory)

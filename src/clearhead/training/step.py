@@ -102,7 +102,7 @@ class Stepper:
         The gradient, including that of the alignment loss, is divided by the target tokens of the whole step. So
         neither the division of the step into parts nor the number of workers changes it. Dropout follows from the seed
         and the step, so a resumed run draws the same as an uninterrupted one. On a CPU it also follows from the pair,
-        so that it does not matter which part contains the pair.
+        and from its number among its copies in the step, so that it does not matter which part contains the pair.
 
         Args:
             parts: This worker's share of the step, in batches small enough to be computed at once. At least one; with
@@ -170,7 +170,8 @@ class Stepper:
     def _drawn(self, seed: int, batch: Batch) -> AbstractContextManager[object]:
         if self.device.type != "cpu" or self.config.compile:
             return nullcontext()  # PyTorch's own generator is used, and its numbers depend on the whole part
-        return drawn_by_row(seed, batch.rows)
+        # A store has fewer than 2**32 pairs. Copies of a pair in one step drop different elements.
+        return drawn_by_row(seed, [row + (copy << 32) for row, copy in zip(batch.rows, batch.copies, strict=True)])
 
     def _precision(self) -> AbstractContextManager[object]:
         if not self.is_bf16:

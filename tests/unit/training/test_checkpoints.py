@@ -411,3 +411,14 @@ def test_a_state_that_could_not_be_read_again_is_not_written(checkpoints, state,
     with pytest.raises(CheckpointError, match=rf"cannot write the checkpoint .*{named}.*last good .* is {good}$"):
         checkpoints.save(state, *tensors(20))
     assert names(checkpoints) == [10]
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(checkpoints):
+    save(checkpoints, 99_999_990, 99_999_999)
+    assert names(checkpoints) == [99_999_990, 99_999_999]
+    save(checkpoints, 100_000_000, 100_000_010)  # one digit more
+    assert names(checkpoints) == [99_999_990, 99_999_999, 100_000_000, 100_000_010]
+    again, _ = reopened(checkpoints)
+    assert again.newest()[1].step == 100_000_010
+    checkpoints.prune(2, best_step=None, multiple_of=10)
+    assert names(checkpoints) == [100_000_000, 100_000_010]

@@ -35,6 +35,7 @@ from clearhead.runtime.device import device_name
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
+from clearhead.training.loop import Loop
 from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
 from clearhead.training.validation import Validation, measure
@@ -210,6 +211,34 @@ def test_the_average_is_published_if_validation_prefers_it(settings, measured, m
     assert bundle.info["weights"] == chosen
     torch.testing.assert_close(model_tensors(bundle.model), expected, rtol=0, atol=1e-7)
     assert (bundle.info["metrics"]["bleu_signature"] == "signature") == (len(averaged) > 1)
+
+
+def test_a_model_records_the_steps_and_the_time_of_its_weights(settings, measured, capsys):
+    measured((30, 2.0), (20, 3.0), (20, 3.0))  # so the first is the best
+    train = {"max_steps": 6, "validate_every": 2, "checkpoint_every": 6, "average_last": 1}
+    run = train_from_values(settings(train=train)).run
+    info = load_bundle(run).info
+    state = Checkpoints(run / "checkpoints", pytest.fail).state(run / "checkpoints" / "step-00000002")
+    assert info["weights"] == "step 2"
+    assert {name: info["training"][name] for name in ("steps", "target_tokens")} == {
+        "steps": 2,
+        "target_tokens": state.target_tokens,
+    }
+    assert info["training"]["minutes"] == round(state.elapsed / 60, 2)
+
+
+def test_copies_of_a_pair_in_a_step_are_numbered(settings, monkeypatch):
+    steps, usual = [], Loop._share
+
+    def share(loop):
+        parts, tokens = usual(loop)
+        steps.append([pair for part in parts for pair in zip(part.rows, part.copies, strict=True)])
+        return parts, tokens
+
+    monkeypatch.setattr(Loop, "_share", share)
+    train_from_values(settings(train=QUICK, data={"weights": [5]}))
+    assert all(len(set(pairs)) == len(pairs) for pairs in steps)
+    assert sum(copy > 0 for pairs in steps for _, copy in pairs) > 4
 
 
 def test_without_validation_text_some_is_held_out_and_that_is_said(settings, capsys):

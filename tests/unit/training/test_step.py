@@ -132,6 +132,7 @@ def test_padding_changes_nothing(store):
         wider(batch.target_out, 3),
         batch.num_target_tokens,
         batch.rows,
+        batch.copies,
     )
     torch.testing.assert_close(
         gradients(stepper_of(), [padded]), gradients(stepper_of(), [batch]), rtol=1e-5, atol=1e-6
@@ -160,6 +161,19 @@ def test_dropout_follows_from_seed_and_step_alone(store):
     assert loss_of(1, 7, before=11) == loss_of(1, 7, before=23)
     others = {loss_of(1, 7, before=0), loss_of(1, 8, before=0), loss_of(2, 7, before=0), loss_of(2, 8, before=0)}
     assert len(others) == 4
+
+
+def test_copies_of_a_pair_in_a_step_draw_their_own_dropout_however_the_step_is_cut(store):
+    def gradient(*copies: list[int]) -> dict[str, Tensor]:
+        batches = [collate(store, [2] * len(some), copies=some, pad_id=PAD, bos_id=BOS) for some in copies]
+        stepper = stepper_of(dropout=0.3)
+        return gradients(stepper, batches)[0]
+
+    one, other, both = gradient([0]), gradient([1]), gradient([0, 1])
+    assert max((one[name] - other[name]).abs().max() for name in one) > 1e-3
+    mean = {name: (one[name] + other[name]) / 2 for name in one}
+    torch.testing.assert_close(both, mean, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(gradient([0], [1]), mean, rtol=1e-4, atol=1e-6)
 
 
 def test_the_rate_of_the_step_is_used_and_gradients_do_not_pile_up(store):

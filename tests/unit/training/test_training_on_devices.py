@@ -69,7 +69,7 @@ def random_batch(rows: int = 28) -> Batch:
         words = torch.randint(3, VOCAB_SIZE, (target_length - 1,))
         target_in[row, :target_length] = torch.cat([torch.tensor([BOS]), words])
         target_out[row, :target_length] = torch.cat([words, torch.tensor([EOS])])
-    return Batch(source, target_in, target_out, sum(length for _, length in lengths), tuple(range(rows)))
+    return Batch(source, target_in, target_out, sum(length for _, length in lengths), tuple(range(rows)), (0,) * rows)
 
 
 def new_model(dropout: float = 0.0) -> Transformer:
