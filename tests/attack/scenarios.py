@@ -111,7 +111,7 @@ SCENARIOS = {
     "translate": Scenario(
         _translate,
         lambda directory: [
-            *("translate", f"{directory}/in/plain", f"{directory}/out/text.gz.partial"),
+            *("translate", f"{directory}/in/plain", f"{directory}/out/text.gz.partial", "--as-text"),
             *("-o", f"{directory}/out/text.gz", "--beam", "1"),
         ],
         None,

@@ -90,7 +90,7 @@ def test_the_chunks_change_nothing(run_command, make_model_dir, write_lines, mon
 def test_an_input_that_looks_like_a_temporary_file_of_the_output_is_not_touched(run_command, make_model_dir, tmp_path):
     source, output = tmp_path / "x.txt.partial", tmp_path / "x.txt"
     source.write_text("Ein Hund.\nZwei Hunde.\n")
-    run_command(translate, make_model_dir(), source, "-o", output)
+    run_command(translate, make_model_dir(), source, "-o", output, "--as-text")
     assert source.read_text() == "Ein Hund.\nZwei Hunde.\n"
     assert len(output.read_text(encoding="utf-8").splitlines()) == 2
 

@@ -1,8 +1,8 @@
 """Block rules of documentation sites for markdown-it: admonitions, tabs, directives, and components of MDX.
 
 A line that begins or ends a container becomes a token `container`. Its content is its title, if it has one, its info
-the form of the title: `quoted`, `label`, `words`, `own` or `block`. What is in the container is parsed as usual, with
-the indentation that these programs give it.
+the form of the title: `quoted`, `label`, `words`, `own` or `block`; or `unread` for a line that is not understood. What
+is in the container is parsed as usual, with the indentation that these programs give it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ _INDENTED = re.compile(
     re.VERBOSE,
 )
 """The first line of an admonition or a tab of MkDocs, whose content is indented by four columns."""
-_LITERAL = re.compile(r":::+\s*\{?(?:code[\w-]*|csv-table|eval-rst|math|mermaid|plantuml|raw|toctree)\b")
-"""The first line of a directive whose content is no Markdown."""
+_ATTRIBUTES = r"(?:\{[^{}]*+\})?+"
+LITERAL = "(?:code[\\w-]*|csv-table|eval-rst|math|mermaid|plantuml|raw|toctree)\\b"
+"""Names of directives whose content is no Markdown."""
 _OPTION = re.compile(r":[\w-]+:(?:\s.*)?")
 """An option of a directive of MyST."""
 _DIRECTIVE = re.compile(
-    r"""
-      :::+ \s*+ [\w-]++ (?:\{[^{}]*+\})? \[(?P<label>.*)\] \s*+ (?:\{[^{}]*+\})? \s*+
-    | :::+ \s*+ [a-z][\w-]*+ [ \t]++ (?!.*(?:[\w-]=["'\w]|:::)) (?P<words>[^{}]++) (?:\{[^{}]*+\})? \s*+
-    | :::+ \s*+ \{ (?:admonition|card|dropdown|grid-item-card|sidebar|tab-item|topic) \} [ \t]++ (?P<own>.*)
-    | :::+ .*
+    rf"""
+      (?P<literal> :::+ ) \s*+ \{{? {LITERAL} .*
+    | :::+ \s*+ [\w-]++ {_ATTRIBUTES} \[(?P<label>.*)\] \s*+ {_ATTRIBUTES} \s*+
+    | :::+ \s*+ [\w-]*+ (?: [ \t]++ [\w-]++ = (?:"[^"]*+"|'[^']*+'|[^\s"':]++) )*+ [ \t]*+ {_ATTRIBUTES} [ \t]*+ :*+
+    | :::+ \s*+ [a-z][\w-]*+ [ \t]++ (?P<words>[^{{}}]++) {_ATTRIBUTES} \s*+
+    | :::+ \s*+ \{{ (?:admonition|card|dropdown|grid-item-card|sidebar|tab-item|topic) \}} [ \t]++ (?P<own>.*)
+    | :::+ \s*+ \{{ (?:figure|image|include) \}} .*
+    | :::+ \s*+ (?P<unread>.*)
     | ///+ \s*+ [\w-]++ (?: [ \t]*+ \| [ \t]*+ (?P<block>.*) )?
     | ///+ \s*+
     """,
@@ -65,9 +69,8 @@ def _container(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     if line[:1] in ":/" and (header := _DIRECTIVE.fullmatch(line)) is not None:
         if not silent:
             behind = first + 1
-            if _LITERAL.match(line):
-                marks = line[: len(line) - len(line.lstrip(":"))]
-                while behind < last and _line(state, behind) != marks:
+            if header["literal"]:
+                while behind < last and _line(state, behind) != header["literal"]:
                     behind += 1
             while behind < last and _OPTION.fullmatch(_line(state, behind)):
                 behind += 1
@@ -134,8 +137,8 @@ def _parse(state: StateBlock, first: int, last: int, indentation: int) -> None:
 def _push(state: StateBlock, first: int, last: int, header: re.Match[str] | None) -> None:
     token = state.push("container", "", 0)
     token.map = [first, last]
-    if header is not None and header.lastgroup is not None:
-        token.info, token.content = header.lastgroup, header[header.lastgroup].strip()
+    if header is not None and (title := header.lastgroup) is not None and title != "literal":
+        token.info, token.content = title, header[title].strip()
 
 
 def _behind(state: StateBlock, first: int, last: int, indentation: int) -> int:

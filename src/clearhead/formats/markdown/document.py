@@ -21,6 +21,7 @@ from clearhead.formats.html.document import html_of, html_passages
 from clearhead.formats.html.references import habits
 from clearhead.formats.html.tokens import html_tokens
 from clearhead.formats.inline_tags import Tag, tokens
+from clearhead.formats.markdown.containers import LITERAL
 from clearhead.formats.markdown.heading_ids import has_own_ids, heading_ids, linked_ids
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, escapes, meaning, written
@@ -44,8 +45,9 @@ _NO_PROSE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 """Start of lines in Markdown extensions: formulas, inclusions, tables of contents, and the code of MDX."""
-_DIRECTIVE_IN_FENCE = re.compile(r"\{(?!code|csv-table|eval-rst|math|mermaid|plantuml|raw|toctree)[a-z]")
+_DIRECTIVE_IN_FENCE = re.compile(rf"\{{(?!{LITERAL})[a-z]")
 """Info of fenced code that is a directive of MyST, with text in it."""
+_CODE_STARTS = ("```", "~~~", "===")
 _HEADINGS = ("heading", "underlined")
 _MARKDOWN = frozenset("*_~`[!")
 """Beginnings of inline markup of Markdown, which is literal in a block of HTML, except in MDX."""
@@ -351,22 +353,31 @@ def _blocks(file: FileText, environment: dict[str, Any], left: list[int]) -> Ite
     if front_matter := _FRONT_MATTER.match(text):
         text = "\n" * front_matter[0].count("\n") + text[front_matter.end() :]
     position = 0  # position in the file from which the next cell is searched
+    kind = ""  # of the last block
     for before, token in pairwise([Token("", "", 0), *BLOCKS.parse(text, environment)]):
         content = token.content
-        if token.map is None or not any(map(str.isalpha, content)) or _NO_PROSE.search(content):
+        if token.map is None or not any(map(str.isalpha, content)):
             continue
         first, block = lines[token.map[0]], None
-        if len(content) > LONGEST_BLOCK and token.type != "fence":
-            pass
+        if token.type == "code_block":
+            # In many programs it continues the definition or the footnote before it.
+            if kind != "definition" or content.startswith(_CODE_STARTS):
+                continue
         elif token.type == "fence":
             if not _DIRECTIVE_IN_FENCE.match(token.info):
                 continue
         elif token.type == "container":
-            block = _on_one_line(file, content, first, token.info)
+            if token.info != "unread":
+                block = _on_one_line(file, content, first, token.info)
         elif token.type == "html_block":
             block = _html(file.text, content, lines[slice(*token.map)])
         elif token.type != "inline":
             continue
+        elif (code := _NO_PROSE.search(content)) is not None:
+            if not code.start():
+                continue
+        elif len(content) > LONGEST_BLOCK:
+            pass
         elif before.type in ("th_open", "td_open"):
             position = max(position, first.start)
             if (place := _cell(file.text, content, position, first)) is not None:
@@ -375,14 +386,16 @@ def _blocks(file: FileText, environment: dict[str, Any], left: list[int]) -> Ite
         elif before.type == "heading_open" and before.markup.startswith("#"):
             block = _on_one_line(file, content, first, "heading")
         else:
-            kind = "paragraph" if before.type == "paragraph_open" else "underlined"
-            block = _lined(file.text, content, lines[slice(*token.map)], kind)
+            form = "paragraph" if before.type == "paragraph_open" else "underlined"
+            block = _lined(file.text, content, lines[slice(*token.map)], form)
         if block is None:
             left.append(first.number)
         elif block.kind == "html":
             yield block
         else:
-            yield from block.pieces()
+            for piece in block.pieces():
+                kind = piece.kind
+                yield piece
 
 
 def _on_one_line(file: FileText, content: str, line: Line, kind: str) -> _Block | None:
