@@ -28,6 +28,11 @@ SOUND = {
     ".po": HEADER
     + '\n# x\n#, c-format\n#| msgid "alt"\nmsgctxt "m"\nmsgid "%d drei"\nmsgid_plural "%d vier\\n"\nmsgstr[0] '
     '""\nmsgstr[1] ""\n\n#, fuzzy\nmsgid ""\n"eins\\n"\n"zwei"\nmsgstr "x"\n\n#~ msgid "alt"\n#~ msgstr "y"\n',
+    ".sdlxliff": '<xliff version="1.2" xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"><file><body>\n'
+    '<trans-unit id="u"><source>eins zwei drei</source><seg-source><g id="1"><mrk mtype="seg" mid="1">eins</mrk> '
+    '<mrk mtype="seg" mid="2">zwei</mrk></g> <mrk mtype="seg" mid="3">drei</mrk></seg-source><target><g id="1">'
+    '<mrk mtype="seg" mid="1">x</mrk> <mrk mtype="seg" mid="2"/></g> <mrk mtype="seg" mid="3">y</mrk></target>'
+    '<sdl:seg-defs><sdl:seg id="3" locked="true"/></sdl:seg-defs></trans-unit></body></file></xliff>\n',
     ".srt": "1\n00:00:01,000 --> 00:00:02,000\n<i>eins,\nzwei</i>\n\n"
     "2\n00:00:03,000 --> 00:00:04,000\n- drei\n- vier\n",
     ".tmx": '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4"><header srclang="en"/>'

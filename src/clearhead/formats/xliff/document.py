@@ -58,7 +58,7 @@ class _Unit(NamedTuple):
     segments: Sequence[tuple[XmlElement, XmlElement | None]] = ()
     """If it is segmented, the segments with parts, each with its counterpart in the target."""
     kept: Sequence[tuple[int, int, str]] = ()
-    """For the segments without a part, the range of their content in the source, and their content in the target."""
+    """Changes of the source that give the segments without a part what they have in the target."""
 
 
 class XliffDocument(Document):
@@ -179,15 +179,13 @@ class XliffDocument(Document):
         kept: list[tuple[int, int, str]] = []
         for key, segment in segments.items():
             there, before = present.get(key), len(parts)
-            if segment.is_closed:
-                continue
-            if key not in locked:
+            if key not in locked and not segment.is_closed:
                 self._add_parts(unit, segment, there, parts)
             if len(parts) > before:
                 with_parts.append((segment, there))
             elif there is not None or key in locked:
                 raw = "" if there is None else self._file.raw(there.content, there.content_end)
-                kept.append((segment.content, segment.content_end, raw))
+                kept.append(self._file.with_content(segment, raw))
         if parts and unit.seg_source is not None:
             self._units.append(_Unit(unit, unit.seg_source, first, parts, with_parts, kept))
 

@@ -711,3 +711,40 @@ def test_a_unit_of_version_2_may_limit_its_length(read, restriction, profile, mo
     limits = [one.limit for one in document.segments]
     assert [limit and limit.most for limit in limits] == [most, most, None]
     assert limits[0] == limits[1]
+
+
+def random_content(draw: random.Random, words: list[str], depth: int = 0) -> str:
+    """Return the content of a source or target: words, code, markup and segments; its words are added to a list."""
+    parts: list[str] = []
+    for _ in range(draw.randrange(4)):
+        kind = draw.choice(["words", "code", "empty segment", "segment", "markup"])
+        if kind == "words" and draw.random() < 0.5:  # usually there are none outside of segments
+            words.append(f"w{len(words)}w")
+            parts.append(words[-1])
+        elif kind == "code":
+            parts.append(f'<x id="{draw.randrange(3)}"/>')
+        elif kind == "empty segment":
+            parts.append(seg(draw.randrange(3)))
+        elif kind == "segment":
+            words.append(f"w{len(words)}w")
+            parts.append(seg(draw.randrange(3), words[-1]))
+        elif kind == "markup" and depth < 2:
+            parts.append(f'<g id="{draw.randrange(3)}">{random_content(draw, words, depth + 1)}</g>')
+    return " ".join(parts)
+
+
+def test_no_word_of_a_finished_target_is_lost():
+    draw = random.Random("targets")
+    filled_units = 0
+    for _ in range(3_000):
+        words: list[str] = []
+        cut, target = random_content(draw, []), random_content(draw, words)
+        locks = f'<seg-defs><seg id="{draw.randrange(3)}" locked="true"/></seg-defs>' if draw.random() < 0.3 else ""
+        texts = f"<source>a</source><seg-source>{cut}</seg-source><target>{target}</target>{locks}"
+        document = XliffDocument(one_unit(texts).encode(), "a.xlf")
+        new = [None if one.is_finished else Filling("neu") for one in document.segments]
+        written = ElementTree.fromstring(document.filled(new)).find(".//target")
+        kept = "".join(written.itertext())
+        assert [word for word in words if word not in kept] == [], texts
+        filled_units += "neu" in kept
+    assert filled_units > 500
