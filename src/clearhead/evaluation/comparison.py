@@ -16,7 +16,10 @@ from clearhead.evaluation.metrics import DEFAULT_METRICS, interval_of, make_metr
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """Scores of two systems by one metric, rounded to two digits."""
+    """Scores of two systems by one metric, the scores and intervals rounded to two digits.
+
+    What is decided by is not rounded.
+    """
 
     name: str
     baseline: float
@@ -24,7 +27,12 @@ class MetricComparison:
     difference: float
     """System minus baseline; positive if the system is better."""
     p_value: float
-    """Probability of a difference this large by chance; 1 if the scores are equal."""
+    """Probability of a difference this large by chance; 1 if the scores are equal.
+
+    It is not below the least that an exact test can find, which exchanges the translations of n sentences that the
+    systems translate differently: 2 / 2 ** n. Resampling of few sentences says nothing about others; of a single one
+    all samples are equal.
+    """
     baseline_interval: tuple[float, float]
     """95 percent confidence interval of the baseline: mean of the resampled scores, minus and plus half the width of
     their middle 95 percent."""
@@ -93,10 +101,12 @@ def compare(
         raise DataError("there is nothing to compare: the test set holds no lines")
     made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
     found = resample([baseline_outputs, system_outputs], references, made)
-    return Comparison(len(references), {name: _metric_comparison(*of_metric) for name, of_metric in found.items()})
+    num_different = sum(map(str.__ne__, baseline_outputs, system_outputs))
+    compared = {name: _metric_comparison(*of_metric, num_different) for name, of_metric in found.items()}
+    return Comparison(len(references), compared)
 
 
-def _metric_comparison(name: str, signature: str, results: list[Result]) -> MetricComparison:
+def _metric_comparison(name: str, signature: str, results: list[Result], num_different: int) -> MetricComparison:
     baseline, system = results
     assert system.p_value is not None  # the second is compared with the first
     difference = float(system.score - baseline.score)
@@ -104,9 +114,9 @@ def _metric_comparison(name: str, signature: str, results: list[Result]) -> Metr
         name=name,
         baseline=round(float(baseline.score), 2),
         system=round(float(system.score), 2),
-        difference=round(difference, 2),
+        difference=difference,
         # sacreBLEU gives equal outputs its smallest p-value, as if equality were the tested hypothesis.
-        p_value=1.0 if difference == 0 else round(float(system.p_value), 4),
+        p_value=1.0 if difference == 0 else max(float(system.p_value), 2.0 ** (1 - num_different)),
         baseline_interval=interval_of(baseline),
         system_interval=interval_of(system),
         signature=signature,

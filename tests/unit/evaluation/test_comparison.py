@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 import sacrebleu
+from sacrebleu.significance import Result
 
 from clearhead.errors import DataError
 from clearhead.evaluation import compare
+from clearhead.evaluation.comparison import _metric_comparison
 
 WORDS = ["the", "a", "dog", "cat", "man", "runs", "sees", "sits", "on", "under", "house", "tree", "big", "small", "red"]
 
@@ -80,6 +82,36 @@ def test_a_difference_that_chance_explains_is_not_significant(references):
     assert comparison.metrics["bleu"].difference != 0
     assert comparison.metrics["bleu"].p_value > 0.05
     assert "chance" in "\n".join(comparison.lines())
+
+
+@pytest.mark.parametrize(("count", "least"), [(1, 1.0), (2, 0.5), (5, 0.0625), (6, 0.03125)])
+def test_few_sentences_are_not_significant(count, least):
+    """The least p-value of an exact test is 2 / 2 ** n: of all exchanges of n pairs, one each way is as extreme."""
+    found = compare(
+        [f"the dog number {n}" for n in range(count)], ["x"] * count, [f"the dog number {n}" for n in range(count)]
+    )
+    for metric in found.metrics.values():
+        assert metric.p_value == pytest.approx(least)
+        assert metric.significant == (count >= 6)
+    assert count >= 6 or "chance may explain it" in "\n".join(found.lines())
+
+
+def test_sentences_that_both_translate_alike_do_not_count(references):
+    outputs = damaged(references, every=5)
+    found = compare(references, outputs, [references[0], *outputs[1:]])
+    assert not any(metric.significant for metric in found.metrics.values())
+
+
+def test_a_small_difference_is_decided_by_its_exact_value():
+    """Of a million characters ten more are right: below what is shown of a score, and yet a difference."""
+    found = (
+        Result(score=50.001, p_value=0.04996, mean=50.0, ci=0.1),
+        Result(score=50.0, p_value=None, mean=50.0, ci=0.1),
+    )
+    better = _metric_comparison("chrF", "signature", [found[1], found[0]], 1_000)
+    assert (better.baseline, better.system) == (50.0, 50.0)
+    assert better.difference == pytest.approx(0.001)
+    assert better.significant
 
 
 def test_the_draws_are_the_same_in_every_call(references):

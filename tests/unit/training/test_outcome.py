@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from clearhead.bundle import save_bundle
+from clearhead.evaluation import Comparison, MetricComparison
 from clearhead.training.outcome import outcome, unchanged
 from clearhead.translation.result import Translation
 
@@ -48,6 +49,12 @@ def test_a_difference_counts_if_chance_does_not_explain_it(told, before, now, wo
     assert line.startswith(words)
     assert ", with beam 4, on 100 validation pairs (paired bootstrap: p = " in line
     assert line.endswith(f"; the model before is kept in {tmp_path / 'model-before'}")
+
+
+def test_a_significant_difference_below_what_is_shown_has_its_sign(told, monkeypatch):
+    chrf = MetricComparison("chrF", 50.0, 50.0, 0.001, 0.01, (49.0, 51.0), (49.0, 51.0), "signature")
+    monkeypatch.setattr("clearhead.training.outcome.compare", lambda *_, **__: Comparison(100, {"chrf": chrf}))
+    assert told(50, 51).startswith("better than before: chrF 50.0 before, 50.0 now")
 
 
 def test_few_pairs_decide_nothing_however_large_the_difference(told):
