@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any
 
 from clearhead.errors import ClearheadError
 from clearhead.formats.document import Document, Filling, Segment, watched_by
 from clearhead.formats.document_files import is_document, read_document
-from clearhead.serving.http_errors import HTTPError, bad_request, place_of, with_place
+from clearhead.serving.http_errors import HTTPError, bad_request, place_of, unavailable, with_place
 from clearhead.text.translatable_lines import segment_lines
 
 MOST_MEMORY = 1 << 30
 """Bytes that reading and writing a document may take."""
+SECONDS_TO_START = 10.0
+"""Seconds after which a process that has not started never will: the one that forks it is then replaced."""
+SECONDS_TO_IMPORT = 120.0
+"""The same for the first process, which waits until the one that forks it has imported its modules."""
+_answered: set[int | None] = set()
+"""Processes that have forked another one."""
 _SECONDS_BETWEEN_CHECKS = 0.05
 _METHODS = multiprocessing.get_all_start_methods()
 _CONTEXT: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
@@ -90,19 +101,90 @@ def open_document(
     Raises:
         ConfigError: As `read_document`.
         DataError: As `read_document`.
-        HTTPError: If it needs more than `MOST_MEMORY`, has more text than allowed, or `require_time` raises it.
+        HTTPError: If it needs more than `MOST_MEMORY`, has more text than allowed, the process cannot be started, or
+            `require_time` raises it.
     """
-    ours, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_serve_document, args=(theirs, path, options, most_characters), daemon=True)
-    process.start()
-    theirs.close()
+    process, ours = _started((path, options, most_characters), require_time)
     try:
         with ours:
             yield DocumentInProcess(ours, require_time)
     finally:
-        process.kill()
-        process.join()
-        process.close()
+        _end(process)
+
+
+def _started(arguments: tuple[Any, ...], require_time: Callable[[], None]) -> tuple[Any, Connection]:
+    """Return a new process that runs `_serve_document`, and the connection to it.
+
+    Starting waits without a time limit for the process that forks, so it happens in a thread.
+
+    Raises:
+        HTTPError: If it cannot be started, or `require_time` raises it.
+    """
+    for _ in range(2):
+        forks, (ours, theirs) = _forkserver(), _CONTEXT.Pipe()
+        process = _CONTEXT.Process(target=_serve_document, args=(theirs, *arguments), daemon=True)
+        outcome: Future[bool] = Future()
+        Thread(target=_start, args=(process, outcome), name="clearhead document", daemon=True).start()
+        until = time.monotonic() + (SECONDS_TO_START if forks in _answered else SECONDS_TO_IMPORT)
+        with ExitStack() as undo:
+            undo.enter_context(ours)
+            undo.callback(_undo_start, process, outcome)
+            with theirs:
+                while not outcome.done() and time.monotonic() < until:
+                    require_time()
+                    wait([outcome], _SECONDS_BETWEEN_CHECKS)
+            if outcome.cancel():
+                _end_forkserver(forks)
+            elif outcome.result():
+                undo.pop_all()
+                return process, ours
+    raise unavailable("the process that reads files cannot be started; ask again")
+
+
+def _start(process: Any, outcome: Future[bool]) -> None:
+    """Start a process; end it if nobody waits for it any more."""
+    is_started = False
+    with suppress(EOFError, OSError):  # the process that forks has ended, or there is no room for another one
+        process.start()
+        _answered.add(_forkserver())
+        is_started = True
+    if outcome.set_running_or_notify_cancel():
+        outcome.set_result(is_started)
+    elif is_started:
+        _end(process)
+
+
+def _undo_start(process: Any, outcome: Future[bool]) -> None:
+    if not outcome.cancel() and outcome.result():
+        _end(process)
+
+
+def _end(process: Any) -> None:
+    process.kill()
+    process.join()
+    process.close()
+
+
+def _forkserver() -> int | None:
+    """Return the number of the process that forks; None if there is none."""
+    if "forkserver" not in _METHODS:
+        return None
+    from multiprocessing import forkserver
+
+    number: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    return number
+
+
+def _end_forkserver(number: int | None) -> None:
+    """End the process that forks, which is stuck, for example stopped by a signal; the next start begins another one.
+
+    Args:
+        number: The process that was stuck; it may have been replaced.
+    """
+    if number is not None and number == _forkserver():
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(number, signal.SIGKILL)
+            os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)  # multiprocessing itself removes it
 
 
 class TextLimit:
@@ -140,6 +222,7 @@ def _serve_document(
 ) -> None:
     """Send the segments of a document; then answer calls of its methods until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_server(connection)
     _limit_memory()
     with suppress(EOFError, ConnectionError):
         try:
@@ -158,6 +241,20 @@ def _serve_document(
             raise
         except Exception as error:  # its message may contain a text
             connection.send(with_place(RuntimeError(type(error).__name__), place_of(error)))
+
+
+def _end_with_server(connection: Connection) -> None:
+    """End this process when the other end of the connection is closed, also while it computes (not on Windows)."""
+    if not hasattr(select, "poll"):
+        return
+    closed = select.poll()
+    closed.register(connection.fileno(), 0)  # errors and the end alone
+
+    def end() -> None:
+        closed.poll()
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
 
 
 def _limit_memory() -> None:

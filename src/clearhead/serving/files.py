@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import IO, Any
+from typing import Any
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.formats.document import Document
@@ -59,13 +60,31 @@ class TranslatedFiles:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._directory = TemporaryDirectory(prefix=_PREFIX)
-        self.directory = Path(self._directory.name)
-        """Directory of the translated files, and of uploads during their translation."""
-        self._in_use = _lock_directory(self.directory)
-        _remove_left_directories(self.directory.parent)
         self._files: dict[str, _File] = {}
         self._lock = Lock()
+        self._held = ExitStack()
+        self._make_directory()
+        _remove_left_directories(self._directory.parent)
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the translated files, and of uploads during their translation.
+
+        Some systems remove old temporary files; if the directory is no longer there, a new one is made.
+        """
+        with self._lock:
+            if not self._directory.is_dir() or self._directory.is_symlink():
+                self._files.clear()
+                self._make_directory()
+            return self._directory
+
+    def _make_directory(self) -> None:
+        self._held.close()
+        with ExitStack() as held:
+            made = held.enter_context(TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True))
+            self._directory = Path(made)
+            held.enter_context(_lock_directory(self._directory))
+            self._held = held.pop_all()
 
     def add(self, client: str, name: str, data: bytes, report: str = "") -> str:
         """Store a file of a client; return its download name: a random part, a dot, and its own name.
@@ -82,6 +101,7 @@ class TranslatedFiles:
             HTTPError: If the files of the client, or of all clients, exceed their size limit.
         """
         self.sweep()
+        directory = self.directory
         with self._lock:
             waiting, page = self._files.values(), report.encode()
             size = len(data) + len(page)
@@ -94,7 +114,7 @@ class TranslatedFiles:
             if sum(file.size for file in waiting) + size > MOST_BYTES:
                 raise unavailable("too many files wait to be fetched; ask again", retry_after=60)
             key = secrets.token_hex(16)
-            file = _File(client, self.directory / key, size, time.monotonic() + self._seconds)
+            file = _File(client, directory / key, size, time.monotonic() + self._seconds)
             try:
                 file.path.write_bytes(data)
                 file.report.write_bytes(page)
@@ -124,9 +144,10 @@ class TranslatedFiles:
         self.sweep()
         with self._lock:
             file = self._files.get(name)
-            if file is None:
-                raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such file, or no more")
-            return path(file).read_bytes()
+            with suppress(FileNotFoundError):  # it was removed from outside
+                if file is not None:
+                    return path(file).read_bytes()
+            raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such file, or no more")
 
     def sweep(self) -> None:
         """Remove expired files."""
@@ -138,26 +159,30 @@ class TranslatedFiles:
 
     def close(self) -> None:
         """Remove all files."""
-        self._directory.cleanup()
-        self._in_use.close()
+        self._held.close()
 
 
-def _lock_directory(directory: Path) -> IO[bytes]:
-    """Lock a directory of files until the returned file is closed, also by the end of the process.
+def _lock_directory(directory: Path) -> ExitStack:
+    """Lock a directory of this user until the returned context is closed, also by the end of the process.
+
+    Other users may have put something else of its name into a shared temporary directory: nothing is written, and no
+    link is followed.
 
     Raises:
-        OSError: If another process has locked it.
+        OSError: If another process has locked it, or it is no directory of this user.
     """
-    lock = (directory / "in use").open("ab")
-    try:
-        with suppress(ImportError):  # Windows does not let a directory in use be removed
+    with ExitStack() as held:
+        try:
             import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        raise
-    return lock
+        except ImportError:  # Windows does not let a directory in use be removed
+            held.enter_context((directory / "in use").open("ab"))
+        else:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            held.callback(os.close, descriptor)
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise PermissionError(f"{directory} belongs to another user")
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return held.pop_all()
 
 
 def _remove_left_directories(parent: Path) -> None:

@@ -147,7 +147,8 @@ class Gate:
         """Refuse requests under a name that is not this server's, and those of web pages that a user happens to open.
 
         Without the names, a page could reach a local server by a name of its own that leads to this machine (DNS
-        rebinding). Browsers say in `Sec-Fetch-Site` whether a page of another site sends a request.
+        rebinding). Browsers say in `Sec-Fetch-Site` whether a page of another site sends a request; where they reach a
+        server over HTTP under a name other than localhost, they say only the page's `Origin`.
 
         Raises:
             HTTPError: If the request is not allowed, its headers are too large, or it has two lengths.
@@ -157,8 +158,11 @@ class Gate:
             raise bad_request("send one Host header")
         if self._hosts and _name_of(hosts[0]) not in self._hosts:
             raise bad_request("this server has another name; its operator can allow this one with --hosts")
-        is_foreign = any(site in ("cross-site", "same-site") for site in _values_of(scope, b"sec-fetch-site"))
-        if scope["method"] == "POST" and is_foreign and not self._origins & {"*", *_values_of(scope, b"origin")}:
+        sites, origins = _values_of(scope, b"sec-fetch-site"), _values_of(scope, b"origin")
+        is_foreign = any(site in ("cross-site", "same-site") for site in sites)
+        if not sites:
+            is_foreign = any(not _is_origin_of(hosts[0], origin) for origin in origins)
+        if scope["method"] == "POST" and is_foreign and not self._origins & {"*", *origins}:
             raise HTTPError(
                 HTTPStatus.FORBIDDEN, "pages of other sites may not ask; the operator can allow it with --cors"
             )
@@ -279,6 +283,18 @@ def _name_of(host: str) -> str | None:
         return urlsplit(f"//{host}").hostname
     except ValueError:
         return None
+
+
+def _is_origin_of(host: str, origin: str) -> bool:
+    """Return whether a page's origin is the server's `Host`; a proxy may leave the port out of it.
+
+    >>> [_is_origin_of("a:5000", origin) for origin in ("http://a:5000", "https://A:5000", "http://a:80", "null")]
+    [True, True, False, False]
+    >>> [_is_origin_of("a", origin) for origin in ("http://a", "https://a:8443", "http://b.a")]
+    [True, True, False]
+    """
+    page, own = origin.partition("://")[2].lower(), host.lower()
+    return page == own or (own == _name_of(own) == _name_of(page))
 
 
 class _Replay:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import subprocess
 import sys
 import tempfile
+import time
 from http import HTTPStatus
 from pathlib import Path
+from shutil import rmtree
 
+import psutil
 import pytest
 
 from clearhead.errors import DataError
@@ -85,14 +90,77 @@ def test_when_the_time_is_over_the_process_ends(tmp_path, monkeypatch):
     with pytest.raises(HTTPError) as refused, open_document(str(tmp_path / "a.html"), over):
         pass
     assert refused.value.status == HTTPStatus.GATEWAY_TIMEOUT
-    assert set(multiprocessing.active_children()) <= before
+    until = time.monotonic() + 60
+    while not set(multiprocessing.active_children()) <= before:  # it had not started yet
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def _wait(connection, *_):
     connection.recv()
 
 
-@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="processes are not forked")
+FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+
+
+def run(program, directory):
+    """Start a program in a process with a forkserver of its own; its standard output is read from it."""
+    first = "import os, signal, sys, test_document_process as tests; from clearhead.serving import document_process\n"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", first + program]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory)
+
+
+@pytest.mark.skipif(not FORKS, reason="processes are not forked")
+def test_a_stopped_process_that_forks_is_replaced(tmp_path):
+    (tmp_path / "page.md").write_text(PAGE, encoding="utf-8")
+    program = (
+        "def count():\n"
+        "    with document_process.open_document('page.md', tests.no_limit) as document:\n"
+        "        print(len(document.segments), document_process._forkserver(), flush=True)\n"
+        "document_process.prepare(); count()\n"
+        "os.kill(document_process._forkserver(), signal.SIGSTOP)\n"
+        "document_process.SECONDS_TO_START = 0.5\n"
+        "try:\n"
+        "    with document_process.open_document('page.md', tests._refuse): pass\n"  # its time is over
+        "except tests.HTTPError: document_process.SECONDS_TO_START = 5\n"
+        "count()\n"
+    )
+    with run(program, tmp_path) as ran:
+        before, after = ran.communicate()[0].splitlines()
+    assert before.split()[0] == after.split()[0] != "0"
+    assert before.split()[1] != after.split()[1] != "None"
+    assert ran.returncode == 0
+
+
+def _refuse():
+    raise late()
+
+
+@pytest.mark.skipif(not FORKS, reason="processes are not forked")
+def test_the_process_ends_with_its_server(tmp_path):
+    program = (
+        "from multiprocessing import active_children\n"
+        "def say(): print(*(one.pid for one in active_children()), flush=True)\n"
+        "document_process._serve_document = tests._compute\n"
+        "with document_process.open_document('a.html', say): pass\n"
+    )
+    with run(program, tmp_path) as server:
+        number = int(next(filter(str.strip, server.stdout)))
+        process = psutil.Process(number)
+        server.kill()
+    psutil.wait_procs([process], timeout=60)
+    assert not process.is_running()
+
+
+def _compute(connection, *_):
+    """Compute for a long time, as reading some documents does."""
+    document_process._end_with_server(connection)
+    while True:
+        pass
+
+
+@pytest.mark.skipif(not FORKS, reason="processes are not forked")
 @pytest.mark.parametrize("command", [[], ["clearhead.cli.main"]])
 def test_what_the_command_imports_is_imported_once_and_not_for_each_file(monkeypatch, command):
     preloaded = []
@@ -144,6 +212,48 @@ def test_a_file_in_another_language_than_the_request_says_so_in_its_fields(tmp_p
     with pytest.raises(HTTPError, match=r"^a\.xlf, line 1: .*en-US.* source ") as refused:
         uploaded("a.xlf", data, tmp_path, no_limit, from_lang="fr", to_lang="de").__enter__()
     assert "--" not in refused.value.message
+
+
+def test_files_of_a_directory_that_was_swept_are_gone_and_new_ones_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = TranslatedFiles(60)
+    left = store.add("anna", "a.txt", b"1")
+    rmtree(store.directory)
+    with pytest.raises(HTTPError) as refused:
+        store.get(left)
+    assert refused.value.status == HTTPStatus.NOT_FOUND
+    path = store.directory
+    with uploaded("a.txt", b"Ein Hund.", path, no_limit) as document:
+        assert len(document.segments) == 1
+    kept = store.add("anna", "b.txt", b"2")
+    assert store.get(kept) == b"2"
+    assert path.stat().st_mode & 0o077 == 0
+    store.close()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs on Windows")
+def test_what_others_put_into_a_shared_directory_is_neither_opened_nor_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a").touch()
+    os.mkfifo(tmp_path / f"{files._PREFIX}fifo")
+    (tmp_path / f"{files._PREFIX}link").symlink_to(elsewhere)
+    for name, make in (("fifos", os.mkfifo), ("links", lambda path: path.symlink_to(elsewhere / "b"))):
+        directory = tmp_path / f"{files._PREFIX}{name}"
+        directory.mkdir()
+        make(directory / "in use")
+    monkeypatch.setattr(os, "geteuid", lambda owner=os.geteuid(): owner + 1)
+    with pytest.raises(PermissionError):
+        TranslatedFiles(60)  # all are of another user, its own too
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = TranslatedFiles(60)
+    store.close()
+    assert [path.name for path in elsewhere.iterdir()] == ["a"]
+    names = {path.name.removeprefix(files._PREFIX) for path in tmp_path.iterdir()}
+    assert names == {"elsewhere", "fifo", "link"}  # the directories of this user were left by a server
 
 
 def test_directories_of_killed_servers_are_removed_and_those_in_use_stay(tmp_path, monkeypatch):

@@ -92,6 +92,24 @@ def test_pages_of_other_sites_ask_only_if_allowed(site, origins, method, expecte
 
 
 @pytest.mark.parametrize(
+    ("host", "origin", "origins", "method", "expected"),
+    [
+        (b"translate.lan:5000", b"http://translate.lan:5000", (), "POST", 200),
+        (b"translate.lan", b"https://translate.lan:8443", (), "POST", 200),  # behind a proxy
+        (b"translate.lan:5000", b"http://translate.lan:7631", (), "POST", 403),
+        (b"translate.lan:5000", b"http://evil.example", (), "POST", 403),
+        (b"translate.lan", b"http://translate.lan.evil.example", (), "POST", 403),
+        (b"translate.lan", b"null", (), "POST", 403),
+        (b"translate.lan:5000", b"https://example.org", (ORIGIN,), "POST", 200),
+        (b"translate.lan:5000", b"http://evil.example", (), "GET", 200),
+    ],
+)
+def test_the_origin_of_a_page_counts_where_browsers_say_no_site(host, origin, origins, method, expected):
+    headers = [(b"host", host), (b"origin", origin)]
+    assert status(*headers, hosts=("translate.lan",), origins=origins, method=method) == expected
+
+
+@pytest.mark.parametrize(
     ("target", "expected"),
     [
         (b"http://localhost/translate", 200),
