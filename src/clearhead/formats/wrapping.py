@@ -40,7 +40,7 @@ def unwrapped(lines: Sequence[str]) -> str:
     ('Zwei Männer sitzen.', '犬が走る。')
     """
     gaps = [gap_between(before, after) for before, after in pairwise(lines)]
-    return "".join(chain.from_iterable(zip(lines, [*gaps, ""], strict=True)))
+    return "".join(chain.from_iterable(zip(lines, [*gaps, ""], strict=False)))
 
 
 def gap_between(before: str, after: str) -> str:

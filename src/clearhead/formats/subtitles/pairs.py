@@ -13,6 +13,7 @@ from clearhead.formats.html.references import resolved
 from clearhead.formats.pair import SentencePair
 from clearhead.formats.subtitles.cues import read_cues
 from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP
+from clearhead.formats.wrapping import unwrapped
 
 SUBTITLES = (".srt", ".vtt")
 """Extensions of subtitle files."""
@@ -46,7 +47,7 @@ def read_subtitles(source: str, target: str) -> Iterator[SentencePair]:
 
     Two cues are candidates if they overlap for at least half of the shorter one's duration. Two cues that are each
     other's longest overlap form a pair. Every other cue whose longest overlap is with one of them joins the pair, and
-    the texts of a side are joined with spaces. A cue without a pair is yielded with one side, skipped as `unpaired`.
+    the texts of a side are joined, see `unwrapped`. A cue without a pair is yielded with one side, as `unpaired`.
 
     Args:
         source: Source file, `.srt` or `.vtt`, optionally followed by `.gz`, `.xz` or `.zst`.
@@ -90,7 +91,7 @@ def read_subtitles(source: str, target: str) -> Iterator[SentencePair]:
 
 
 def _joined(cues: Sequence[_Cue], numbers: Sequence[int]) -> str:
-    return " ".join(cues[number].text for number in numbers if cues[number].text)
+    return unwrapped([cues[number].text for number in numbers if cues[number].text])
 
 
 def _meet(sources: Sequence[_Cue], targets: Sequence[_Cue], path: str) -> None:
@@ -135,4 +136,5 @@ def _text(body: Sequence[str], is_vtt: bool) -> str:
     """Return the displayed text of a cue, on one line."""
     text = "\n".join(body)
     shown = resolved(WEBVTT_MARKUP.sub("", text)) if is_vtt else SUBRIP_MARKUP.sub("", text)
-    return " ".join(shown.split())
+    lines = (" ".join(line.split()) for line in shown.splitlines())
+    return unwrapped([line for line in lines if line])

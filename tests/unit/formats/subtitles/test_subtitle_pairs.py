@@ -112,6 +112,12 @@ def test_cues_are_paired_by_time(tmp_path, source, target, expected):
     assert paired(tmp_path, srt(*source), srt(*target)) == expected
 
 
+def test_lines_and_cues_of_japanese_are_joined_without_a_space(tmp_path):
+    source = srt((1, 2, "船は正午に\n <i>出発</i>します。"), (2, 3, "切符は\nABC"))
+    target = srt((1, 3, "The boat leaves\nat noon."))
+    assert paired(tmp_path, source, target) == [("船は正午に出発します。切符は ABC", "The boat leaves at noon.", None)]
+
+
 def test_every_cue_is_in_one_pair_however_the_files_are_shifted(tmp_path):
     for shift in (0, 0.4, 1.0, 1.5, 2.0, 7.0):
         source = [(2 * n, 2 * n + 2, f"a{n}") for n in range(40)]
