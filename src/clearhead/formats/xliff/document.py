@@ -13,8 +13,8 @@ from clearhead.formats.document import Document, Filling, LengthLimit, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, tag_name, with_attribute, without_attribute
-from clearhead.formats.xml.escaping import language_tag
-from clearhead.formats.xml.events import UNWRITABLE
+from clearhead.formats.xml.escaping import LANGUAGE_TAG, language_tag
+from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers, is_empty
 from clearhead.formats.xml.translation_units import are_related
 from clearhead.text.shortening import shortened
@@ -101,7 +101,9 @@ class XliffDocument(Document):
         names = ("source-language", "target-language") if self._is_first_version else ("srcLang", "trgLang")
         options = zip(names, (("--from-lang", from_lang), ("--to-lang", to_lang)), strict=True)
         asked = {key: (option, language_tag(given)) for key, (option, given) in options if given is not None}
-        self._new_languages = [*self._write_languages(name, asked)]
+        self._refuse_other_languages(name, asked)
+        self._asked = asked
+        self._target_language = names[1]
         self.segments: list[Segment] = []
         self._units: list[_Unit] = []
         self.target_languages = languages = set[str]()
@@ -114,7 +116,8 @@ class XliffDocument(Document):
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations as targets, marked as translated but not reviewed.
 
-        The languages given are written wherever the file names none, even if nothing is translated.
+        The languages given are written wherever the file names none, even if nothing is translated; if that of the
+        targets is not given, it is `language`.
 
         A translation-memory match is written next to its segment: in an `alt-trans` with `match-quality` (1.x), or as
         `mtc:match` of the Translation Candidates module (2.x).
@@ -122,7 +125,7 @@ class XliffDocument(Document):
         Raises:
             DataError: If a translation contains a character that XML forbids.
         """
-        changes = [*self._new_languages]
+        changes = [*self._language_changes()]
         candidates: dict[int, tuple[XmlElement, list[str]]] = {}
         for unit in self._units:
             chosen = fillings[unit.first : unit.first + len(unit.parts)]
@@ -133,30 +136,39 @@ class XliffDocument(Document):
         changes += (self._candidates(*of_unit) for of_unit in candidates.values())
         return self._file.spliced(changes)
 
-    def _write_languages(self, name: str, asked: Mapping[str, tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
-        """Yield the changes that write the languages of sources and targets where the file names none.
+    @property
+    def _language_tags(self) -> Iterator[StartTag]:
+        """The start tags that name languages."""
+        return self._file.start_tags("file" if self._is_first_version else "xliff")
+
+    def _refuse_other_languages(self, name: str, asked: Mapping[str, tuple[str, str]]) -> None:
+        """Refuse a file that names other languages only.
 
         Args:
             name: Name of the file in messages.
             asked: For each attribute, the option and its language.
 
         Raises:
-            ConfigError: If the file names other languages only.
+            ConfigError: If it does.
         """
-        refused: list[str] = []
-        for tag in self._file.start_tags("file" if self._is_first_version else "xliff") if asked else ():
-            if other := _other_language(tag.attributes, asked):
-                refused.append(f"{name}, line {tag.line}: {other}; ask for that language, or correct the file")
-                continue
-            start, end = self._file.tag_place(tag)
-            written = self._file.raw(start, end)
-            for key, (_, language) in asked.items():
-                if not tag.attributes.get(key, "").strip():
-                    written = with_attribute(written, key, language)
-            yield start, end, written
-            refused.append("")
-        if refused and all(refused):
-            raise ConfigError(refused[0])
+        others = [(tag.line, _other_language(tag.attributes, asked)) for tag in self._language_tags] if asked else []
+        if others and all(other for _, other in others):
+            line, other = others[0]
+            raise ConfigError(f"{name}, line {line}: {other}; ask for that language, or correct the file")
+
+    def _language_changes(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the changes that write the languages of sources and targets where the file names none."""
+        languages = {key: language for key, (_, language) in self._asked.items()}
+        if LANGUAGE_TAG.fullmatch(own := self.language.replace("_", "-")):
+            languages.setdefault(self._target_language, own)
+        for tag in self._language_tags if languages else ():
+            if not _other_language(tag.attributes, self._asked):
+                start, end = self._file.tag_place(tag)
+                written = self._file.raw(start, end)
+                for key, language in languages.items():
+                    if not tag.attributes.get(key, "").strip():
+                        written = with_attribute(written, key, language)
+                yield start, end, written
 
     def _add(self, unit: XliffUnit) -> None:
         """Add the segments of a unit; a unit without a source, or with a self-closing one, has none."""

@@ -443,6 +443,15 @@ def test_languages_that_the_file_lacks_are_written(written, languages, expected)
     assert document.filled([None] * len(document.segments)).decode() == expected
 
 
+def test_the_language_of_the_translations_is_written_where_the_file_names_none():
+    unit = "<unit><segment><source>x</source></segment></unit>"
+    document = XliffDocument(f'<xliff version="2.0" srcLang="en">{unit}</xliff>'.encode(), "a.xlf")
+    filled = document.filled_in("zh_Hans", [Filling("y")]).decode()
+    assert filled.startswith('<xliff version="2.0" srcLang="en" trgLang="zh-Hans"><unit>')
+    given = XliffDocument(b'<xliff version="2.0" trgLang="fr"/>', "a.xlf", to_lang="fr")
+    assert given.filled_in("de", []) == b'<xliff version="2.0" trgLang="fr"/>'
+
+
 def test_a_file_element_in_another_language_is_kept():
     unit = "<trans-unit><source>x</source></trans-unit>"
     written = f'<xliff version="1.2"><file>{unit}</file><file target-language="fr">{unit}</file></xliff>'
