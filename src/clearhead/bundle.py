@@ -45,13 +45,14 @@ from clearhead.files import (
 )
 from clearhead.files.arrays import read_arrays, read_headers, require_fit, write_arrays
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
-from clearhead.model.stored import StoredModel
+from clearhead.model.stored import StoredModel, module_arrays
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
 
 if TYPE_CHECKING:
+    from clearhead.model.own_model import OwnModel
     from clearhead.model.transformer import Transformer
 
 FORMAT_VERSION = 2
@@ -277,7 +278,7 @@ def side_file_path(directory: Path, name: str) -> Path:
     return path
 
 
-def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True) -> Bundle:
+def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True, model: OwnModel | None = None) -> Bundle:
     """Read a model directory, or the model of a run directory; nothing in it is executed.
 
     If the model is replaced during reading, by a run that has found a better one, it is read again.
@@ -286,15 +287,17 @@ def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True) -
         path: A model directory or a run directory.
         device: Device for the weights, as PyTorch names it. On the CPU, PyTorch is imported when it is needed.
         verify: Compare every file with its checksum.
+        model: The program's own model, which gets the weights; a model that was trained so needs it.
 
     Raises:
+        ConfigError: If `model` is no Transformer, or one of other settings.
         ModelError: If the directory is missing, damaged, mixed from two models, or from a newer version; or its
             settings, tokenizer and weights contradict each other.
     """
     for _ in range(_MOST_REPLACEMENTS):
         before = _identity(path)
         try:
-            bundle = _load(path, device, verify)
+            bundle = _load(path, device, verify, model)
         except Exception:  # a mix of two models' files can fail in any way
             if _identity(path) == before:
                 raise
@@ -304,7 +307,7 @@ def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True) -
     raise ModelError(f"{path} is replaced by another model again and again; try once more when it is not")
 
 
-def _load(path: str | Path, device: str, verify: bool) -> Bundle:
+def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> Bundle:
     directory = model_directory(path)
     config = _read_config(directory)
     if verify:
@@ -313,12 +316,24 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
     settings = _parse(ModelConfig, config.get("model"), directory / "config.json")
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
     weights, precision = directory / "model.safetensors", config.get("precision")
-    require_fitting_weights(settings, weights, origin=str(directory / "config.json"), precision=precision)
-    # Checked again: the file may have changed.
-    arrays, metadata = read_arrays(weights, stored_headers(settings, precision))
-    model = StoredModel(
-        settings, arrays if precision is None else RoundedWeights(precision, arrays, origin=str(weights))
-    )
+    if own is None and "model" in own_parts(config["info"]):
+        raise ModelError(
+            f"{directory} was trained with a model of a program's own, whose code is not in it; load it in Python: "
+            f"clearhead.Translator.load({str(path)!r}, model=...)"
+        )
+    if own is not None:
+        from clearhead.files.tensors import load_weights
+        from clearhead.model.own_model import make_model
+
+        model: StoredModel | Transformer = make_model(own, settings).eval()
+        metadata = load_weights(model, weights)
+    else:
+        require_fitting_weights(settings, weights, origin=str(directory / "config.json"), precision=precision)
+        # Checked again: the file may have changed.
+        arrays, metadata = read_arrays(weights, stored_headers(settings, precision))
+        model = StoredModel(
+            settings, arrays if precision is None else RoundedWeights(precision, arrays, origin=str(weights))
+        )
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
@@ -329,7 +344,7 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
     if precision == "int8" and device != "cpu" and decode.precision == "int8":
         decode = decode.with_changes({"precision": "fp32"})  # other devices do not compute in 8 bits
     bundle = Bundle(
-        model if device == "cpu" else model.own_module.to(device),
+        model if device == "cpu" else (model.own_module if isinstance(model, StoredModel) else model).to(device),
         tokenizer,
         decode,
         config["info"],
@@ -345,6 +360,14 @@ def _load(path: str | Path, device: str, verify: bool) -> Bundle:
     except ValueError as error:
         raise ModelError(f"{directory / 'config.json'} is damaged: info.data.line_statistics: {error}") from None
     return bundle
+
+
+def own_parts(info: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a run whose code is not in its model, from `Bundle.info`; see `train.own_parts`."""
+    found: Any = info
+    for name in ("settings", "train", "own_parts"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return [str(name) for name in found] if isinstance(found, list | tuple) else []
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:
@@ -488,7 +511,8 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
 def _write_files(
     directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str, side_files: SideFiles
 ) -> None:
-    model_settings, arrays = bundle.config.model_dump(mode="json"), StoredModel.of(bundle.weights).arrays
+    model_settings, is_own = bundle.config.model_dump(mode="json"), "model" in own_parts(bundle.info)
+    arrays = module_arrays(bundle.model) if is_own else StoredModel.of(bundle.weights).arrays
     precision = arrays.precision if isinstance(arrays, RoundedWeights) else None
     write_arrays(
         directory / "model.safetensors",

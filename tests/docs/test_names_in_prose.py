@@ -111,3 +111,11 @@ def test_names_on_the_pages_are_names_of_the_code_or_of_its_tests():
 def test_a_name_that_was_changed_is_found():
     prose, words = prose_and_words('"""See `old_name` and `module.new_name`."""\nnew_name = 1  # was `older_name`\n')
     assert [name for text in prose for name in strange_names(text, words)] == ["old_name", "older_name"]
+
+
+def test_tests_that_the_code_names_exist():
+    named = {
+        path for source in SOURCES for path in re.findall(r"\btests/[\w/]+\.py\b", source.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 5
+    assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []

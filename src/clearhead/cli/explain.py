@@ -21,7 +21,17 @@ from clearhead.cli.checks import (
     refuse_untold_language,
 )
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, Beam, Device, Model, TargetLang, Threads, ToldSourceLang, with_option_groups
+from clearhead.cli.options import (
+    OUTPUT,
+    Beam,
+    Device,
+    Model,
+    Plain,
+    TargetLang,
+    Threads,
+    ToldSourceLang,
+    with_option_groups,
+)
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
@@ -121,6 +131,7 @@ def explain(
     ] = None,
     compare_text: Annotated[str | None, typer.Option(metavar="TEXT", help="Compare with another sentence.")] = None,
     beam: Beam = None,
+    plain: Plain = False,
     source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,
     device: Device = "auto",
@@ -149,6 +160,7 @@ def explain(
 
     wanted = picture or ("ablation" if ablate else "heads")
     settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
+    how = {**settings, "plain": plain}
     refuse_impossible_decoding(settings)
     if attribution or ablate or walk:
         with needing_pytorch("--attribution" if attribution else "--ablate" if ablate else "--walk"):
@@ -170,7 +182,7 @@ def explain(
     other = translator if compare is None else Translator.load(compare, device=device)
     is_other_told = other.bundle.tokenizer.tells_languages
     refuse_untold_language(other if is_other_told else translator, source_lang)  # one of two has to be
-    first = _explained(translator, text, target, settings, attribution=attribution)
+    first = _explained(translator, text, target, how, attribution=attribution)
     if walk:
         from clearhead.inspection.walk import walk_of
 
@@ -181,7 +193,7 @@ def explain(
         from clearhead.inspection.compare import compare as compare_explanations
 
         other_text = text if compare_text is None else compare_text
-        second = _explained(other, other_text, target, settings, attribution=attribution)
+        second = _explained(other, other_text, target, how, attribution=attribution)
         shown = compare_explanations(*_told_apart((first, second), models))
     if ablate:
         from clearhead.inspection.ablation import ablate as ablate_heads

@@ -126,6 +126,13 @@ BatchTokens = Annotated[
     int | None, typer.Option(metavar="N", help="Source tokens processed at once.", show_default="the model's")
 ]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
+Plain = Annotated[
+    bool,
+    typer.Option(
+        "--plain",
+        help="Run the readable code alone, so that a change of it counts (docs/architecture.md); many times slower.",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(

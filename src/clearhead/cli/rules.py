@@ -48,6 +48,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--keys", needs="a document", why="for example a .json file"),
         Rule("--skip-bad-units", needs="a document", why="for example a .tmx or .xlf file"),
         Rule("--from-lang, --to-lang", needs="a document, --memory FILE"),
+        Rule(
+            "--plain", excludes="--terms, --diversity, --shortlist, --ensemble, --precision", why="without a plain form"
+        ),
         Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),
     ),
     "backtranslate": (Rule("--beam, --precision", excludes="--sample", why=_DRAWN), Rule("--seed", needs="--sample")),
@@ -55,6 +58,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--source, --target", excludes="--pairs", why=_BOTH_SIDES),
         Rule("", needs="--source FILE and --target FILE, --pairs FILE"),
         Rule("--align-by", needs="--alignments FILE"),
+        Rule("--plain", excludes="--ensemble", why="without a plain form"),
         _OF_PAIRS,
     ),
     "evaluate": (

@@ -20,6 +20,7 @@ from clearhead.cli.options import (
     Device,
     Ensemble,
     Model,
+    Plain,
     SourceFile,
     TargetLang,
     Threads,
@@ -53,6 +54,7 @@ def score(
     align_by: AlignBy = None,
     batch_tokens: BatchTokens = None,
     ensemble: Ensemble = None,
+    plain: Plain = False,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -80,7 +82,8 @@ def score(
     from clearhead.translation.translator import Translator
 
     given = pairs.read(source, target)
-    translator = Translator.load(model, device=device, ensemble=ensemble or ())
+    loaded = Translator.load(model, device=device, ensemble=ensemble or ())
+    translator = loaded.plain if plain else loaded
     refuse_untold_language(translator, source_lang)
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)

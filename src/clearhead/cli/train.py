@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import OUTPUT, Columns, FromLang, OptionGroup, Swap, Threads, ToLang, with_option_groups
+from clearhead.cli.options import (
+    OUTPUT,
+    Columns,
+    FromLang,
+    OptionGroup,
+    Plain,
+    Swap,
+    Threads,
+    ToLang,
+    with_option_groups,
+)
 from clearhead.errors import ConfigError
 from clearhead.text.terminal import for_terminal
 
@@ -122,6 +132,7 @@ def train(
             show_default="one per GPU",
         ),
     ] = None,
+    plain: Plain = False,
     fresh: Annotated[
         bool,
         typer.Option(
@@ -154,7 +165,7 @@ def train(
         "golden": golden,
         "device": device,
         "data": {**vars(data), "swap": data.swap or None},
-        "train": {"max_steps": max_steps, "max_minutes": max_minutes},
+        "train": {"max_steps": max_steps, "max_minutes": max_minutes, "plain": plain or None},
     }
     from clearhead.training.distributed import Workers, is_one_of_several, require_workers
     from clearhead.training.launch import launch, usual_workers

@@ -15,7 +15,7 @@ import typer
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_report
 from clearhead.cli.console import progress
 from clearhead.cli.memory import TermOptions
-from clearhead.cli.options import OUTPUT, AlignBy, Model, TranslatorOptions, with_option_groups
+from clearhead.cli.options import OUTPUT, AlignBy, Model, Plain, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.search_options import SearchOptions
 from clearhead.cli.translate_documents import AS_TEXT, DocumentOptions, translate_documents
@@ -131,6 +131,7 @@ def translate(
         ),
     ] = None,
     align_by: AlignBy = None,
+    plain: Plain = False,
 ) -> None:
     """Translate text line by line, or documents.
 
@@ -161,6 +162,7 @@ def translate(
         "scores": is_jsonl or search.nbest > 1 or report is not None,
         "quality": quality or only_if is not None or report is not None,
         "align_by": align_by,
+        "plain": plain,
         "protect_numbers": protect_numbers or None,
         **search.settings,
         **decoding.settings,

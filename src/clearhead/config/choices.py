@@ -19,6 +19,7 @@ Tying = Literal["three-way", "decoder", "embeddings", "none"]
 
 Optimizer = Literal["adam", "adamw", "muon"]
 Schedule = Literal["noam", "linear", "cosine", "constant"]
+OwnPart = Literal["model", "loss"]
 TrainPrecision = Literal["auto", "fp32", "bf16"]
 
 PenaltyForm = Literal["gnmt", "power"]

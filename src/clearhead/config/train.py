@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from clearhead.config.choices import Optimizer, Schedule, TrainPrecision
+from clearhead.config.choices import Optimizer, OwnPart, Schedule, TrainPrecision
 from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
 MOST_STEPS = 1_000_000_000
@@ -106,6 +106,13 @@ class TrainConfig(Settings):
     """Scale of the LoRA adapters: their product is multiplied by `lora_alpha / lora_rank`."""
     seed: Seed = 1
     """Random seed of initialisation, batch order and dropout."""
+    plain: bool = False
+    """Train by the readable code alone, so that a change of it counts: the forward pass of `Transformer`,
+    `label_smoothed_cross_entropy` of all logits, PyTorch's dropout, fp32, and in validation `greedy_search`. Several
+    times slower."""
+    own_parts: tuple[OwnPart, ...] = ()
+    """Parts of the run that are given in Python (`clearhead.train(config, model=..., loss=...)`), whose code is not in
+    the run. The run writes this list."""
     planned: tuple[str, ...] = ()
     """Settings that the run chose itself when it started, such as `model.dropout`, because the user did not set them. A
     resumed run keeps them; a run that starts over chooses them again. The run writes this list; a value given here is
@@ -124,6 +131,17 @@ class TrainConfig(Settings):
         for name in ("lora_rank", "compile"):
             if self.shard and getattr(self, name):
                 raise ValueError(f"train.shard and train.{name} do not go together; leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _plain_code_goes_with(self) -> Self:
+        for name, is_set in {
+            "compile = true": self.compile,
+            "shard = true": self.shard,
+            "precision = 'bf16'": self.precision == "bf16",
+        }.items():
+            if self.plain and is_set:
+                raise ValueError(f"train.plain runs the readable code alone, in fp32; leave out train.{name}")
         return self
 
     @model_validator(mode="after")

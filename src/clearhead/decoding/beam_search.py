@@ -43,6 +43,9 @@ def beam_search(
     best one. The search of a sentence stops when no open hypothesis can still enter its `num_best` finished ones
     (`rules.can_win`).
 
+    `translate` runs its fast twin, `beam_state.SearchedSentence` with an engine; with `plain=True`, `--plain` and in
+    `explain`, this one. tests/unit/decoding/test_beam_state.py and test_native_search.py hold them equal.
+
     Args:
         model: A model in evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -101,7 +102,7 @@ def decode(
     options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with engine.computing(), advice_on_memory(config.batch_tokens):
-        for index, hypotheses in search(engine, sources, max_lengths, options, prefixes, required):
+        for index, hypotheses in _search(engine)(sources, max_lengths, options, prefixes, required):
             results[index] += hypotheses
             is_done = options.sampling is None or len(results[index]) == options.num_found
             if on_progress is not None and is_done:
@@ -109,6 +110,16 @@ def decode(
     if options.sampling is not None:  # the workers finish them in any order
         results = [sorted(drawn, key=lambda sample: (-sample.rank_score, sample.tokens)) for drawn in results]
     return results
+
+
+def _search(engine: Engine) -> Callable[..., Iterator[tuple[int, list[Hypothesis]]]]:
+    """Return the search of an engine: the scheduler's, or that of plain code."""
+    if not engine.is_plain:
+        return partial(search, engine)
+    from clearhead.decoding.pytorch.plain_engine import PlainEngine
+
+    assert isinstance(engine, PlainEngine)
+    return engine.search
 
 
 def score(

@@ -154,6 +154,8 @@ class Engine(ABC):
         precision: Precision of the matrix products; `fp32` gives the model's own numbers.
     """
 
+    is_plain = False
+    """Whether it has searches of its own, the plain ones."""
     finds_scores = False
     """Whether the log-probabilities found by a search equal those of `score`."""
     most_scored = sys.maxsize

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
@@ -24,6 +25,12 @@ def never_written(config: ModelConfig) -> list[int]:
         return []
     placeholders = range(config.first_placeholder, config.vocab_size)
     return sorted({config.pad_id, config.bos_id, *placeholders} - {config.eos_id})
+
+
+def output_rules(config: DecodeConfig) -> dict[str, Any]:
+    """Return the settings of `token_masks.AllowedTokens`, as its arguments and those of the plain searches."""
+    names = ("end_loops", "min_length", "no_repeat_ngram_size")
+    return {name: getattr(config, name) for name in names}
 
 
 def first_token(model: ModelConfig, source: Sequence[int]) -> int:

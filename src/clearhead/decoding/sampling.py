@@ -35,6 +35,9 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Return the translations by greedy search: the most probable token at every step.
 
+    `translate` runs its fast twin, `beam_state.SearchedSentence` with an engine; with `plain=True` and `--plain`, this
+    one. tests/unit/decoding/test_beam_state.py and test_native_search.py hold them equal.
+
     Args:
         model: A model in evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.
@@ -54,7 +57,11 @@ def greedy_search(
 def draw_tokens(
     log_probs: Float[Tensor, "R V"], generators: Sequence[torch.Generator], sampling: Sampling
 ) -> Int[Tensor, " R"]:
-    """Draw a token per row, with one uniform number from the row's own generator, so other rows have no influence."""
+    """Draw a token per row, with one uniform number from the row's own generator, so other rows have no influence.
+
+    `translate` runs its fast twin, `batched_sampling.draw_token`; with `plain=True` and `--plain`, this one.
+    tests/unit/decoding/test_sampling.py holds them equal.
+    """
     probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
     uniform = torch.cat([torch.rand(1, generator=generator) for generator in generators]).to(probs.device)
     cumulative = probs.double().cumsum(dim=-1)

@@ -16,6 +16,9 @@ from clearhead.model.transformer import Transformer
 def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Float[Tensor, "B T"]:
     """Return the log-probability of every target token given the source and the tokens before it.
 
+    `score` runs the compiled core instead (`native/engine.py`), where it supports the model; with `plain=True` and
+    `--plain`, this function. tests/unit/decoding/test_native.py holds them equal.
+
     Args:
         model: A model in evaluation mode.
         sources: Source ids, ended by `eos_id`; for a decoder-only model the texts to continue.

@@ -31,7 +31,7 @@ import numpy as np
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.repetition import is_loop
-from clearhead.decoding.rules import never_written
+from clearhead.decoding.rules import never_written, output_rules
 from clearhead.decoding.sentence import Prefix, Sentence
 from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
 
@@ -77,12 +77,7 @@ class AllowedTokens:
     @classmethod
     def of(cls, model: ModelConfig, config: DecodeConfig) -> Self:
         """Return the allowed tokens of a model under decoding settings."""
-        return cls(
-            model,
-            end_loops=config.end_loops,
-            min_length=config.min_length,
-            no_repeat_ngram_size=config.no_repeat_ngram_size,
-        )
+        return cls(model, **output_rules(config))
 
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the tokens allowed after those written so far; None allows anything.

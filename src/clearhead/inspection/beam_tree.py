@@ -11,7 +11,7 @@ from clearhead.decoding.beam_record import BeamStep
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.recorded_search import recorded_search
-from clearhead.decoding.rules import length_limits, rank_penalty
+from clearhead.decoding.rules import length_limits, output_rules, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence
 
 if TYPE_CHECKING:
@@ -104,10 +104,8 @@ def record_search(model: Transformer | Engine, source: Sequence[int], config: De
                 alpha=alpha,
                 form=config.length_penalty_form,
                 prefixes=[prefix],
-                end_loops=config.end_loops,
-                min_length=config.min_length,
-                no_repeat_ngram_size=config.no_repeat_ngram_size,
                 observer=steps.append,
+                **output_rules(config),
             )
     nodes: list[BeamNode] = []
     before: dict[int, int] = {}  # node number of each hypothesis of the previous step

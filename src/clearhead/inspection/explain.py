@@ -22,6 +22,7 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
 from clearhead.inspection.token_steps import NUM_CANDIDATES, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader
+from clearhead.kernels.plain_code import plain_code
 from clearhead.runtime.pytorch import has_pytorch
 from clearhead.text.placeholder_masking import protect, protect_target
 from clearhead.tokenizers import require_texts
@@ -45,6 +46,7 @@ def explain(
     *,
     top: int = NUM_CANDIDATES,
     search: bool = True,
+    plain: bool = False,
     **settings: Unpack[DecodeChanges],
 ) -> Explanation:
     """Translate a line, or take a given translation, and record the attention of every head.
@@ -60,6 +62,7 @@ def explain(
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
         top: Number of most probable tokens recorded at each step.
         search: Whether to record the model's search as well.
+        plain: Translate and score by the readable code alone, so that changes of it count.
         **settings: Fields of `DecodeConfig` that replace the model's own, such as `beam_size=8`.
 
     Raises:
@@ -80,6 +83,9 @@ def explain(
             "an ensemble has no attention of its own: its members' probabilities are averaged, and nothing else; "
             "explain each of its models by itself"
         )
+    if plain:
+        with plain_code():
+            return explain(translator.plain, text, target, top=top, search=search, **settings)
     config = translator.decode_config(settings)
     encoder = translator.pair_encoder
     [(language, given_words)] = encoder.split_sources([text], config.target_lang)

@@ -16,6 +16,8 @@ from jaxtyping import Float, Int16, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.kernels.plain_code import is_plain
+
 _LEVELS = 2**16
 
 
@@ -36,7 +38,8 @@ class Dropout(nn.Module):
 
     def after(self, activation: Callable[[Tensor], Tensor], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return dropout of `activation(x)`; on a CPU, ReLU and dropout are fused, see `relu_dropout`."""
-        if activation is functional.relu and self.training and self.rate and x.device.type == "cpu":
+        is_fused = activation is functional.relu and x.device.type == "cpu" and not is_plain()
+        if is_fused and self.training and self.rate:
             return relu_dropout(x, self.rate)
         return self(activation(x))
 
@@ -49,7 +52,7 @@ def dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """Zero elements with probability `rate`, and scale up the others."""
     if rate == 0.0:
         return x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or is_plain():
         return functional.dropout(x, rate)
     return x * keep_mask(x, rate)
 

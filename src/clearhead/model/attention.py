@@ -15,6 +15,7 @@ from torch.nn import functional
 from clearhead.errors import ConfigError
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import dropout as drop
+from clearhead.kernels.plain_code import is_plain
 from clearhead.model.masks import causal_mask
 from clearhead.model.other_positions import RotaryPositions
 
@@ -29,6 +30,10 @@ def scaled_dot_product_attention(
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "*heads T V"], Float[Tensor, "*heads T S"]]:
     """Attend each query to the keys it may see: softmax(q k^T / sqrt(d_k)) v (equation 1).
+
+    Without dropout PyTorch's fused kernel runs in its place, and `translate` and `score` run the compiled core; with
+    `plain=True`, `--plain` and in `explain`, this function. tests/unit/model/test_attention.py holds it and the kernel
+    equal, tests/unit/decoding/test_native.py the core.
 
     Args:
         q: Queries.
@@ -152,7 +157,7 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         # On a CPU the fused kernel draws random numbers one by one.
         is_slow = dropout > 0.0 and queries.device.type == "cpu"
-        is_fused = weights is None and not is_slow
+        is_fused = weights is None and not is_slow and not is_plain()
         if is_causal and (bias is not None or not is_fused):
             mask = causal_mask(queries.size(2), queries.device)
         if is_fused:

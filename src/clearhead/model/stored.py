@@ -52,7 +52,7 @@ class StoredModel:
                 f"this model is more than its settings and weights: {reason}; it cannot be saved, exported or computed "
                 f"by the compiled core as it is"
             )
-        return cls(model.config, _arrays(model))
+        return cls(model.config, module_arrays(model))
 
     @property
     def precision(self) -> StoredPrecision | None:
@@ -105,7 +105,7 @@ class StoredModel:
             tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
             load_tensors(model, tensors, origin="the stored model")
         if self.precision is None:
-            self.arrays = _arrays(model)  # the same numbers, held once
+            self.arrays = module_arrays(model)  # the same numbers, held once
         return model.eval()
 
     @property
@@ -118,7 +118,7 @@ class StoredModel:
         return {"config": self.config, "arrays": StoredModel.of(self).arrays, "_handed_out": None}
 
 
-def _arrays(model: Transformer) -> dict[str, np.ndarray]:
+def module_arrays(model: Transformer) -> dict[str, np.ndarray]:
     """Return the weights by name; a shared matrix once, if the configuration shares it."""
     weights = dict(model.named_parameters(remove_duplicate=False))
     own = {name: weight for name, weight in weights.items() if owner(model.config, name) == name}

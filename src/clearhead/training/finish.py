@@ -28,6 +28,7 @@ from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.files import display_name, write_text
 from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation
+from clearhead.model.module_state import has_own_forward
 from clearhead.runtime.device import device_name, num_threads
 from clearhead.runtime.version import __version__
 from clearhead.text.language_names import english_name
@@ -180,7 +181,12 @@ def report_end(
 
 
 def _explained(translator: Translator, translations: Sequence[Translation]) -> Iterator[Explanation]:
-    """Yield explanations of the translations that fit a small picture and the model's length limit."""
+    """Yield explanations of the translations that fit a small picture and the model's length limit.
+
+    There are none of a run's own model with a `forward` of its own, which is not explained.
+    """
+    if has_own_forward(translator.bundle.own_module):
+        return
     for one in translations:
         if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4:
             with suppress(DataError):

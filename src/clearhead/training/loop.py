@@ -20,13 +20,13 @@ from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, sha
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
-from clearhead.model.transformer import Transformer
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
 from clearhead.training.log import MetricsLog, NoLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.outcome import FEWEST_DECIDING
+from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import Display, done_by
 from clearhead.training.publish import publish
 from clearhead.training.run_directory import MODEL_BEFORE
@@ -78,16 +78,18 @@ class Loop:
     """`time.monotonic()` at the start of the command, moved back by the time of earlier commands of the run."""
     workers: Workers
     """Processes that train together. All make the same steps; only the first writes files."""
+    own: OwnParts = NO_OWN_PARTS
+    """The run's own parts."""
 
     def __post_init__(self) -> None:
         config = self.config
         torch.manual_seed(config.train.seed)
-        self.model = Transformer(config.model).to(self.device)  # a resumed run overwrites these random weights
+        self.model = self.own.make_model(config.model).to(self.device)  # a resumed run overwrites these random weights
         if config.train.shard and self.workers.count > 1:
             layers = [*self.model.encoder.layers, *self.model.decoder.layers]
             self.workers.shard(self.model, layers, methods=("encode", "states"))
         self.optimizer = build_optimizer(self.model, config.train)
-        self.stepper = Stepper(self.model, self.optimizer, config.train, self.workers)
+        self.stepper = Stepper(self.model, self.optimizer, config.train, self.workers, self.own)
         self.state = TrainingState(
             device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
@@ -249,11 +251,11 @@ class Loop:
         weights, validation = None, self._best if step == best.step else None
         if validation is None:  # not by this process: measure again, to compare it with the average
             weights = self.checkpoints.tensors(path, "model.safetensors")
-            validation = validate_weights(weights, self.data, self.config, self.device, self.workers)
+            validation = validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)  # holds one checkpoint at a time
-            averaged = validate_weights(average, self.data, self.config, self.device, self.workers)
+            averaged = validate_weights(average, self.data, self.config, self.device, self.workers, self.own)
             if is_better(averaged, validation):
                 weights, validation, made_by = average, averaged, paths[-1]
                 chosen = "average of " + ", ".join(path.name for path in paths)
@@ -323,7 +325,7 @@ class Loop:
         self.workers.begin("a validation")
         model = self.model
         if self.workers.is_sharding:  # translation needs all weights on one device
-            model = with_weights(whole_tensors(model_tensors(self.model)), self.config, self.device)
+            model = with_weights(whole_tensors(model_tensors(self.model)), self.config, self.device, self.own)
         if self.workers.is_first:
             self.attention_log.add(model, self.state.step)
         return measure(model, self.data, self.config, self.workers)
@@ -365,7 +367,7 @@ class Loop:
         )
         self.workers.begin("a validation")
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
-        validation = validate_weights(weights, self.data, self.config, self.device, self.workers)
+        validation = validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
         self._tick()
         self._log_validation(log, step, validation)
         self._keep_best(step, validation)
@@ -397,7 +399,8 @@ class Loop:
         self.workers.begin("")
         if not self.workers.is_first:
             return None
-        return publish(self.run / "model", weights, self.config, self.data, state, validation, chosen, side_files)
+        how = state, validation, chosen, side_files, self.own
+        return publish(self.run / "model", weights, self.config, self.data, *how)
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""

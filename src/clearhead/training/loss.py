@@ -25,6 +25,9 @@ def label_smoothed_cross_entropy(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the smoothed loss and the plain negative log-likelihood, both summed over the tokens, in nats.
 
+    `train` runs its twin `chunked_cross_entropy`, which holds fewer logits; with `plain=True`, `--plain`, a model of
+    the program's own, and in bfloat16 on a GPU, this one. tests/unit/training/test_loss.py holds them equal.
+
     Args:
         logits: Unnormalised log-probabilities over the vocabulary at each target token.
         target: Reference tokens.

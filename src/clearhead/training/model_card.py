@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import Bundle, own_parts
 from clearhead.config import NO_GOLDEN
 from clearhead.runtime.version import __version__
 
@@ -37,6 +37,10 @@ def model_card(name: str, bundle: Bundle) -> str:
     general_row = ""
     if "general_chrf" in metrics:
         general_row = f"| general text (greedy) | BLEU {metrics['general_bleu']}, chrF {metrics['general_chrf']} |\n"
+    own_row = ""
+    if own := own_parts(info):
+        load = f"; `clearhead.Translator.load({name!r}, model=...)` loads it" if "model" in own else ""
+        own_row = f"| own parts | {' and '.join(own)}, whose code is not in this directory{load} |\n"
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
     golden = "words of its vocabulary" if given is None else _cell(f"sentences of {given}")
@@ -58,7 +62,8 @@ A Transformer trained by clearhead {__version__}.
 | languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
 | preset | {info["preset"]} |
 | weights | {info["weights"]} |
-{start_row}| trained | {training["date"]}, {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, \
+{start_row}{own_row}| trained | {training["date"]}, {training["steps"]:,} steps, \
+{training["target_tokens"]:,} target tokens, \
 {training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,}{mixed_in} |
 | training lines | {"not known" if lines is None else lines} |

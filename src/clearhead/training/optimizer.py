@@ -72,7 +72,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     if config.optimizer == "muon":
         hidden = [weight for name, weight in named.items() if _is_hidden(name, weight)]
         others = [weight for name, weight in named.items() if not _is_hidden(name, weight)]
-        rounded = config.precision != "fp32"
+        rounded = config.precision != "fp32" and not config.plain
         return Muon(hidden, others, betas=betas, eps=eps, weight_decay=decay, rounded=rounded)
     matrices = [weight for weight in named.values() if weight.dim() > 1]
     vectors = [weight for weight in named.values() if weight.dim() <= 1]

@@ -19,9 +19,9 @@ from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
-from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.optimizer import build_optimizer
+from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
 from clearhead.training.settings import PLANNED, Request, check_resumable, complete, default_steps, resolved
 from clearhead.training.step import Stepper
@@ -103,7 +103,15 @@ class Plan:
         return lines
 
 
-def make_plan(request: Request, data: Prepared, device: torch.device, *, spent: float, num_workers: int = 1) -> Plan:
+def make_plan(
+    request: Request,
+    data: Prepared,
+    device: torch.device,
+    *,
+    spent: float,
+    num_workers: int = 1,
+    own: OwnParts = NO_OWN_PARTS,
+) -> Plan:
     """Choose the settings that the user left open, and estimate the length of the run.
 
     Without a time limit the choice depends only on the corpus, the settings, and whether the device is a GPU, so that
@@ -116,6 +124,7 @@ def make_plan(request: Request, data: Prepared, device: torch.device, *, spent: 
         device: Device for training.
         spent: Seconds of the time limit that have already passed.
         num_workers: Number of processes that will share every step. Only one is timed.
+        own: The run's own parts.
 
     Raises:
         ConfigError: If the settings fit no preset.
@@ -127,7 +136,7 @@ def make_plan(request: Request, data: Prepared, device: torch.device, *, spent: 
     plan, problem = None, None
     for preset in reversed(candidates):
         try:
-            plan = _plan(request.values, preset, data, device, spent, num_workers)
+            plan = _plan(request.values, preset, data, device, spent, num_workers, own)
         except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
@@ -137,7 +146,7 @@ def make_plan(request: Request, data: Prepared, device: torch.device, *, spent: 
         raise problem or ConfigError("there is no preset to choose from")
     if plan.seconds_per_step is None:  # without a time limit only the chosen preset is timed
         most = max(1, plan.steps // _TIMED_SHARE)
-        seconds = _seconds_per_step(plan.config, plan.order, data, device, num_workers, most)
+        seconds = _seconds_per_step(plan.config, plan.order, data, device, num_workers, own, most)
         plan = replace(plan, seconds_per_step=seconds)
     return replace(plan, config=resolved(plan.config, plan.order.batches_per_epoch))
 
@@ -197,7 +206,13 @@ def with_intervals(saved: Config, now: Config, made: TrainingState, given: Colle
 
 
 def _plan(
-    values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float, num_workers: int
+    values: Mapping[str, Any],
+    preset: str,
+    data: Prepared,
+    device: torch.device,
+    spent: float,
+    num_workers: int,
+    own: OwnParts,
 ) -> Plan:
     is_of_the_paper, of_tokenizer = preset in TABLE3, data.tokenizer.model_settings
     optimizer = "adam" if values.get("train", {}).get("lora_rank") else "muon"
@@ -211,7 +226,7 @@ def _plan(
     order = data.order(train)
     steps, seconds_per_step = train.max_steps, None
     if train.max_minutes is not None:
-        seconds_per_step = _seconds_per_step(config, order, data, device, num_workers)
+        seconds_per_step = _seconds_per_step(config, order, data, device, num_workers, own)
     if train.max_minutes is not None and seconds_per_step is not None:
         left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
         steps = min(steps or MOST_STEPS, max(1, int(left / seconds_per_step)))
@@ -265,6 +280,7 @@ def _seconds_per_step(
     data: Prepared,
     device: torch.device,
     num_workers: int,
+    own: OwnParts,
     most: int = _TIMED_STEPS,
 ) -> float | None:
     """Return the seconds per step, measured on (parts of) a few steps; None without enough memory.
@@ -277,8 +293,8 @@ def _seconds_per_step(
     if device.type == "cpu":
         most_tokens = min(most_tokens, _TIMED_TOKENS)
     try:
-        model = Transformer(config.model).to(device)
-        stepper = Stepper(model, build_optimizer(model, train), train)
+        model = own.make_model(config.model).to(device)
+        stepper = Stepper(model, build_optimizer(model, train), train, own=own)
         seconds: list[float] = []
         start = last = 0.0
         for number in range(min(most, _TIMED_STEPS) + 1):

@@ -34,6 +34,7 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.guided_alignment import GUIDED_HEAD, guided_layer
 from clearhead.training.model_card import model_card
+from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.published_record import read_published
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate_weights, with_weights
@@ -59,6 +60,7 @@ def publish(
     validation: Validation,
     chosen: str,
     side_files: Callable[[Translator], SideFiles] | None = None,
+    own: OwnParts = NO_OWN_PARTS,
 ) -> Translator:
     """Write a model directory.
 
@@ -71,11 +73,12 @@ def publish(
         validation: Validation result of these weights.
         chosen: Description of the weights, such as "step 500".
         side_files: Returns the side files of the model, which is written with them; none if not given.
+        own: The run's own parts.
 
     Returns:
         The model, ready to translate, on the CPU.
     """
-    model = with_weights(weights, config, torch.device("cpu"))
+    model = with_weights(weights, config, torch.device("cpu"), own)
     named = (path for role in ROLES for path in getattr(config.data, role))
     start = config.from_model and model_name(config.from_model)
     settings = config.model_copy(update={"from_model": start}).model_dump(mode="json")
@@ -259,6 +262,7 @@ def average_run(
             f"average there"
         )
     config = Config.load(run / "config.toml")
+    NO_OWN_PARTS.require(config.train.own_parts)
     checkpoints = Checkpoints(run / "checkpoints", notice)
     newest = checkpoints.newest()
     if newest is None:

@@ -18,12 +18,14 @@ import torch
 
 from clearhead.bundle import load_bundle, model_directory, require_fitting_weights
 from clearhead.config import NO_GOLDEN, Config, read_toml
+from clearhead.config.nested import merge
 from clearhead.data.batches import BatchOrder
 from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.errors import CheckpointError, ModelError, TrainingError
 from clearhead.files import file_sha256, write_text
+from clearhead.model.own_model import OwnModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
@@ -32,6 +34,7 @@ from clearhead.training.distributed import Workers, crowding
 from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog, read_metrics
 from clearhead.training.loop import Loop
+from clearhead.training.own_parts import NO_OWN_PARTS, LossFunction, OwnParts
 from clearhead.training.plan import make_plan, resume
 from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import golden_lines, golden_sources
@@ -96,6 +99,9 @@ def train(
     *,
     fresh: bool = False,
     force_data: bool = False,
+    plain: bool = False,
+    model: OwnModel | None = None,
+    loss: LossFunction | None = None,
     on_progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainResult:
     """Train a model like the command `clearhead train`; the setting `out` is the run directory.
@@ -106,6 +112,11 @@ def train(
             decides.
         fresh: Whether to start over; an existing run directory is renamed once the new run is prepared.
         force_data: Whether training text of which much looks wrong is taken all the same.
+        plain: Train by the readable code alone (the setting `train.plain`), so that changes of it count.
+        model: A model of your own: a subclass of `Transformer`, another function from a `ModelConfig` to one, or one
+            whose parts you replaced, which is copied. It trains, searches, and is published; its code is not in the
+            run. Resume the run with it, and load its model with `Translator.load(path, model=...)`.
+        loss: A loss of your own, with the arguments and results of `training.loss.label_smoothed_cross_entropy`.
         on_progress: Called after every step and every validation. An exception that it raises ends the training, which
             continues from its last checkpoint when it is run again.
 
@@ -118,7 +129,10 @@ def train(
         values = config.model_dump(exclude_unset=True, exclude={"model": {"vocab_size"}})
     else:
         values = read_toml(config)
-    return train_from_values(values, fresh=fresh, force_data=force_data, on_progress=on_progress)
+    own = OwnParts(model, loss)
+    given = {"plain": True} if plain else {}
+    values = merge(values, {"train": {**given, "own_parts": list(own.names)}}) if given or own.names else values
+    return train_from_values(values, fresh=fresh, force_data=force_data, own=own, on_progress=on_progress)
 
 
 def train_from_values(
@@ -127,6 +141,7 @@ def train_from_values(
     fresh: bool = False,
     workers: Workers | None = None,
     force_data: bool = False,
+    own: OwnParts = NO_OWN_PARTS,
     on_progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainResult:
     """Train with nested settings as the user wrote them; see `train`.
@@ -136,21 +151,23 @@ def train_from_values(
         fresh: Whether to start over.
         workers: This process as one of several workers. None connects to the others if `torchrun` started several.
         force_data: As in `train`.
+        own: The run's own parts, which `train.own_parts` names.
         on_progress: As for `train`; called by the first worker alone.
     """
     start = time.monotonic()
     if workers is None:
         with Workers.met() as workers:
             return train_from_values(
-                values, fresh=fresh, workers=workers, force_data=force_data, on_progress=on_progress
+                values, fresh=fresh, workers=workers, force_data=force_data, own=own, on_progress=on_progress
             )
     same = {**values, "clearhead": __version__, "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
     if not workers.is_first:
-        return _follow(workers, start)
+        return _follow(workers, start, own)
     fresh = fresh and not workers.began_afresh
     request = requested(values, fresh=fresh)
     early = request.early
+    own.require(early.train.own_parts)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
     device = workers.device(torch.device(resolve_device(early.device)))
     if fresh or not (run / "config.toml").exists():
@@ -165,7 +182,9 @@ def train_from_values(
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = None if take_place else checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(request, directory, made, device, display, start, workers.count, force_data)
+            config, data, order = _settle(
+                request, directory, made, device, display, start, workers.count, force_data, own
+            )
             if take_place:
                 display.say(f"moved the earlier run to {take_place(_inputs(config, data))}")
             if fresh:
@@ -179,7 +198,7 @@ def train_from_values(
                 display.say(f"this run is finished ({ended_by}); its model is {from_here(run) / 'model'}")
                 return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
             workers.connect(device)
-            loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers)
+            loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers, own)
             loop.begin(newest, request.start_model)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
@@ -195,7 +214,7 @@ def train_from_values(
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
 
 
-def _follow(workers: Workers, start: float) -> TrainResult:
+def _follow(workers: Workers, start: float, own: OwnParts) -> TrainResult:
     """Train as a worker other than the first, which prints and writes nothing."""
     told = _Settled(*json.loads(workers.tell("settled", None)))
     run = Path(told.run)
@@ -212,7 +231,8 @@ def _follow(workers: Workers, start: float) -> TrainResult:
         config, data = Config.load(run / "config.toml"), open_prepared(run / "data")
         device = workers.device(torch.device(resolve_device(config.device)))
         workers.connect(device)
-        loop = Loop(config, data, data.order(config.train), run, device, checkpoints, display, stop, start, workers)
+        order = data.order(config.train)
+        loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers, own)
         loop.begin(newest, None)
         ended_by = loop.train(NoLog())
         validation, _ = loop.publish_best()
@@ -248,6 +268,7 @@ def _settle(
     start: float,
     workers: int,
     force_data: bool,
+    own: OwnParts,
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare a new run, or check that an old one may resume; write its settings, return them, the data and its order.
 
@@ -260,6 +281,7 @@ def _settle(
         start: `time.monotonic()` at the start of the command.
         workers: Number of processes that train together.
         force_data: Whether training text of which much looks wrong is taken all the same.
+        own: The run's own parts.
     """
     path, changes = run / "config.toml", list[str]()
     if path.exists():  # under the lock: no other process writes
@@ -276,7 +298,7 @@ def _settle(
     else:
         data = _prepared(request, run, display, force_data)
         display.stage("timing a few steps", 0)
-        plan = make_plan(request, data, device, spent=time.monotonic() - start, num_workers=workers)
+        plan = make_plan(request, data, device, spent=time.monotonic() - start, num_workers=workers, own=own)
         config, order = plan.config, plan.order
         for line in plan.lines():
             display.say(line)

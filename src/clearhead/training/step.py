@@ -17,12 +17,14 @@ from clearhead.data.batches import Batch
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.kernels.dropout import drawn_by_row
+from clearhead.kernels.plain_code import plain_code
 from clearhead.model.recorder import NOTHING, HeadOnSource, Recorder
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.training.distributed import Workers, whole
 from clearhead.training.guided_alignment import GUIDED_HEAD, guided_alignment_loss, guided_layer
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
+from clearhead.training.own_parts import NO_OWN_PARTS, LossFunction, OwnParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
     Raises:
         ConfigError: If bfloat16 and `config.compile` are combined on a CPU.
     """
+    if config.plain:
+        return False
     is_compiled_cpu = config.compile and device.type == "cpu"  # the compiler does not see `bf16_products`
     if config.precision == "bf16" and is_compiled_cpu:
         raise ConfigError(
@@ -70,10 +74,16 @@ class Stepper:
         optimizer: Optimiser of the model's weights.
         config: Settings of `[train]`.
         workers: Workers that share a step; None if this process is the only one.
+        own: The run's own parts.
     """
 
     def __init__(
-        self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, workers: Workers | None = None
+        self,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        config: TrainConfig,
+        workers: Workers | None = None,
+        own: OwnParts = NO_OWN_PARTS,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -83,7 +93,10 @@ class Stepper:
         self.is_bf16 = uses_bf16(config, self.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-        self._loss = self.workers.parallel(Loss(model, config.label_smoothing, is_bf16=self.is_bf16))
+        plain = config.plain or bool(own.names)
+        function = own.loss or (label_smoothed_cross_entropy if plain else None)
+        self._loss = self.workers.parallel(Loss(model, config.label_smoothing, function, is_bf16=self.is_bf16))
+        self._takes_logits = plain
         self._encode: Callable[[Tensor], tuple[Tensor, Tensor]] = model.encode
         self._states: Callable[..., Tensor] = model.states
         self._guided_layer = guided_layer(config, model.config)
@@ -127,13 +140,12 @@ class Stepper:
             with (
                 self.workers.together(),
                 self.workers.accumulating(self._loss, is_last=count == len(parts)),
-                self._drawn(seed, batch),
+                self._computing(seed, batch),
             ):
                 with self._precision():
                     head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
                     recorder = NOTHING if batch.links is None else Recorder(head=head)
-                    states = self._states(target_in, *self._encode(source), recorder=recorder)
-                    part_loss, part_nll = self._loss(states, target_out)
+                    part_loss, part_nll = self._loss(self._outputs(source, target_in, recorder), target_out)
                 whole_loss = part_loss
                 if batch.links is not None:
                     part_alignment = guided_alignment_loss(head.log_weights[0], batch.links)
@@ -153,6 +165,13 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         return result
 
+    def _outputs(self, source: Tensor, target_in: Tensor, recorder: Recorder) -> Tensor:
+        """Return the decoder states, or the logits if the loss takes those."""
+        if self._takes_logits and recorder is NOTHING:
+            return self.model(source, target_in)
+        states = self._states(target_in, *self._encode(source), recorder=recorder)
+        return self.model.output_proj(states) if self._takes_logits else states
+
     def _clip(self, limit: float) -> float:
         """Scale the gradient down to a maximum norm, and return its norm before that.
 
@@ -167,7 +186,9 @@ class Stepper:
             torch._foreach_mul_(gradients, limit / norm)
         return norm
 
-    def _drawn(self, seed: int, batch: Batch) -> AbstractContextManager[object]:
+    def _computing(self, seed: int, batch: Batch) -> AbstractContextManager[object]:
+        if self.config.plain:
+            return plain_code()
         if self.device.type != "cpu" or self.config.compile:
             return nullcontext()  # PyTorch's own generator is used, and its numbers depend on the whole part
         # A store has fewer than 2**32 pairs. Copies of a pair in one step drop different elements.
@@ -195,27 +216,46 @@ class Stepper:
 
 
 class Loss(nn.Module):
-    """Training loss on decoder states. It contains the model, so that PyTorch knows whose gradients to reduce.
+    """Training loss. It contains the model, so that PyTorch knows whose gradients to reduce.
 
     Args:
         model: Model in training mode.
         smoothing: Probability mass for label smoothing, `TrainConfig.label_smoothing`.
+        function: The loss of logits, such as `label_smoothed_cross_entropy`; None for the same loss of decoder states,
+            which is faster.
         is_bf16: Whether matrix products are in bfloat16.
     """
 
-    def __init__(self, model: Transformer, smoothing: float, *, is_bf16: bool) -> None:
+    def __init__(self, model: Transformer, smoothing: float, function: LossFunction | None, *, is_bf16: bool) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.function = function
         self.is_bf16 = is_bf16
 
     def forward(
-        self, states: Float[Tensor, "B T D"], target: Int64[Tensor, "B T"]
+        self, outputs: Float[Tensor, "B T D"], target: Int64[Tensor, "B T"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """Return the smoothed loss and the plain negative log-likelihood, summed over target tokens, in nats."""
+        """Return the smoothed loss and the plain negative log-likelihood, summed over target tokens, in nats.
+
+        Args:
+            outputs: Decoder states, or the logits if there is a function.
+            target: Reference tokens, padded.
+
+        Raises:
+            ConfigError: If the function does not return two numbers.
+        """
         is_token = target != self.model.config.pad_id  # (B, T)
-        states, target = states[is_token], target[is_token]  # (B, T, D), (B, T) -> (N, D), (N,)
-        output = self.model.output_proj
+        outputs, target = outputs[is_token], target[is_token]  # (B, T, D), (B, T) -> (N, D), (N,)
+        if self.function is not None:
+            found = self.function(outputs, target, self.smoothing)
+            if not (isinstance(found, tuple) and [getattr(one, "shape", None) for one in found] == [()] * 2):
+                raise ConfigError(
+                    "loss must return two scalar tensors, the loss and the negative log-likelihood, both summed over "
+                    "the tokens, as clearhead.training.loss.label_smoothed_cross_entropy does"
+                )
+            return found
+        states, output = outputs, self.model.output_proj
         if self.is_bf16 and states.device.type == "cuda":
             return label_smoothed_cross_entropy(output(states), target, self.smoothing)
         return chunked_cross_entropy(states, output.weight, output.bias, target, self.smoothing)

@@ -18,14 +18,17 @@ from clearhead.data.batches import valid_batches
 from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
+from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.evaluation.metrics import judge
 from clearhead.files import json_sha256
 from clearhead.files.tensors import load_tensors
+from clearhead.kernels.plain_code import plain_code
 from clearhead.model.transformer import Transformer
 from clearhead.text.language_tags import split_tag
 from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers
+from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,11 @@ def validate(
     workers = workers or Workers()
     model.eval()
     try:
-        found = judge(*_translated(model, pairs, tokenizer, config, workers)).metrics
+        with plain_code(config.train.plain):
+            found = judge(*_translated(model, pairs, tokenizer, config, workers)).metrics
+            nll = _nll(model, pairs, config, workers)
         bleu, chrf = found["bleu"], found["chrf"]
-        return Validation(_nll(model, pairs, config, workers), bleu.score, bleu.signature, chrf.score, chrf.signature)
+        return Validation(nll, bleu.score, bleu.signature, chrf.score, chrf.signature)
     finally:
         model.train(was_training)
 
@@ -117,14 +122,17 @@ def validate_weights(
     config: Config,
     device: torch.device,
     workers: Workers | None = None,
+    own: OwnParts = NO_OWN_PARTS,
 ) -> Validation:
     """Validate weights in a new model; the published one is a separate model on the CPU."""
-    return measure(with_weights(weights, config, device), data, config, workers)
+    return measure(with_weights(weights, config, device, own), data, config, workers)
 
 
-def with_weights(weights: Mapping[str, Tensor], config: Config, device: torch.device) -> Transformer:
+def with_weights(
+    weights: Mapping[str, Tensor], config: Config, device: torch.device, own: OwnParts = NO_OWN_PARTS
+) -> Transformer:
     """Return a new model with these weights."""
-    model = Transformer(config.model)  # overwritten random weights, as in `load_bundle`
+    model = own.make_model(config.model)  # overwritten random weights, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
     return model.to(device)
 
@@ -192,7 +200,8 @@ def _translated(
     sources = tokenizer.encode_parts(read, config.decode.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
+    searched = PlainEngine(model) if config.train.plain else model
+    found = decode(searched, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
     written = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
     texts = [one.restored(text) for one, text in zip(protected, written, strict=True)]
     return workers.gathered(texts), [pairs.target(row) for row in all_rows]

@@ -21,6 +21,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "one_line": (bool, "True or False"),
     "quality": (bool, "True or False"),
     "raw": (bool, "True or False"),
+    "plain": (bool, "True or False"),
     "name": (str, "text"),
     "first": (int, "a whole number"),
     "on_progress": (Callable | None, "a function"),

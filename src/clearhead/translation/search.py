@@ -20,6 +20,7 @@ from clearhead.decoding import (
 )
 from clearhead.errors import ConfigError
 from clearhead.model.stored import StoredModel
+from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
@@ -49,17 +50,19 @@ class Engines:
 
     Args:
         model: Returns the model, or an ensemble.
+        is_plain: Whether plain code alone searches and scores, in fp32 whatever the precision.
     """
 
-    def __init__(self, model: Callable[[], Model]) -> None:
+    def __init__(self, model: Callable[[], Model], *, is_plain: bool = False) -> None:
         self._model = model
+        self._is_plain = is_plain
         self._built: dict[DecodePrecision, tuple[Model, Engine]] = {}
 
     def of(self, precision: DecodePrecision) -> Engine:
         """Return the engine of a precision.
 
         Raises:
-            ConfigError: If the model is encoder-only.
+            ConfigError: If the model is encoder-only, or plain code is asked of an ensemble.
         """
         model = self._model()
         if not model.config.num_decoder_layers:
@@ -69,9 +72,18 @@ class Engines:
             )
         built_from, engine = self._built.get(precision, (None, None))
         if engine is None or built_from != model or not engine.is_current():
-            engine = make_engine(model, precision)
+            engine = _plain_engine(model) if self._is_plain else make_engine(model, precision)
             self._built[precision] = model, engine
         return engine
+
+
+def _plain_engine(model: Model) -> Engine:
+    if isinstance(model, Ensemble):
+        raise ConfigError("an ensemble has no plain form; leave out plain")
+    with needing_pytorch("plain code"):
+        from clearhead.decoding.pytorch.plain_engine import PlainEngine
+
+    return PlainEngine(model.own_module if isinstance(model, StoredModel) else model)
 
 
 @dataclass(slots=True)

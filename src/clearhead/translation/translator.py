@@ -35,6 +35,7 @@ from clearhead.translation.terminology import Terms
 
 if TYPE_CHECKING:
     from clearhead.decoding.shortlist import Shortlist
+    from clearhead.model.own_model import OwnModel
     from clearhead.model.transformer import Transformer
 
 
@@ -70,6 +71,7 @@ class Translator:
         self.decode: Decode = decode
         """The search function; a server's combines the sentences of all clients into batches."""
         self.engines = Engines(self._weights)
+        self._plain_engines = Engines(self._weights, is_plain=True)
         self.aligner = Aligner((bundle, *ensemble), partial(self.engines.of, "fp32"))
         """Aligns words of translations."""
         self.quality_estimator = cache(partial(QualityEstimator.of, bundle))
@@ -96,7 +98,14 @@ class Translator:
         return f"<Translator{name}: {', '.join(facts)}>"
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto", ensemble: Sequence[str | Path] = ()) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        ensemble: Sequence[str | Path] = (),
+        model: OwnModel | None = None,
+    ) -> Self:
         """Read a model directory, or the model of a run directory.
 
         Args:
@@ -104,19 +113,24 @@ class Translator:
             device: `auto`, `cpu`, `cuda` or `cuda:1`.
             ensemble: Further models with the same vocabulary. The probability of each token is the mean over all
                 models. The first model's decode settings are used.
+            model: A model of your own, as for `clearhead.train`, which gets the weights. Nothing is imported by a name
+                in a file, so what was trained with an own model needs it here again.
 
         Raises:
             ModelError: If a directory is missing, damaged, mixed, or from a newer version; or if a further model has a
                 different vocabulary.
-            ConfigError: If `ensemble` is not a list.
+            ConfigError: If `ensemble` is not a list or combined with `model`, or `model` has other settings.
             DeviceError: If the device is not available.
         """
         if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
             raise ConfigError(f"ensemble must be a list of models; for one write ['{ensemble}']")
+        if model is not None and ensemble:
+            raise ConfigError("an ensemble is loaded without a model of your own; leave out one of them")
         found = resolve_device(device)
         for one in (path, *ensemble):
             model_directory(one)  # what is not there is refused before anything is loaded
-        bundle, others = load_bundle(path, device=found), [load_bundle(other, device=found) for other in ensemble]
+        bundle = load_bundle(path, device=found, model=model)
+        others = [load_bundle(other, device=found) for other in ensemble]
         for other, own in zip(ensemble, others, strict=True):
             if own.tokenizer.sha256 != bundle.tokenizer.sha256:
                 raise ModelError(
@@ -142,6 +156,14 @@ class Translator:
         others = (bundle.weights for bundle in self.ensemble)
         return Ensemble((self.bundle.weights, *others)) if self.ensemble else self.bundle.weights
 
+    @property
+    def plain(self) -> Self:
+        """The same translator by the readable code alone; see `translate`."""
+        other = copy(self)
+        other.engines = self._plain_engines
+        other.aligner = Aligner((self.bundle, *self.ensemble), partial(other.engines.of, "fp32"))
+        return other
+
     def translate(
         self,
         lines: Sequence[str],
@@ -158,6 +180,7 @@ class Translator:
         quality: bool = False,
         one_line: bool = False,
         raw: bool = False,
+        plain: bool = False,
         name: str = "",
         first: int = 1,
         on_progress: Callable[[int], None] | None = None,
@@ -192,6 +215,8 @@ class Translator:
             raw: Return what the model wrote, even where that is blank and for lines without words, to measure the
                 model. Otherwise the next hypothesis that is not blank takes the place of a blank one, or else the
                 source, without a score.
+            plain: Search and score by the readable code alone (`beam_search`, `greedy_search`, `Transformer`), so that
+                changes of it count; many times slower.
             name: Name of the file of the lines, for messages.
             first: Number of the first line in that file.
             on_progress: Called with the number of lines finished, batch by batch.
@@ -207,8 +232,8 @@ class Translator:
         """
         lines = require_texts(lines, "lines")
         require_types(num_best=num_best, sampling=sampling, mbr=mbr, diversity=diversity, terms=terms, memory=memory)
-        require_types(scores=scores, alignments=alignments, quality=quality, one_line=one_line, raw=raw, name=name)
-        require_types(first=first, on_progress=on_progress)
+        require_types(scores=scores, alignments=alignments, quality=quality, one_line=one_line, raw=raw, plain=plain)
+        require_types(name=name, first=first, on_progress=on_progress)
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
             self.aligner.require()
@@ -217,7 +242,8 @@ class Translator:
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
         read = self.preprocessor(to_translate, options.config, prefix, **told)
-        search = self._text_search(options, one_line)
+        by = self.plain if plain else self
+        search = by._text_search(options, one_line)
         wanted = self.term_encoder.wanted_in(read, terms, options, self.config)
         done = read.cut_up.lines_done(on_progress, read.filled)
         find = search if terms is None else partial(search_with_terms, search, wanted)
@@ -225,7 +251,7 @@ class Translator:
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
         elif places_markup(self.bundle, options.config):
-            with_markup = MarkupRestorer(self.config, search, self.aligner)
+            with_markup = MarkupRestorer(self.config, search, by.aligner)
             of_pieces = read.filled_pieces, read.ids, read.prefixes, wanted, groups, options
             groups = with_markup(*of_pieces, scores=scores, scores_unmarked=quality)
         raw = raw or self.config.is_decoder_alone  # an empty continuation is one
@@ -237,7 +263,7 @@ class Translator:
                 again = dict(zip(blank, find(*own, wider, scores=scores), strict=True))
                 groups = [again.get(row, group) for row, group in enumerate(groups)]
         groups = groups if raw else without_blank(read.filled_pieces, groups, options, blank)
-        links = self.aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
+        links = by.aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
         given = None if terms is None else wanted
         how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw, "estimate": estimate}
         made = self._postprocessor(read, groups, options, terms=given, links=links, **how)
@@ -248,6 +274,7 @@ class Translator:
         sources: Sequence[str],
         targets: Sequence[str],
         *,
+        plain: bool = False,
         name: str = "",
         on_progress: Callable[[int], None] | None = None,
         **settings: Unpack[DecodeChanges],
@@ -263,6 +290,7 @@ class Translator:
         Args:
             sources: Source lines.
             targets: Their translations.
+            plain: Score by the readable code alone, in float32, so that changes of it count.
             name: Name of the file of the sources, for messages.
             on_progress: Called with the number of pairs finished, batch by batch.
             **settings: Fields of `DecodeConfig` to change; only `target_lang`, `source_lang`, `protect_numbers`,
@@ -274,8 +302,9 @@ class Translator:
             DataError: If a side is not a list of texts, the numbers of lines differ, or a line exceeds the limit or
                 starts with an unknown language tag.
         """
-        require_types(name=name, on_progress=on_progress)
-        engine, config = self.engines.of("fp32"), self.decode_config(settings, Translator.score)
+        require_types(plain=plain, name=name, on_progress=on_progress)
+        config = self.decode_config(settings, Translator.score)
+        engine = (self.plain if plain else self).engines.of("fp32")
         return score_pairs(engine, self.pair_encoder, sources, targets, config, name=name, on_progress=on_progress)
 
     def align(

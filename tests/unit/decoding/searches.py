@@ -10,6 +10,7 @@ from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.engine import PyTorchSlots
+from clearhead.decoding.rules import output_rules
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import sentences_of
@@ -33,9 +34,8 @@ def find(engine, sources, limits, config, num_best=1, shortlist=None, prefixes=(
 
 def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
     """Return what the readable searches find."""
-    rules = {name: getattr(config, name) for name in ("end_loops", "min_length", "no_repeat_ngram_size")}
     if config.beam_size == 1:
-        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, **rules)
+        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, **output_rules(config))
         return [[hypothesis] for hypothesis in found]
     return beam_search(
         model,
@@ -46,7 +46,7 @@ def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
         form=config.length_penalty_form,
         num_best=num_best,
         prefixes=prefixes,
-        **rules,
+        **output_rules(config),
     )
 
 

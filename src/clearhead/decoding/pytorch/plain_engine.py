@@ -1,0 +1,113 @@
+"""The engine of plain code: the searches that are written to be read, without any of their fast twins.
+
+It runs `beam_search`, `greedy_search` or `token_by_token` with the module's own `encode` and `decode`, and scores with
+`token_log_probs`. So whoever changes that code sees the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from clearhead.decoding.batched_sampling import seed_of
+from clearhead.decoding.batching import length_batches
+from clearhead.decoding.beam_search import beam_search
+from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.pytorch.module_engine import ModuleEngine
+from clearhead.decoding.rules import output_rules
+from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
+from clearhead.decoding.sentence import NO_PREFIX, Prefix, sentences_of
+from clearhead.decoding.step import DecodingBatch
+from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.errors import ConfigError
+from clearhead.kernels.plain_code import plain_code
+
+if TYPE_CHECKING:
+    from clearhead.decoding.constraints import Required
+
+
+class PlainEngine(ModuleEngine):
+    """A `Transformer` searched by plain code; see `ModuleEngine`."""
+
+    is_plain = True
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Return a context of plain code, without gradients and without dropout."""
+        with plain_code(), super().computing():
+            yield
+
+    def search(
+        self,
+        sources: list[list[int]],
+        max_lengths: list[int],
+        options: SearchOptions,
+        prefixes: Sequence[Prefix] = (),
+        required: Sequence[Required] = (),
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Yield the index of each source and its hypotheses, as `scheduler.search` does.
+
+        Raises:
+            ConfigError: If the search has no plain form.
+        """
+        without = {
+            "a search for terms": bool(required),
+            "a diverse search": options.diversity > 0,
+            "a search with a shortlist": options.shortlist is not None,
+        }
+        if found := next((name for name, is_asked in without.items() if is_asked), None):
+            raise ConfigError(f"{found} has no plain form; leave out plain")
+        prefixes = prefixes or [NO_PREFIX] * len(sources)
+        # A decoder alone reads texts of one length at a time.
+        most = 0 if self.model.config.is_decoder_alone else options.config.batch_tokens
+        for indices in length_batches(list(map(len, sources)), most):
+            own = [sources[index] for index in indices], [max_lengths[index] for index in indices]
+            found = self._found(*own, [prefixes[index] for index in indices], options)
+            yield from zip(indices, found, strict=True)
+
+    def _found(
+        self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        config, model = options.config, self.model
+        if options.sampling is not None:
+            return self._samples(sources, max_lengths, prefixes, options)
+        if config.beam_size == 1:
+            found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, **output_rules(config))
+            return [[one] for one in found]
+        return beam_search(
+            model,
+            sources,
+            max_lengths=max_lengths,
+            beam_size=config.beam_size,
+            alpha=config.length_penalty,
+            form=config.length_penalty_form,
+            num_best=options.num_best,
+            prefixes=prefixes,
+            **output_rules(config),
+        )
+
+    def _samples(
+        self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Return the samples of each source, drawn one after the other."""
+        model, sampling = self.model, options.sampling
+        assert sampling is not None
+        allowed, sentences = (
+            AllowedTokens.of(model.config, options.config),
+            sentences_of(sources, max_lengths, prefixes),
+        )
+
+        def drawn(number: int) -> list[Hypothesis]:
+            own = [torch.Generator().manual_seed(seed_of(sampling.seed, number, ids)) for ids in sources]
+
+            def pick(log_probs: Tensor, rows: list[int]) -> Tensor:
+                return draw_tokens(log_probs, [own[row] for row in rows], sampling)
+
+            return token_by_token(model, DecodingBatch.encode(model, sources), sentences, allowed, pick)
+
+        return [list(samples) for samples in zip(*map(drawn, range(options.num_found)), strict=True)]
