@@ -18,11 +18,11 @@ from typing import Any
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.formats.document import Document
-from clearhead.formats.document_files import DOCUMENTS
+from clearhead.formats.document_files import DOCUMENTS, PLAIN_TEXT
 from clearhead.serving.document_process import open_document
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 
-EXTENSIONS = (".txt", *DOCUMENTS)
+EXTENSIONS = (*filter(None, PLAIN_TEXT), *DOCUMENTS)
 """Extensions of the supported files that clients are told; all plain text is read in paragraphs."""
 _PREFIX = "clearhead-files-"
 _FIELDS = {"--from-lang": "source", "--to-lang": "target"}

@@ -50,7 +50,6 @@ def page_router(service: Service) -> APIRouter:
         "max_file_bytes": config.max_file_bytes,
         "takes_files": service.takes_files,
         "key_required": service.keys.are_required,
-        "extensions": EXTENSIONS,
         "warnings": {name: kind.meaning for name, kind in KINDS.items()},
     }
     view = fill(

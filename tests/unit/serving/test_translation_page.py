@@ -329,7 +329,7 @@ def test_a_file_that_is_dropped_is_translated_and_one_that_cannot_be_is_refused(
     )
     rows = page.locator("#file-list li")
     expect(rows.nth(3)).to_contain_text("the file is empty")
-    expect(rows.nth(1)).to_contain_text("this kind of file is not translated")
+    expect(rows.nth(1)).to_contain_text(".exe files are not read as documents")
     expect(rows.nth(2)).to_contain_text("broken.docx")
     expect(rows.nth(2).locator(".serious")).not_to_be_empty()
     large = page.evaluate_handle(files, "x" * 10_485_761)

@@ -83,11 +83,8 @@ async function translateOne(file, row, settings, fieldsOf) {
   }
 }
 
-/** Throws an error for a file that the server would refuse; a file that is too large need not be sent. */
-function requireTranslatable(file, { extensions, max_file_bytes: mostBytes }) {
-  if (!extensions.some((one) => file.name.toLowerCase().endsWith(one))) {
-    throw new Error(`this kind of file is not translated; those are: ${extensions.join(" ")}`);
-  }
+/** Throws an error for a file that need not be sent, for its size; the server says which formats it reads. */
+function requireTranslatable(file, { max_file_bytes: mostBytes }) {
   if (file.size > mostBytes) {
     throw new Error(`the file has ${file.size.toLocaleString("en")} bytes, and ${mostBytes.toLocaleString("en")} are the most`);
   }
