@@ -32,6 +32,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
     blocked_by,
     file_sha256,
+    is_leftover,
     is_utf8,
     json_sha256,
     new_directory,
@@ -81,6 +82,8 @@ _SIDE_FILES = (SHORTLIST_FILE, QUALITY_FILE, ALIGNMENT_FILE)
 
 Models of earlier versions have no such list. Their side files name the model that they were made for.
 """
+
+_OWN_NAMES = {*_CHECKED, "config.json", "README.md", *_SIDE_FILES}
 
 
 @dataclass
@@ -215,7 +218,7 @@ def save_bundle(
         bundle: The model to write.
         golden: Objects with `source`, `text` and `score`, which `verify` translates again.
         card: The text of README.md.
-        side_files: Side files to write; those of the older model are not kept.
+        side_files: Side files to write; those of the older model are not kept. Other files in its directory are.
 
     Raises:
         ModelError: If the path holds something other than a model, model and tokenizer do not belong together, or it
@@ -228,6 +231,9 @@ def save_bundle(
         new_directory(directory, refuse=refuse_foreign) as temporary,
     ):
         _write_files(temporary, bundle, golden, card, side_files or {})
+        for path in standing(Path(directory)).iterdir() if Path(directory).exists() else ():
+            if path.name not in _OWN_NAMES and not is_leftover(path.name):
+                _link_or_copy(path, temporary / path.name)
 
 
 def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, str]) -> None:
@@ -253,7 +259,8 @@ def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, s
         os_error_as(ModelError, f"cannot write the model directory {directory}"),
         new_directory(directory, refuse=refuse_replaced) as temporary,
     ):
-        shutil.copytree(directory, temporary, symlinks=True, copy_function=_linked_or_copied, dirs_exist_ok=True)
+        for path in directory.iterdir():
+            _link_or_copy(path, temporary / path.name)
         for name, write in side_files.items():
             (temporary / name).unlink(missing_ok=True)  # not through a link
             write(temporary / name, model)
@@ -548,8 +555,11 @@ def _write_config(directory: Path, values: Mapping[str, Any], side_files: Collec
     write_json(directory / "config.json", {**config, "checksums": {**checksums, "config.json": json_sha256(config)}})
 
 
-def _linked_or_copied(source: str, target: str) -> None:
-    """Give a file a second name, or where that cannot be done copy it; files of a model are never changed in place."""
+def _link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Give a file, or those in a directory, a second name, or copy it; files are replaced, never changed in place."""
+    if os.path.isdir(source) and not os.path.islink(source):
+        shutil.copytree(source, target, symlinks=True, copy_function=_link_or_copy)
+        return
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

@@ -73,7 +73,16 @@ def _optimize(stock: Path, directory: Path, with_older: bool) -> None:
     for name in ("source.txt", "target.txt"):
         shutil.copy(stock / name, directory / "in")
     if not with_older:
-        (directory / "out" / "plain" / "shortlist.safetensors").unlink()
+        from clearhead.bundle import load_bundle, read_card, save_bundle
+
+        model = directory / "out" / "plain"
+        bundle = load_bundle(model)
+        save_bundle(model, bundle, golden=bundle.golden, card=read_card(model))  # without its shortlist
+
+
+def _start_over(stock: Path, directory: Path, with_older: bool) -> None:
+    _train(stock, directory, with_older)
+    shutil.copytree(stock / "older", directory / "out" / "run")
 
 
 def _average_arguments(directory: Path) -> list[str]:
@@ -102,11 +111,20 @@ SCENARIOS = {
         ),
         publishes_often=True,
     ),
+    "start over": Scenario(
+        _start_over,
+        lambda directory: [*train_arguments(f"{directory}/out/run", f"{directory}/in/pairs.tsv"), "--fresh"],
+        None,
+        (
+            *(f"out/run/model/{name}" for name in MODEL_FILES),
+            *("out/run/checkpoints/*/*.safetensors", "out/run.old-1/model/*", "out/run.old-1/checkpoints/*/*"),
+        ),
+    ),
     "average": Scenario(
         _average,
         _average_arguments,
         "out/average",
-        tuple(f"out/average/{name}" for name in MODEL_FILES),
+        tuple(f"out/average/{name}" for name in (*MODEL_FILES, "alignment.json")),
     ),
     "translate": Scenario(
         _translate,
@@ -125,7 +143,7 @@ SCENARIOS = {
             *("--source", f"{directory}/in/source.txt", "--target", f"{directory}/in/target.txt"),
         ],
         "out/plain",
-        tuple(f"out/plain/{name}" for name in (*MODEL_FILES, "shortlist.safetensors")),
+        tuple(f"out/plain/{name}" for name in (*MODEL_FILES, "config.json", "shortlist.safetensors", "alignment.json")),
     ),
 }
 
@@ -154,20 +172,22 @@ def finish(directory: Path, scenario: Scenario) -> str | None:
 
 
 def what_a_reader_finds(directory: Path, scenario: Scenario) -> str:
-    """Return the hash of the model that a reader loads now; the message if there is none, or a problem."""
+    """Return the hashes of the model that a reader loads now; the message if there is none, or a problem."""
     assert scenario.model is not None
     ending = run_in_child("scenarios:load", {"model": str(directory / scenario.model)}, SECONDS)
     return ending["result"] or f"a reader ends with {ending['code']}: {ending['errors'][-300:]}"
 
 
 def load(model: str) -> str:
-    """Load a model and return the hash of its weights, or why there is none; runs in a child."""
+    """Load a model and return the hashes of its weights and side files, or why there is none; runs in a child."""
     from child import refused_or
 
+    from clearhead.files import file_sha256
     from clearhead.translation.translator import Translator
 
     refusal, translator = refused_or(lambda: Translator.load(model))
     if refusal is None:
-        return translator.bundle.model_sha256
+        beside = {name: file_sha256(Path(model) / name) for name in translator.bundle.side_files}
+        return f"{translator.bundle.model_sha256} {beside}"
     # A run without a model yet is refused as such, and so is a directory that is not there; nothing else may be.
     return f"refused: {refusal}" if (Path(model) / "config.json").exists() else "refused: there is none"

@@ -72,6 +72,19 @@ def test_side_files_are_added_and_everything_else_is_kept(model_dir):
     assert [path.name for path in model_dir.parent.iterdir()] == [model_dir.name]
 
 
+def test_files_that_are_not_of_the_model_are_kept_when_it_is_replaced(make_bundle, model_dir):
+    (model_dir / "notes").mkdir()
+    (model_dir / "notes" / "mine.txt").write_text("precious")
+    (model_dir / "terms.tsv").write_text("a\tb\n")
+    (model_dir / QUALITY_FILE).write_text("{}")
+    (model_dir / ".README.md.0123456789abcdef.partial").write_text("")
+    save_bundle(model_dir, make_bundle(seed=8))
+    assert (model_dir / "notes" / "mine.txt").read_text() == "precious"
+    assert (model_dir / "terms.tsv").read_text() == "a\tb\n"
+    assert len(list(model_dir.iterdir())) == 6 + 2
+    assert load_bundle(model_dir).leftovers() == []
+
+
 def test_side_files_are_not_added_to_another_model(make_bundle, model_dir):
     identity = load_bundle(model_dir).identity()
     before = contents(model_dir)
