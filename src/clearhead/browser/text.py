@@ -41,14 +41,19 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
         head: The head that aligns words (`translation.alignment.alignment_head`); by default the mean over all heads.
 
     Returns:
-        `patterns`, those of `text.placeholders` and of a list marker, for JavaScript's flag `u`; `signs`, how many the
-        vocabulary has and of which kinds; `flags`, the kinds of flags in order; `head`; `forms`, the Unicode forms of
-        both sides; `training`, facts of the training lines, or None if they are unknown.
+        `patterns`, those of `text.placeholders` and of a list marker, for JavaScript's flag `u`; `localized`, the
+        `LOCALIZED_KINDS` of codes; `signs`, how many the vocabulary has and of which kinds; `flags`, the kinds of flags
+        in order; `head`; `forms`, the Unicode forms of both sides; `training`, facts of the training lines, or None if
+        they are unknown.
     """
     patterns = {**placeholders.patterns(), "list_marker": list_markers.MARKER}
     forms = known_forms(bundle.tokenizer, bundle.line_statistics)
     return {
         "patterns": {name: javascript_pattern(pattern) for name, pattern in patterns.items()},
+        "localized": [
+            [javascript_pattern(kind.in_source), javascript_pattern(kind.in_translation), kind.is_exact]
+            for kind in placeholders.LOCALIZED_KINDS
+        ],
         "signs": {
             "count": bundle.tokenizer.num_placeholders,
             "first": ord(placeholders.SIGNS[0]),

@@ -108,7 +108,8 @@ def strip_markup(text: str, *, tags: bool = True) -> Stripped:
 
 def is_tag(placeholder: str) -> bool:
     """Return whether a placeholder is a tag, a template statement or an emphasis mark, and so replaces no word."""
-    return placeholder.startswith(("*", *STATEMENT_SIGNS)) or bool(TAG.fullmatch(placeholder) or pair_role(placeholder))
+    is_mark = placeholder in ("*", "**") or placeholder.startswith(STATEMENT_SIGNS)
+    return is_mark or bool(TAG.fullmatch(placeholder) or pair_role(placeholder))
 
 
 def parts_with_placeholders(text: str) -> list[Span]:

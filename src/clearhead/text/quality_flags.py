@@ -17,12 +17,15 @@ from typing import Literal, NamedTuple, Self
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.placeholder_masking import Unit, units_of, without_signs
 from clearhead.text.placeholders import (
+    LOCALIZED_KINDS,
     STATEMENT_SIGNS,
     TAG,
     find_placeholders,
     has_words,
     is_blank,
     may_have_placeholders,
+    pair_role,
+    placeholder,
     without_tags,
     words_alone,
 )
@@ -267,11 +270,51 @@ def _absent_placeholders(source: str, text: str) -> list[str]:
 
 
 def _placeholder_changes(source: str, text: str) -> str:
-    """Return the placeholders that a translation lacks, and those not in the source; added emphasis is allowed."""
-    missing = missing_placeholders(source, text)
-    added = [one for one in _absent_placeholders(text, source) if one.strip("*")]
-    finds = [" ".join(missing[:MOST_SHOWN]), "not in the source: " + " ".join(added[:MOST_SHOWN]) if added else ""]
-    return "; ".join(filter(None, finds))
+    """Return the codes that a translation lacks, those not in the source, and those that docutils would not find.
+
+    Added emphasis is allowed.
+    """
+    missing, added = _localized_changes(source, text)
+    missing = [*missing_placeholders(source, text), *missing]
+    added = [one for one in (*_absent_placeholders(text, source), *added) if one.strip("*")]
+    is_rst = any(sign in source for sign in (":`", "``", "`_")) and not _beside_words(source)
+    beside = _beside_words(text) if is_rst else []
+    told = {"": missing, "not in the source: ": added, "beside a letter: ": beside}
+    return "; ".join(what + " ".join(some[:MOST_SHOWN]) for what, some in told.items() if some)
+
+
+def _localized_changes(source: str, text: str) -> tuple[list[str], list[str]]:
+    """Return the codes of `LOCALIZED_KINDS` that a translation lacks, and what it has more."""
+    missing: list[str] = []
+    added: list[str] = []
+    if not any(sign in source for sign in "+$_&|"):
+        return missing, added
+    read, written = (placeholder().sub("\0", one) for one in (source, text))
+    for kind in LOCALIZED_KINDS:
+        own = list(kind.in_source.finditer(read))
+        left = Counter(kind.in_translation.findall(written)) if own else Counter[str]()
+        for found in own:
+            if left[found[1]]:
+                left[found[1]] -= 1
+            else:
+                missing.append(found[0])
+        added += left.elements() if kind.is_exact else ()
+    return missing, added
+
+
+def _beside_words(text: str) -> list[str]:
+    """Return the marks of reStructuredText that a letter or digit is beside, where docutils does not see them."""
+    found = []
+    for match in find_placeholders(text) if "`" in text else ():
+        code, before, behind = (
+            match[0],
+            text[max(0, match.start() - 1) : match.start()],
+            text[match.end() : match.end() + 1],
+        )
+        begins, ends = code[0] in ":`", pair_role(code) != ("`", False) and code.endswith(("`", "_"))
+        if "`" in code and ((begins and before.isalnum()) or (ends and behind.isalnum())):
+            found.append(code.strip())
+    return found
 
 
 def _length_flags(
@@ -440,7 +483,7 @@ def _pairs(text: str) -> Counter[tuple[str, ...]]:
     """Return the pairs of codes in a text; a template statement alone in one, as `{% else %}`, counts with it."""
     found: Counter[tuple[str, ...]] = Counter()
     around: list[Unit] = []
-    for unit in units_of(text) if any(sign in text for sign in "<{_") else ():
+    for unit in units_of(text) if any(sign in text for sign in "<{_[`") else ():
         while around and around[-1].starts[1] < unit.starts[0]:
             around.pop()
         texts = tuple(map(_compared, unit.texts))

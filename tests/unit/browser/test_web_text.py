@@ -49,6 +49,8 @@ TEXTS = [
     "1.250,5 dogs at 20:15 on 2016-05-03 in the U.S. Senate, 12,50 € ... \u200b",
     "<br/> <b> </b>",
     "<g1>a < b</g1> <x2/> %d%% :name \u00a0@:key.x $t(key) </0>",
+    *(f"Wort {example} Wort" for kind in placeholders.CODE_KINDS for example in kind.examples),
+    "See `the page <https://a.org>`_, :ref:`it <x>` and :term:`oar`\\ s. I<a b> [b]x[/b] Leser_innen _Open foo(x)",
     "٣٤٥ números, １２ Hunde 犬が走る。\U000f0003 sign",
 ]
 PAIRS = [
@@ -73,6 +75,10 @@ PAIRS = [
     ("Ein sehr langer Satz mit vielen Wörtern, der nicht enden will.", "Short."),
     ("Ja.", "That is a very long answer to a very short question, which nobody has asked for."),
     ("\ue000 Hund", "dog \ue001"),
+    ("Press Ctrl+Shift+S, Ctrl+O", "Strg+O"),
+    ("You have $1 from $2, _Open &Quit a|b", "Du hast 2, Öffnen Be_enden|x|_y"),
+    ("A :class:`Boat` and `the page <x>`_ ``y``", "船:class:`Boat`和`页 <x>`_ ``y``\U00020000"),
+    ("[b]x[/b] and [i]y[/i]", "[/b]x[b] and [i]y[/i]"),
 ]
 
 

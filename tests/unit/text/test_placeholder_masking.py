@@ -165,7 +165,10 @@ def test_a_vocabulary_learns_from_text_without_signs():
     ("text", "kept"),
     [
         ("See :func:`open` and ``a b``.", [":func:`open`", "``a b``"]),
-        ("See :ref:`the text <label>`, `code` and `a link <https://a.org>`_.", ["<label>", "`code`", "https://a.org"]),
+        (
+            "See :ref:`the text <label>`, `code` and `a link <https://a.org>`_.",
+            [":ref:`", " <label>`", "`code`", "`", " <https://a.org>`_"],
+        ),
         ("A **bold** word, *one* more, 2 * 3 and f(*args, **kwargs).", ["**", "**", "*", "*", "*", "**"]),
         ("|version| of a|b", ["|version|"]),
     ],

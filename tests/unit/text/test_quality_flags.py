@@ -304,7 +304,7 @@ def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
         ("{{% note %}}a{{% /note %}} {$START_LINK}", ["{{%note%}}", "{{%/note%}}", "{$START_LINK}"]),
         ("100 % sure, 50% of, 50 %sure, 5 %-ige, %age, %ile", []),
         ("10:30, x:y, std::string, a: b, :-) :D :P :x", []),
-        ('"key":value, Uhr:zeit, foo():bar, $5 and $6, A$b$c', []),
+        ('"key":value, Uhr:zeit, foo(x):bar, $5 and $6, A$b$c', []),
         ("%" + "0" * 50_000 + " <a " + "=" * 50_000, []),
         ('<b>fett</b><br/> <a href="x">da</a>', ["<b>", "</b>", "<br>", "<a>", "</a>"]),
         ("&amp; &#160; &#xA0;", ["&amp;", "&#160;", "&#xA0;"]),

@@ -118,11 +118,45 @@ export class Flags {
     const missing = this.#missing(source, text);
     const torn = [...without(this.#pairs(source), this.#pairs(text))].flatMap(([pair, times]) =>
       Array(times).fill(JSON.parse(pair)).filter((codes) => !codes.some((code) => missing.includes(code))));
-    const absent = [...missing, ...torn.flat()];
-    const added = this.#missing(text, source).filter((one) => !/^\*+$/u.test(one));
-    const finds = [absent.slice(0, MOST_SHOWN).join(" ")];
-    if (added.length) finds.push(`not in the source: ${added.slice(0, MOST_SHOWN).join(" ")}`);
-    return finds.filter(Boolean).join("; ");
+    const localized = this.#localizedChanges(source, text);
+    const absent = [...missing, ...torn.flat(), ...localized.missing];
+    const added = [...this.#missing(text, source).filter((one) => !/^\*+$/u.test(one)), ...localized.added];
+    const isRst = /:`|``|`_/u.test(source) && !this.#besideWords(source).length;
+    const beside = isRst ? this.#besideWords(text) : [];
+    const told = [["", absent], ["not in the source: ", added], ["beside a letter: ", beside]];
+    const finds = told.filter(([, some]) => some.length);
+    return finds.map(([what, some]) => what + some.slice(0, MOST_SHOWN).join(" ")).join("; ");
+  }
+
+  /** The codes that a translation may write in another way (LOCALIZED_KINDS) and lacks, and what it has more. */
+  #localizedChanges(source, text) {
+    const [missing, added] = [[], []];
+    if (!/[+$_&|]/u.test(source)) return { missing, added };
+    const [read, written] = [source, text].map((one) => this.placeholders.withoutPlaceholders(one));
+    for (const [inSource, inTranslation, isExact] of this.settings.localized) {
+      const own = [...read.matchAll(new RegExp(inSource, "gu"))];
+      if (!own.length) continue;
+      const left = counts([...written.matchAll(new RegExp(inTranslation, "gu"))].map(([, one]) => one));
+      for (const [whole, one] of own) {
+        if (left.get(one)) left.set(one, left.get(one) - 1);
+        else missing.push(whole);
+      }
+      if (isExact) for (const [one, times] of left) added.push(...Array(times).fill(one));
+    }
+    return { missing, added };
+  }
+
+  /** The marks of reStructuredText that a letter or digit is beside, where docutils does not see them. */
+  #besideWords(text) {
+    if (!text.includes("`")) return [];
+    const isWord = (character) => character !== undefined && /[\p{L}\p{N}]/u.test(character);
+    return this.placeholders.find(text).filter(({ 0: code, index }) => {
+      if (!code.includes("`")) return false;
+      const isOpening = code === "`" || /^:[^`]+`$/u.test(code);
+      const before = [...text.slice(Math.max(0, index - 2), index)].at(-1);
+      const [behind] = text.slice(index + code.length, index + code.length + 2);
+      return (/^[:`]/u.test(code) && isWord(before)) || (!isOpening && /[`_]$/u.test(code) && isWord(behind));
+    }).map(({ 0: code }) => stripped(code));
   }
 
   #missing(source, text) {
@@ -139,7 +173,7 @@ export class Flags {
 
   /** How often each pair of codes is in a text; a template statement alone in one, as `{% else %}`, counts with it. */
   #pairs(text) {
-    if (!/[<{_]/u.test(text)) return new Map();
+    if (!/[<{_[`]/u.test(text)) return new Map();
     const found = [];
     const around = [];
     for (const { texts, starts } of this.placeholders.unitsOf(text)) {

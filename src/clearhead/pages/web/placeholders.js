@@ -100,6 +100,11 @@ export class Placeholders {
     return INVISIBLE.test(this.withoutTags(text));
   }
 
+  /** A text with a sign in place of each placeholder that no pattern knows. */
+  withoutPlaceholders(text) {
+    return text.replace(this.#pattern("placeholder"), "\0");
+  }
+
   withoutTags(text) {
     if (!text.includes("<")) return text;
     return text.replace(this.#pattern("placeholder"), (found) => (this.tag(found) ? "" : found));
@@ -173,6 +178,10 @@ export class Placeholders {
   #pairRole(code) {
     const tag = this.tag(code);
     if (tag) return tag[3] ? null : { name: `<${tag[2]}`, isClosing: tag[1] !== "" };
+    const mark = this.#whole("bbcode").exec(code);
+    if (mark) return { name: `[${mark[2]}`, isClosing: mark[1] !== "" };
+    const half = this.#whole("rst_pair").exec(code);
+    if (half) return { name: "`", isClosing: half[1] !== undefined };
     const named = this.#whole("angular").exec(code);
     if (named) return { name: named[2], isClosing: named[1] === "CLOSE" };
     if (code.startsWith("<% ")) {
