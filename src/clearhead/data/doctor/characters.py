@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.doctor.code_pages import LEADS
 from clearhead.text.scripts import script_of
 
 _KNOWN = 1
@@ -32,7 +33,7 @@ GARBLED = 1 << 11
 
 _JOINERS = "\u200c\u200d"
 """Used in the spelling of Persian and Hindi, and in emoji."""
-_GARBLED = {"\ufffd", *"ÂÃÄÅâãïðÐÑÎÏØÙ×"}
+_GARBLED = {"\ufffd", *"ÂÃÄÅâãïðÐÑÎÏØÙ×", *LEADS}
 _PUNCTUATION = {
     **dict.fromkeys("?؟", 1),
     "!": 2,

@@ -1,8 +1,10 @@
-"""Mojibake, UTF-8 that was decoded as Latin-1 or Windows-1252: found, and mended where that is certain."""
+"""Mojibake, UTF-8 that was decoded as Latin-1, Windows-1252 or an older code page: found, and mended where certain."""
 
 from __future__ import annotations
 
 import re
+
+from clearhead.data.doctor.code_pages import read_in_code_page
 
 
 def _windows(byte: int) -> str:
@@ -62,6 +64,8 @@ def garbled(text: str) -> str:
     """
     if match := _CERTAIN.search(text) or _LIKELY.search(text):
         return match[0]
+    if (found_in_page := read_in_code_page(text)) is not None:
+        return found_in_page[0]
     found = _SEQUENCE.search(text)
     if found is None:
         return ""
@@ -72,12 +76,15 @@ def garbled(text: str) -> str:
 def mended(text: str) -> str | None:
     """Return a garbled text as it was; None if that is not certain.
 
-    It is certain if all of the text is the UTF-8 of other characters, or if every part that might be is clearly one.
+    It is certain if all of the text is the UTF-8 of other characters, or if every part that might be is clearly one. It
+    is not if several encodings give different texts.
 
     >>> mended("schÃ¶n"), mended("Ich sage â€žjaâ€œ – schÃ¶n"), mended("ÃƒÂ¶"), mended("sch\ufffdn")
     ('schön', 'Ich sage „ja“ – schön', 'ö', None)
     """
-    whole = _whole(text)
+    whole, in_page = _whole(text), read_in_code_page(text)
+    if in_page is not None and not garbled(in_page[1]):
+        return in_page[1] if in_page[1] and whole in (None, in_page[1]) else None
     if whole is None:
         parts = _CERTAIN.sub(_part, text)
         whole = _whole(parts := _LIKELY.sub(_part, parts)) or parts

@@ -43,6 +43,60 @@ def test_a_letter_that_was_garbled_to_a_capital_and_punctuation_is_found(text):
     assert garbled(windows(text))
 
 
+CODE_PAGES = ["cp1250", "cp1257", "cp437", "cp850", "mac_roman"]
+SENTENCES = [
+    "Er war schön und groß.",
+    "L'école est fermée à midi, voilà.",
+    "Příliš žluťoučký kůň úpěl ďábelské ódy.",
+    "Zażółć gęślą jaźń – „tak“.",
+    "“It’s” so…",
+    "Füße und Übermut",
+]
+
+
+@pytest.mark.parametrize("page", CODE_PAGES)
+@pytest.mark.parametrize("text", SENTENCES)
+def test_utf8_read_in_an_older_code_page_is_found_and_mended(text, page):
+    wrong = "".join(bytes([byte]).decode(page, errors="ignore") or chr(byte) for byte in text.encode("utf-8"))
+    assert garbled(wrong)
+    assert mended(wrong) in (text, None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("schĂ¶n", "schön"),
+        ("schĆ¶n", "schön"),
+        ("sch├╢n", "schön"),
+        ("sch├Ân", "schön"),
+        ("sch√∂n", "schön"),
+        ("it‚Äôs", "it’s"),
+        ("itΓÇÖs", "it’s"),
+        ("kĹŻĹ\x88", "kůň"),
+        ("Привет".encode().decode("cp437"), "Привет"),
+    ],
+)
+def test_a_text_of_one_code_page_is_mended(wrong, text):
+    assert mended(wrong) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d’été, l’école, «É», »Über« und “Ärger”",
+        "PÍŠŤALA, CAFÉ”, NESTLÉ®, RĂŞINĂ, ÎNCĂ… NÍŽE, RĪGĀ»",
+        "├── src\n│   └── main.c ┬─┐ ├┤",
+        "√π ≈ 1,77; ƒ(x) = √2 ¬ p; 50 ƒ",
+        "Ă, Â, Î, Ș, Ț; Č, Ć i Đ; Ł—Ś",
+        "Γεια σου Κόσμε; ΓΑΜΑ «Γ»",
+        "Thành phố Hồ Chí Minh, ĂN CƠM",
+    ],
+)
+def test_spelling_and_drawings_are_not_taken_for_code_pages(text):
+    for part in (text, *text.split()):
+        assert garbled(part) == ""
+
+
 def test_what_was_lost_is_found():
     assert garbled("Gr\ufffd\ufffde") == "\ufffd\ufffd"
 
