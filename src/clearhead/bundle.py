@@ -210,8 +210,11 @@ def save_bundle(
     golden: Sequence[Mapping[str, Any]] = (),
     card: str = "",
     side_files: SideFiles | None = None,
+    check: Callable[[Bundle], None] | None = None,
 ) -> None:
     """Write a model directory, completely or not at all; an older model of that name is replaced.
+
+    What was written is read again before it is put in its place.
 
     Args:
         directory: Path of the model directory.
@@ -219,10 +222,11 @@ def save_bundle(
         golden: Objects with `source`, `text` and `score`, which `verify` translates again.
         card: The text of README.md.
         side_files: Side files to write; those of the older model are not kept. Other files in its directory are.
+        check: Called with the model as it was read again; raises an error if it must not be published.
 
     Raises:
         ModelError: If the path holds something other than a model, model and tokenizer do not belong together, or it
-            cannot be written.
+            cannot be written, or read again.
     """
     refuse_foreign(Path(directory))
     require_same_vocabulary(bundle.config, bundle.tokenizer, origin=str(directory))  # or loading would fail
@@ -231,6 +235,14 @@ def save_bundle(
         new_directory(directory, refuse=refuse_foreign) as temporary,
     ):
         _write_files(temporary, bundle, golden, card, side_files or {})
+        own = bundle.own_module if "model" in own_parts(bundle.info) else None
+        try:
+            found = _load(temporary, "cpu", True, own)
+            if check is not None:
+                check(found)
+        except ModelError as error:
+            said = str(error).replace(str(temporary), str(directory))
+            raise ModelError(f"the model was not written, because what was to be written is no good: {said}") from error
         for path in standing(Path(directory)).iterdir() if Path(directory).exists() else ():
             if path.name not in _OWN_NAMES and not is_leftover(path.name):
                 _link_or_copy(path, temporary / path.name)

@@ -563,13 +563,33 @@ def test_a_file_in_the_way_is_left_alone(make_bundle, tmp_path):
 
 
 def test_a_directory_made_while_a_model_is_written_is_kept(make_bundle, tmp_path, monkeypatch):
-    def write_slowly(directory, *_):
+    write = bundle_module._write_files
+
+    def write_slowly(*given):
+        write(*given)
         (tmp_path / "model").mkdir()
         (tmp_path / "model" / "thesis.txt").write_text("precious")
 
     monkeypatch.setattr("clearhead.bundle._write_files", write_slowly)
     assert "is not a model directory" in message_of(save_bundle, tmp_path / "model", make_bundle())
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "thesis.txt"]
+
+
+def test_what_cannot_be_read_again_does_not_replace_a_model(make_bundle, tmp_path, monkeypatch):
+    save_bundle(tmp_path / "model", make_bundle())
+    before, write = contents(tmp_path / "model"), bundle_module._write_files
+
+    def damaged(directory, *given):
+        write(directory, *given)
+        path = directory / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\0")
+
+    monkeypatch.setattr("clearhead.bundle._write_files", damaged)
+    message = message_of(save_bundle, tmp_path / "model", make_bundle(8))
+    assert message.startswith("the model was not written, because")
+    assert f"{tmp_path / 'model' / 'model.safetensors'} is damaged" in message
+    assert contents(tmp_path / "model") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_place_that_cannot_be_written_is_named(make_bundle, tmp_path):

@@ -6,6 +6,7 @@ Who adds a setting or a value writes here what cannot compute it, and in the lis
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from clearhead.browser.engine import PAGE
+from clearhead.bundle import save_bundle
 from clearhead.config import ModelConfig
 from clearhead.config.known import SIZES, unknown_settings
 from clearhead.decoding import NativeEngine, make_engine
@@ -21,13 +23,15 @@ from clearhead.decoding.native.engine import CORE
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.pytorch.weights import PACKED
-from clearhead.errors import ChangedModelWarning, ConfigError
+from clearhead.errors import ChangedModelWarning, ConfigError, ModelError
 from clearhead.interop.ctranslate2.table import EXPRESSIBLE
 from clearhead.interop.huggingface.state import exportable_as
 from clearhead.interop.onnx.model import ONNX
+from clearhead.kernels.library import library
 from clearhead.model import Transformer
 from clearhead.model.weight_shapes import weight_shapes
 from clearhead.paper.counts import parameter_count
+from clearhead.translation.golden import require_computed_alike
 
 LISTS = {"core": CORE, "packed": PACKED, "page": PAGE, "ctranslate2": EXPRESSIBLE, "onnx": ONNX}
 REFUSED = {
@@ -120,6 +124,32 @@ def own_score(model, source, target):
     with torch.inference_mode():
         logits = model(torch.tensor([source]), torch.tensor([[model.config.bos_id, *target[:-1]]]))
     return logits.double().log_softmax(dim=-1)[0, range(len(target)), target].sum().item()
+
+
+def test_a_norm_that_is_replaced_in_the_code_is_not_computed_as_the_one_before(tanh_norms, tmp_path):
+    model = Transformer(with_value()).eval()
+    if library() is not None:
+        obstacle = NativeEngine.obstacle(model, "fp32")
+        assert obstacle == "the compiled core does not know the class of encoder.layers.0.self_attn_residual.norm"
+    engine = make_engine(model)
+    assert type(engine) is PyTorchEngine
+    with engine.computing():
+        assert engine.score([[5, 9, 2]], [[7, 2]]) == pytest.approx([own_score(model, [5, 9, 2], [7, 2])], abs=1e-4)
+
+
+@pytest.mark.skipif(library() is None, reason="needs the compiled core")
+def test_a_model_that_the_core_computes_otherwise_is_not_published(make_bundle, monkeypatch, tmp_path):
+    golden = [{"source": "Ein kleiner Hund.", "text": "", "score": 0.0}]
+    sizes = {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 16, "d_ff": 96}
+    check = partial(require_computed_alike, golden=golden)
+    save_bundle(tmp_path / "model", make_bundle(**sizes), golden=golden, check=check)
+    before = (tmp_path / "model" / "config.json").read_bytes()
+    for module in ("sublayers", "transformer"):
+        monkeypatch.setattr(f"clearhead.model.{module}.make_norm", lambda config: TanhNorm(config.d_model))
+    with pytest.raises(ModelError, match="NativeEngine computes another model than the module: it finds a translation"):
+        save_bundle(tmp_path / "model", make_bundle(**{**sizes, "d_ff": 128}), golden=golden, check=check)
+    assert (tmp_path / "model" / "config.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("values", [{"norm_kind": "tanh"}, {"norm_kind": "tanh", "norm": "sandwich"}])

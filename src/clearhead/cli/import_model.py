@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,7 @@ def import_model(
     from clearhead.bundle import refuse_foreign, refuse_model, save_bundle
     from clearhead.interop.import_model import import_path
     from clearhead.interop.imported import card
-    from clearhead.translation.golden import NUM_GOLDEN, make_golden, vocabulary_sources
+    from clearhead.translation.golden import NUM_GOLDEN, make_golden, require_computed_alike, vocabulary_sources
     from clearhead.translation.translator import Translator
 
     refuse_foreign(output)
@@ -55,7 +56,8 @@ def import_model(
         with progress(f"comparing with {imported.library}"):
             found = imported.prove(sources)
         proof = found or f"{len(sources)} sentences have the same {compared} as in {imported.library}"
-    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, proof))
+    said, check = card(output.name, imported, proof), partial(require_computed_alike, golden=golden)
+    save_bundle(output, imported.bundle, golden=golden, card=said, check=check)
     for note in imported.notes:
         notice(note)
     typer.echo(f"read     {path}, of the kind {imported.kind}")

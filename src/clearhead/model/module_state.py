@@ -100,6 +100,11 @@ def departure(model: nn.Module) -> str | None:
     return f"{next(iter(parts))} has been added" if parts else None
 
 
+def unknown_parts(model: nn.Module) -> list[str]:
+    """Return the names of the parts whose class is none of those that the engines were written for."""
+    return [name for name, part in model.named_modules() if type(part) not in _AT_FIRST]
+
+
 def has_own_forward(model: nn.Module) -> bool:
     """Return whether a call of a model does something else than `Transformer.forward`, such as running hooks."""
     [first] = [methods["forward"] for kind, methods in _AT_FIRST.items() if kind.__name__ == "Transformer"]

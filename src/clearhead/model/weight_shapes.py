@@ -5,10 +5,11 @@ They are those of `Transformer.named_parameters`, which lists a shared matrix on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -16,6 +17,26 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight of a model by its name, without duplicates of shared matrices."""
     return {name: shape for name, shape in _model(config) if owner(config, name) == name}
+
+
+def require_listed(config: ModelConfig, weights: Mapping[str, tuple[int, ...]]) -> None:
+    """Require that `weight_shapes` lists the weights of a module, or a stored model could not be read.
+
+    Args:
+        config: The settings of the module.
+        weights: Shape of each of its weights, by name.
+
+    Raises:
+        ConfigError: Naming a weight that is missing there, not in the module, or of another shape.
+    """
+    listed = weight_shapes(config)
+    for name in {**weights, **listed}:
+        ours, theirs = weights.get(name, "no such weight"), listed.get(name, "no such weight")
+        if ours != theirs:
+            raise ConfigError(
+                f"{name}: the model has {ours}, and model/weight_shapes.py lists {theirs}; a model of these settings "
+                f"could not be read again: see `An option of the model` in CONTRIBUTING.md"
+            )
 
 
 def owner(config: ModelConfig, name: str) -> str:

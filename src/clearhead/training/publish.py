@@ -40,7 +40,7 @@ from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate_weights, with_weights
 from clearhead.training.warm_start import model_name
 from clearhead.translation.alignment import choose_head, guided_head_of, save_head
-from clearhead.translation.golden import make_golden
+from clearhead.translation.golden import make_golden, require_computed_alike
 from clearhead.translation.quality import Calibration, QualityEstimator
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
@@ -119,6 +119,7 @@ def publish(
         golden=golden,
         card=model_card(directory.name, translator.bundle),
         side_files=side_files and side_files(translator),
+        check=partial(require_computed_alike, golden=golden),
     )
     return translator
 

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clearhead.errors import ConfigError
+from clearhead.bundle import Bundle
+from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix, make_engine
+from clearhead.errors import ConfigError, ModelError
 from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import Translation
@@ -103,6 +105,40 @@ def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) ->
         elif not abs(now.score - sentence["score"]) <= tolerance:
             problems.append(f"{where} should score {sentence['score']:.4f}, but now scores {now.score:.4f}")
     return problems
+
+
+def require_computed_alike(bundle: Bundle, golden: Sequence[Mapping[str, Any]]) -> None:
+    """Require that the engine computes what the module itself does, on the translations of golden sentences.
+
+    Args:
+        bundle: The model.
+        golden: Objects with `source`; of a model without a decoder, none.
+
+    Raises:
+        ModelError: Naming the first sentence whose translation has another score by the module.
+    """
+    if not golden:
+        return
+    from clearhead.decoding.pytorch.module_engine import ModuleEngine
+
+    tokenizer, config = bundle.tokenizer, bundle.decode.with_changes({"precision": "fp32"})
+    texts = [str(sentence["source"]) for sentence in golden]
+    parts = tokenizer.split_sources(texts, config.target_lang)
+    prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
+    begun = max(len(prefix.tokens) for prefix in prefixes)
+    ids = cut_sources(bundle.config, config, tokenizer.encode_parts(parts, config.source_lang), begun=begun)
+    engine, module = make_engine(bundle.weights), ModuleEngine(bundle.own_module)
+    found = decode(engine, ids, SearchOptions(config), prefixes=prefixes)
+    for text, source, [best, *_], prefix in zip(texts, ids, found, prefixes, strict=True):
+        with module.computing():
+            [own] = module.token_log_probs([source], [best.tokens])
+        score = float(own[prefix.given :].sum())
+        if not abs(score - best.log_prob) <= ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * abs(score):
+            raise ModelError(
+                f"{type(engine).__name__} computes another model than the module: it finds a translation of {text!r} "
+                f"with the score {best.log_prob:.4f}, and the module gives it {score:.4f}; this is a fault of "
+                f"clearhead, or of a setting that was added to it (CONTRIBUTING.md)"
+            )
 
 
 def _is_golden(sentence: Any) -> bool:

@@ -27,7 +27,7 @@ from clearhead.evaluation.metrics import Evaluation, judge
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.translation.alignment import alignment_head, save_head
-from clearhead.translation.golden import make_golden
+from clearhead.translation.golden import make_golden, require_computed_alike
 from clearhead.translation.quality import Calibration, calibration_of, save_calibration
 from clearhead.translation.translator import Translator
 
@@ -122,7 +122,8 @@ def export_small(
         beside[ALIGNMENT_FILE] = partial(save_head, head=head[0], agreement=head[1])
     if calibration is not None:
         beside[QUALITY_FILE] = partial(save_calibration, calibration=calibration)
-    save_bundle(directory, small, golden=golden, card=card, side_files=beside)
+    check = partial(require_computed_alike, golden=golden)
+    save_bundle(directory, small, golden=golden, card=card, side_files=beside, check=check)
     return comparison, notes
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError
 from clearhead.model import Transformer
-from clearhead.model.weight_shapes import weight_shapes
+from clearhead.model.weight_shapes import require_listed, weight_shapes
 
 SMALL = {"vocab_size": 37, "d_model": 12, "d_ff": 10, "num_heads": 3, "num_encoder_layers": 2, "num_decoder_layers": 1}
 
@@ -37,3 +38,14 @@ def test_names_and_shapes_are_those_of_the_module(settings):
     with torch.device("meta"):
         expected = {name: tuple(weight.shape) for name, weight in Transformer(config).named_parameters()}
     assert weight_shapes(config) == expected
+
+
+def test_a_weight_that_is_not_listed_is_named():
+    config = ModelConfig(**SMALL)
+    require_listed(config, weight_shapes(config))
+    with pytest.raises(ConfigError, match=r"decoder\.scale: the model has \(3,\), and .* lists no such weight"):
+        require_listed(config, {**weight_shapes(config), "decoder.scale": (3,)})
+    fewer = weight_shapes(config)
+    del fewer["decoder.layers.0.feed_forward.up_proj.bias"]
+    with pytest.raises(ConfigError, match=r"up_proj\.bias: the model has no such weight"):
+        require_listed(config, fewer)

@@ -129,6 +129,21 @@ def test_every_record_has_its_numbers(finished_run):
     assert train[0]["lr"] == pytest.approx(3e-3 * (1 - 24 / 40))
 
 
+def test_weights_that_could_not_be_read_again_are_refused_before_training(settings, monkeypatch):
+    class Scaled(torch.nn.LayerNorm):
+        def __init__(self, config) -> None:
+            super().__init__(config.d_model)
+            self.alpha = torch.nn.Parameter(torch.ones(1))
+
+    monkeypatch.setattr("clearhead.model.sublayers.make_norm", Scaled)
+    values = settings()
+    with pytest.raises(
+        ConfigError, match=r"norm\.alpha: the model has \(1,\), and model/weight_shapes.py lists no such"
+    ):
+        train_from_values(values)
+    assert not (Path(values["out"]) / "model").exists()
+
+
 def test_the_saved_settings_are_complete_and_come_back(finished_run):
     text = (finished_run / "config.toml").read_text(encoding="utf-8")
     config = Config.load(finished_run / "config.toml")

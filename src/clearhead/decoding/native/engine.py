@@ -97,10 +97,12 @@ class NativeEngine(Engine):
                 str(weight.dtype) == "torch.float32" and weight.is_contiguous() for weight in model.parameters()
             ):
                 return "the compiled core takes contiguous float32 weights"
-            from clearhead.model.module_state import departure
+            from clearhead.model.module_state import departure, unknown_parts
 
             if reason := departure(model):
                 return f"the compiled core computes the model of the configuration, and {reason}"
+            if others := unknown_parts(model):
+                return f"the compiled core does not know the class of {others[0]}"
         d_k, d_v = config.key_dim, config.value_dim
         step = 64 if precision == "int8" else 32
         if any(width % step for width in (config.d_model, config.d_ff, config.num_heads * d_v)):

@@ -28,7 +28,7 @@ from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
-from clearhead.model.module_state import departure
+from clearhead.model.module_state import departure, unknown_parts
 from clearhead.model.other_positions import rotary_positions
 from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
@@ -169,8 +169,10 @@ class PackedModel:
 
 def unpackable(model: Transformer) -> str | None:
     """Return the reason why packed weights would not compute a model; None if they do."""
-    unknown = unknown_settings(model.config, PACKED)
-    return f"no engine knows {', '.join(unknown)}" if unknown else departure(model)
+    if unknown := unknown_settings(model.config, PACKED):
+        return f"no engine knows {', '.join(unknown)}"
+    others = [name for name in unknown_parts(model) if not {"norm", "final_norm"} & set(name.split("."))]
+    return f"no engine knows the class of {others[0] or 'the model'}" if others else departure(model)
 
 
 def _turns(attention: _PackedAttention, positions: Int[Tensor, " R"], longest: int) -> Turns:
