@@ -79,6 +79,7 @@ def translate_document(
     journal: TranslationJournal | None = None,
     chunk_lines: int = CHUNK_LINES,
     on_progress: Callable[[int], None] | None = None,
+    plain: bool = False,
     **settings: Unpack[DecodeChanges],
 ) -> list[TranslatedSegment]:
     """Translate the segments of a document line by line; equal lines are translated once.
@@ -106,6 +107,7 @@ def translate_document(
             translator and settings.
         chunk_lines: Lines translated between two journal entries.
         on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
+        plain: Search and score by the readable code alone.
         **settings: Fields of `DecodeConfig`, as for `Translator.translate`.
 
     Raises:
@@ -118,6 +120,7 @@ def translate_document(
         "quality": quality or only_if is not None,
         "sampling": sampling,
         "mbr": mbr,
+        **({"plain": True} if plain else {}),
         **settings,
     }
     if terms is not None:
@@ -258,6 +261,7 @@ def origin_of(
     sampling: Sampling | None = None,
     mbr: int | None = None,
     terms: Terms | None = None,
+    plain: bool = False,
     **settings: Unpack[DecodeChanges],
 ) -> dict[str, Any]:
     """Return everything that determines the translations of a `TranslationJournal`; batch size does not.
@@ -269,6 +273,7 @@ def origin_of(
         sampling: How samples are drawn, if at all.
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
+        plain: Whether the readable code alone searches and scores.
         **settings: Fields of `DecodeConfig`, as for `Translator.translate`.
 
     Raises:
@@ -288,6 +293,7 @@ def origin_of(
         **({"quality": [*(calibration_of(translator.bundle) or Calibration())]} if quality else {}),
         "sampling": None if sampling is None else sampling.model_dump(mode="json"),
         "mbr": mbr,
+        **({"plain": True} if plain else {}),
         **({} if terms is None else {"terms": [[term.source, *term.forms] for term in terms.terms]}),
     }
 

@@ -200,6 +200,22 @@ def test_a_translation_may_have_another_extension_of_its_format(run_command, mod
     assert Path("a.xlf").read_text(encoding="utf-8") == FILES["messages.xlf"][1]
 
 
+def test_documents_are_translated_by_plain_code_if_asked(run_command, model, files, monkeypatch):
+    Path("a.json").write_text('["Ein Hund."]', encoding="utf-8")
+    asked, translate_lines = [], Translator.translate
+
+    def watched(self, lines, **how):
+        asked.append(how.get("plain", False))
+        return translate_lines(self, lines, **how)
+
+    monkeypatch.setattr(Translator, "translate", watched)
+    for plain, options in ((False, []), (True, ["--plain"])):
+        asked.clear()
+        run_command(translate, model, "a.json", "-o", "b.json", *options)
+        assert {*asked} == {plain}
+    assert json.loads(Path("b.json").read_text()) == [translate_lines(Translator.load(model), ["Ein Hund."])[0].text]
+
+
 def test_keys_say_which_strings_are_translated(run_command, model, files, shouting):
     Path("a.json").write_text('{"type": "ja", "label": "ja", "x": {"a,b": "nein"}}', encoding="utf-8")
     translated = run_command(translate, model, "a.json", "--keys", 'label,"x.a,b"').stdout

@@ -31,8 +31,8 @@ def has_own_ids(heading: str) -> bool:
 def heading_ids(headings: Iterable[str]) -> Iterator[frozenset[str]]:
     """Yield for each heading of a page the ids that programs make of its words.
 
-    GitHub and most others keep all letters, and number the same id as `-1`; Python-Markdown keeps ASCII, and numbers it
-    as `_1`.
+    GitHub and most others keep all letters, and number the same id with a hyphen; Python-Markdown keeps ASCII, and
+    numbers it with an underscore.
 
     >>> [sorted(ids) for ids in heading_ids(["Rote  Boote, 2!", "Öl", "Öl"])]
     [['rote--boote-2', 'rote-boote-2'], ['ol', 'öl'], ['ol_1', 'öl-1']]
