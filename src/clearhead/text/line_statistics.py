@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -236,7 +236,7 @@ def is_copied(source: str, target: str) -> bool:
     """
     read, written = source.strip().encode("utf-8", "surrogatepass"), target.encode("utf-8", "surrogatepass")
     windows = [read[at : at + _WINDOW] for at in range(0, len(read) - _WINDOW + 1, _STRIDE)]
-    known: Container[bytes] = written
+    known: bytes | set[bytes] = written
     if len(written) > _SEARCHED:
         known = {written[at : at + _WINDOW] for at in range(len(written) - _WINDOW + 1)}
     return len(windows) >= 3 and sum(window in known for window in windows) >= COPIED_SHARE * len(windows)
