@@ -29,6 +29,8 @@ class Scenario:
     """What it reads in `out/`."""
     publishes_often: bool = False
     """Models between the older one and the last one stand there for a while, and are whole as well."""
+    aside: tuple[str, str] | None = None
+    """Directory in `out/` of an older output, and its name there once the new one is prepared."""
 
 
 def stock(directory: str) -> None:
@@ -119,6 +121,7 @@ SCENARIOS = {
             *(f"out/run/model/{name}" for name in MODEL_FILES),
             *("out/run/checkpoints/*/*.safetensors", "out/run.old-1/model/*", "out/run.old-1/checkpoints/*/*"),
         ),
+        aside=("run", "run.old-1"),
     ),
     "average": Scenario(
         _average,
