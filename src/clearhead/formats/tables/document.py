@@ -19,7 +19,7 @@ from clearhead.formats.tables.columns import column_index, is_header
 from clearhead.formats.tables.csv_files import csv_format
 from clearhead.formats.tables.pairs import read_head
 from clearhead.formats.tables.rows import MOST_COLUMNS, SEPARATOR_NAMES, TableFormat
-from clearhead.formats.tables.tsv import TAB_SEPARATED
+from clearhead.formats.tables.tsv import tsv_format
 from clearhead.text.shortening import first_few, shortened
 
 HEAD_ROWS = 200
@@ -186,7 +186,7 @@ def read_csv(path: str, columns: Sequence[int | str] | None = None) -> Table:
 
 
 def read_tsv(path: str, columns: Sequence[int | str] | None = None) -> Table:
-    """Read a tab-separated table without quoting: a quotation mark is ordinary text.
+    """Read a tab-separated table; a quotation mark is ordinary text unless all rows show quoting.
 
     Args:
         path: The file.
@@ -197,12 +197,19 @@ def read_tsv(path: str, columns: Sequence[int | str] | None = None) -> Table:
         ConfigError: If a column does not exist, or None is given for a table of several columns.
         DataError: If the file cannot be read, or is too large.
     """
-    return _read(path, columns, lambda head: TAB_SEPARATED)
+    return _read(path, columns, tsv_format, has_whole=True)
 
 
-def _read(path: str, columns: Sequence[int | str] | None, recognise: Callable[[Sequence[str]], TableFormat]) -> Table:
+def _read(
+    path: str,
+    columns: Sequence[int | str] | None,
+    recognise: Callable[[Sequence[str]], TableFormat],
+    *,
+    has_whole: bool = False,
+) -> Table:
     source = FileText.read(path)
-    head = read_head(source.text[line.start : line.end] for line in source.lines())
+    lines = (source.text[line.start : line.end] for line in source.lines())
+    head = list(lines) if has_whole else read_head(lines)
     return Table(source, anki_format(head) or recognise(head), columns)
 
 

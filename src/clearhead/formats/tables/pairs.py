@@ -83,8 +83,14 @@ def _pairs(
 ) -> Iterator[SentencePair]:
     source, target, is_header_due, _ = chosen
     least, most = max(source, target) + 1, width if written.has_fixed_width else sys.maxsize
+    is_torn = False
     for row in written.rows(lines):
         cells = row.cells
+        if not written.is_quoted and cells is not None:
+            is_part, is_torn = _torn(cells, width, is_torn)
+            if is_part:
+                yield SentencePair("", "", f"{path}:{row.line}", defect=_TORN)
+                continue
         if is_header_due and cells is not None and not row.is_blank:
             is_header_due = False
         elif cells is not None and least <= len(cells) <= most:
@@ -95,6 +101,28 @@ def _pairs(
         else:
             defect = None if row.is_blank else _defect(row, written, least, width)
             yield SentencePair("", "", f"{path}:{row.line}", defect=defect)
+
+
+_TORN = (
+    "it is part of a row with a line end in quotation marks, and the first lines of the file do not show that it is "
+    "quoted; name it .csv"
+)
+
+
+def _torn(cells: Sequence[str], width: int, was_torn: bool) -> tuple[bool, bool]:
+    """Return whether a row of an unquoted table is part of a quoted one, and whether that goes on with the next row.
+
+    Args:
+        cells: The cells of the row.
+        width: Columns of the other rows.
+        was_torn: Whether the row before goes on with this one.
+    """
+    is_short = len(cells) < width
+    if was_torn:
+        closes = cells[0].endswith('"') and cells[0].count('"') % 2 == 1
+        return closes or is_short, is_short and not closes
+    opens = is_short and cells[-1].startswith('"') and cells[-1].count('"') % 2 == 1
+    return opens, opens
 
 
 def _defect(row: TableRow, written: TableFormat, least: int, width: int) -> str:

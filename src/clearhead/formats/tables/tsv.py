@@ -9,15 +9,21 @@ from clearhead.files.streams import open_output
 from clearhead.formats.pair import LINE_ENDS, Columns, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import is_header
-from clearhead.formats.tables.pairs import open_table
+from clearhead.formats.tables.pairs import HEAD_LINES, open_table
 from clearhead.formats.tables.rows import TableFormat
 
 TAB_SEPARATED = TableFormat("tab-separated", "\t", is_quoted=False)
 """TSV without quoting: a quotation mark is ordinary text."""
 
+QUOTED_TAB_SEPARATED = TableFormat("tab-separated, quoted", "\t", is_quoted=True)
+"""TSV as spreadsheets write it: cells with tabs, line ends or quotation marks are quoted (RFC 4180)."""
+
+_CUT_ROW_LINES = 50
+"""Lines at the end of a head in which a quoted cell may be cut off."""
+
 
 def open_tsv(path: str, wanted: Wanted) -> PairFile:
-    """Open a TSV file of sentence pairs; there is no quoting, a quotation mark is ordinary text.
+    """Open a TSV file of sentence pairs; a quotation mark is ordinary text unless its first lines show quoting.
 
     A blank line gives an empty pair, so that cleaning counts it.
 
@@ -29,11 +35,31 @@ def open_tsv(path: str, wanted: Wanted) -> PairFile:
         ConfigError: If a requested column does not exist, or the header leaves the choice ambiguous.
         DataError: If no row has a tab, or the file is not readable text; the latter also during iteration.
     """
-    return open_table(path, wanted, _recognised)
+    return open_table(path, wanted, tsv_format)
 
 
-def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
-    return TAB_SEPARATED
+def tsv_format(head: Sequence[str], columns: Columns | None = None) -> TableFormat:
+    """Return the format of a TSV file: quoted, or with quotation marks as ordinary text.
+
+    It is quoted if all rows, parsed so, have the same number of columns, and if there is a sign of it: a quoted cell
+    with doubled quotation marks, or lines of different numbers of columns, since some cells have tabs or line ends.
+    """
+    if not any('"' in line for line in head):
+        return TAB_SEPARATED
+    rows = list(QUOTED_TAB_SEPARATED.rows(iter(head)))
+    first_problem = next((place for place, row in enumerate(rows) if row.cells is None), len(rows))
+    if first_problem < len(rows) and len(head) >= HEAD_LINES and rows[first_problem].line > len(head) - _CUT_ROW_LINES:
+        rows = rows[:first_problem]
+    if any(row.cells is None for row in rows):
+        return TAB_SEPARATED
+    widths = {len(row.cells or ()) for row in rows if not row.is_blank}
+    if len(widths) != 1 or widths == {1}:
+        return TAB_SEPARATED
+    is_regular = len({line.count("\t") for line in head if line.strip()}) == 1
+    ends = [*(row.line for row in rows[1:]), len(head) + 1]
+    of_one_line = (head[row.line - 1] for row, end in zip(rows, ends, strict=False) if end == row.line + 1)
+    has_doubled = any(cell.startswith('"') and '""' in cell[1:-1] for line in of_one_line for cell in line.split("\t"))
+    return QUOTED_TAB_SEPARATED if has_doubled or not is_regular else TAB_SEPARATED
 
 
 def write_tsv(
@@ -48,12 +74,17 @@ def write_tsv(
 
     Raises:
         DataError: If reading would change a text (it contains a tab, a line ending or NUL, or the first row looks like
-            a header), or the file cannot be written.
+            a header or the pair as quoted), or the file cannot be written.
     """
     count = 0
     with open_output(path) as file:
         for pair in pairs:
             refuse_signs(pair, _REFUSED, "a .tsv")
+            if count < HEAD_LINES and tsv_format([f"{pair.source}\t{pair.target}"]).is_quoted:
+                raise DataError(
+                    f"{pair.origin}: a side is in quotation marks and has doubled ones; among the first rows of a "
+                    f".tsv it would be read as quoted; write a .csv"
+                )
             if count == 0:
                 _refuse_header(pair)
             file.write(f"{pair.source}\t{pair.target}\n")

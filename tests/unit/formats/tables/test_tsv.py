@@ -92,3 +92,55 @@ def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
     pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(texts, start=1)]
     assert write_tsv(path, pairs) == len(pairs)
     assert list(read_pairs([path])) == pairs
+
+
+QUOTED = 'id\ten\tde\n1\t"The boat\nis red"\tDas Boot\n2\t"He said ""row"""\tEr sagte\n3\tPlain\tSchlicht\n'
+
+
+def read_file(tmp_path, text):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(text, encoding="utf-8")
+    return list(read_pairs([str(path)], tolerated=1.0))
+
+
+def test_quoted_cells_are_read_as_quoted(tmp_path):
+    rows = read_file(tmp_path, QUOTED)
+    assert [(row.source, row.target) for row in rows] == [
+        ("The boat is red", "Das Boot"),
+        ('He said "row"', "Er sagte"),
+        ("Plain", "Schlicht"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"Go!"\t"Geh!"\n"Go on," he said.\t"Weiter", sagte er.\n',
+        '"Go on.\t„Weiter.\nAnd so on."\tUnd so weiter.“\n',
+        'a ""b"" c\td\n',
+    ],
+)
+def test_quotation_marks_of_text_are_kept(text, tmp_path):
+    rows = read_file(tmp_path, text)
+    assert [f"{row.source}\t{row.target}" for row in rows] == text.splitlines()
+
+
+def test_a_quoted_row_behind_many_plain_ones_is_not_torn(tmp_path):
+    plain = [f"Row {number}.\tZeile {number}." for number in range(300)]
+    rows = read_file(tmp_path, "\n".join([*plain, '"The boat', 'is red"\tDas Boot', *plain]) + "\n")
+    assert [row.defect is not None for row in rows] == [False] * 300 + [True] * 2 + [False] * 300
+    assert "name it .csv" in rows[301].defect
+    rows = read_file(tmp_path, "\n".join([*plain, '"Broken', *plain]) + "\n")
+    assert [row.defect is not None for row in rows] == [False] * 300 + [True] + [False] * 300
+
+
+def test_a_cell_that_the_first_lines_cut_off_is_quoted_too(tmp_path):
+    plain = [f"Row {number}.\tZeile {number}." for number in range(197)]
+    quoted = ['"He said ""row"""\tEr sagte', *plain, "Last\tLetzte", '"One', "two", 'three"\tEins zwei drei']
+    rows = read_file(tmp_path, "\n".join(quoted) + "\n")
+    assert (rows[0].source, rows[-1].source, len(rows)) == ('He said "row"', "One two three", 200)
+
+
+def test_a_text_that_would_be_read_as_quoted_is_not_written(tmp_path):
+    with pytest.raises(DataError, match=r"write a \.csv"):
+        write_tsv(str(tmp_path / "new.tsv"), [SentencePair('"He said ""row"""', "x", "f:1")])
