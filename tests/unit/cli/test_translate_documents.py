@@ -368,6 +368,13 @@ def test_a_segment_of_low_quality_stays_as_it_is_and_is_counted(run_command, mod
 # Broken off and going on
 
 
+@pytest.mark.parametrize("options", [[], ["--plain"], ["--quality", "--beam", "2"]])
+def test_the_translator_knows_every_option(files, run_command, model, options):
+    form = ["--format", "jsonl"] if "--quality" in options else []
+    run_command(translate, model, "config.json", "-o", "b.json", *options, *form)
+    assert len(Path("b.json").read_text(encoding="utf-8")) > 4
+
+
 @pytest.fixture
 def stopped(files, run_command, model, shouting, monkeypatch):
     """Stop the translation of a.json at its fifth string, and let it go on; returns what was read in the end."""

@@ -249,6 +249,7 @@ def test_what_makes_translations_is_told_from_all_else(make_model_dir):
         origin_of(both),
         origin_of(translator, beam_size=1),
         origin_of(translator, scores=False),
+        origin_of(translator, plain=True),
         origin_of(translator, sampling=Sampling()),
         origin_of(translator, sampling=Sampling(seed=2)),
         origin_of(translator, mbr=3),
@@ -266,6 +267,7 @@ def test_a_model_translates_a_document_as_it_translates_lines(make_model_dir, se
     translated = translate_document(translator, Listed(*texts, "\n".join(texts)), chunk_lines=2)
     expected = [one.text for one in translator.translate(texts, one_line=True)]
     assert [one.translation.text for one in translated] == [*expected, "\n".join(expected)]
+    assert [one.translation.text for one in translate_document(translator, Listed(*texts), plain=True)] == expected
     with pytest.raises(ConfigError, match="beam_size"):
         translate_document(translator, Listed("a"), beam_size=0)
 
