@@ -46,7 +46,7 @@ from clearhead.files import (
 )
 from clearhead.files.arrays import read_arrays, read_headers, require_fit, write_arrays
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
-from clearhead.model.stored import StoredModel, module_arrays
+from clearhead.model.stored import StoredModel, module_arrays, require_finite
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__
 from clearhead.text.line_statistics import LineStatistics
@@ -346,6 +346,7 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
 
         model: StoredModel | Transformer = make_model(own, settings).eval()
         metadata = load_weights(model, weights)
+        arrays = module_arrays(model)
     else:
         require_fitting_weights(settings, weights, origin=str(directory / "config.json"), precision=precision)
         # Checked again: the file may have changed.
@@ -353,6 +354,7 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
         model = StoredModel(
             settings, arrays if precision is None else RoundedWeights(precision, arrays, origin=str(weights))
         )
+    require_finite(arrays, origin=str(weights))
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,10 +20,10 @@ from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
-from clearhead.decoding.rules import check_ids, length_limits
+from clearhead.decoding.rules import NO_NUMBERS, check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
-from clearhead.errors import ChangedModelWarning
+from clearhead.errors import ChangedModelWarning, ModelError
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.pytorch import needing_pytorch
 
@@ -144,6 +145,7 @@ def score(
 
     Raises:
         IndexError: If an id is not in its vocabulary.
+        ModelError: If a log-probability is no number.
         ValueError: If sources and targets do not pair up, or one has no ids or holds padding.
     """
     if isinstance(model, Engine) and model.precision != "fp32":
@@ -170,6 +172,8 @@ def score(
     threads = engine.num_workers(len(batches))
     with advice_on_memory(batch_tokens), helpers.call():  # concurrent searches run without helpers meanwhile
         for indices, scores in zip(batches, on_threads(totals, batches, threads), strict=True):
+            if not all(map(math.isfinite, scores)):
+                raise ModelError(NO_NUMBERS)
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
             if on_progress is not None:

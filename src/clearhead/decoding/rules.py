@@ -13,6 +13,9 @@ from typing import Any
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.sentence import Prefix
+from clearhead.model.stored import DAMAGED
+
+NO_NUMBERS = f"the model's probabilities are not numbers, as where weights hold NaN or infinity: {DAMAGED}"
 
 
 def never_written(config: ModelConfig) -> list[int]:

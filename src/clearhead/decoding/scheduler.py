@@ -21,7 +21,7 @@ from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
 from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.rules import check_ids, first_token, rank_penalty
+from clearhead.decoding.rules import NO_NUMBERS, check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -277,10 +277,7 @@ class _Worker:
                     self.waiting.finish(number)
                     found = done.best(self.options.num_found) if is_wanted else []
                     if is_wanted and not found:
-                        raise ModelError(
-                            "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
-                            "damaged, or its training diverged"
-                        )
+                        raise ModelError(NO_NUMBERS)
                     yield number, found
 
     def _begin(self, sentence: Sentence) -> InFlight:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
 
 
+DAMAGED = "the model is damaged, or its training diverged"
+"""What is said where a model computes no numbers."""
+
+
 class StoredModel:
     """The settings and weights of a `Transformer`.
 
@@ -116,6 +120,26 @@ class StoredModel:
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: not the module, which would need PyTorch."""
         return {"config": self.config, "arrays": StoredModel.of(self).arrays, "_handed_out": None}
+
+
+def require_finite(arrays: Mapping[str, np.ndarray], *, origin: str) -> None:
+    """Require that all weights are numbers, or every translation, score and explanation of the model is none.
+
+    Args:
+        arrays: The weights as `RoundedWeights.stored`, or in float32.
+        origin: Where they come from, for the message.
+
+    Raises:
+        ModelError: Naming the first weight that is not.
+    """
+    for name, array in arrays.items():
+        with np.errstate(all="ignore"):
+            if array.dtype == np.uint16:  # bfloat16, whose largest exponent is kept for NaN and infinity
+                is_finite = not ((array & 0x7F80) == 0x7F80).any()
+            else:  # one pass, unless the sum is too large
+                is_finite = bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+        if not is_finite:
+            raise ModelError(f"{origin}: {name} holds NaN or infinity: {DAMAGED}")
 
 
 def module_arrays(model: Transformer) -> dict[str, np.ndarray]:

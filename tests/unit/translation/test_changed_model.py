@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from contextlib import nullcontext
@@ -10,14 +11,17 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.bundle import Bundle, save_bundle
+from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.decoding import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.errors import ChangedModelWarning, ConfigError, ModelError
+from clearhead.files import file_sha256, json_sha256
+from clearhead.files.arrays import read_arrays, write_arrays
 from clearhead.inspection.explain import explain
 from clearhead.kernels.library import library
 from clearhead.model.feed_forward import FeedForward
+from clearhead.translation.small_model import export_small
 from clearhead.translation.translator import Translator
 
 SHAPES = {"core": {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 16, "d_ff": 96}, "pytorch": {}}
@@ -326,3 +330,44 @@ def test_methods_that_other_libraries_add_are_no_change(loaded, monkeypatch):
     monkeypatch.setattr(FeedForward, "__call__", lambda self, x: x * 0.1, raising=False)
     with pytest.warns(ChangedModelWarning, match="FeedForward.__call__ has been replaced"):
         assert translator.score(*TEXTS) == pytest.approx([by_hand(translator)[0]], abs=1e-3)
+
+
+@pytest.mark.parametrize("damage", [float("nan"), float("inf")])
+@pytest.mark.parametrize("precision", [None, "int8", "bf16"])
+def test_weights_that_are_no_numbers_are_refused_where_they_are_loaded(make_model_dir, tmp_path, damage, precision):
+    directory = make_model_dir(**SHAPES["core"])
+    if precision is not None:
+        export_small(load_bundle(directory), tmp_path / precision, precision)
+        directory = tmp_path / precision
+    path, config = directory / "model.safetensors", directory / "config.json"
+    arrays, metadata = read_arrays(path)
+    name = "encoder.layers.0.self_attn_residual.norm.weight"
+    if precision == "bf16":
+        name = "decoder.layers.0.feed_forward.up_proj.weight"
+        arrays[name][3, 5] = 0x7FC0 if damage != damage else 0x7F80
+    else:
+        arrays[name][3] = damage
+    write_arrays(path, arrays, metadata)
+    values = json.loads(config.read_text(encoding="utf-8"))
+    del values["checksums"]["config.json"]
+    values["checksums"]["model.safetensors"] = file_sha256(path)
+    said = {key: value for key, value in values.items() if key != "checksums"}
+    values["checksums"]["config.json"] = json_sha256(said)
+    config.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(ModelError, match=f"model.safetensors: {name} holds NaN or infinity: the model is damaged, or"):
+        Translator.load(directory)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_model_that_computes_no_numbers_is_refused_in_the_same_words(loaded, shape):
+    translator = loaded(shape)
+    up(translator.model).weight.data[0, 0] = float("nan")
+    source, target = (side[0] for side in TEXTS)
+    for ask in (
+        lambda: translator.translate([source]),
+        lambda: translator.score([source], [target]),
+        lambda: explain(translator, source),
+        lambda: explain(translator, source, target),
+    ):
+        with pytest.raises(ModelError, match=r"the model's probabilities are not numbers, .* the model is damaged, or"):
+            ask()
