@@ -46,8 +46,10 @@ _NOT_SETTINGS = {"training", "_parameters", "_buffers", "_modules", "_compiled_c
 _OF_A_CALL = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "forward")
 """Methods of `nn.Module` that a call of a part runs."""
 
-_WIDTH, _ROWS = 1021, 64
-"""Words of a row and rows of a block that are summed; a prime, so that rows of a matrix fall on different columns."""
+_WIDTH = 1021
+"""Words of 8 bytes that are summed side by side; a prime, so that the rows of a matrix fall on different ones."""
+_MOST_ROWS = 64
+"""Rows of so many words that are summed at once; they fit into a cache."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -203,13 +205,21 @@ def _digest(tensor: Tensor) -> int:
     """Return a number that another content changes, in about the time of reading the memory once."""
     flat = tensor.reshape(-1).view(torch.uint8)
     if flat.device.type != "cpu":
-        words = flat[: len(flat) // 8 * 8].view(torch.int64)
-        rows = len(words) // _WIDTH
-        sums = words[: rows * _WIDTH].view(rows, _WIDTH).sum(0)
-        return hash(torch.cat([sums, words[rows * _WIDTH :], flat[len(words) * 8 :].long()]).cpu().numpy().tobytes())
+        return _digest_on_device(flat)
     raw = flat.numpy()
     table = raw[: len(raw) // (8 * _WIDTH) * 8 * _WIDTH].view(np.uint64).reshape(-1, _WIDTH)
     digest = np.zeros(_WIDTH, np.uint64)
-    for start in range(0, len(table), _ROWS):  # the factor makes the order of blocks count
-        digest = digest * _ODD + table[start : start + _ROWS].sum(axis=0)
+    # Two rows of a matrix whose words fall on the same columns are never in one block, and the order of blocks counts.
+    rows = max(1, min(_MOST_ROWS, tensor.shape[-1] * tensor.element_size() // 8 if tensor.dim() else 1))
+    for start in range(0, len(table), rows):
+        digest = digest * _ODD + table[start : start + rows].sum(axis=0)
     return hash((digest.tobytes(), raw[table.nbytes :].tobytes()))
+
+
+def _digest_on_device(flat: Tensor) -> int:
+    """Return a digest of bytes that are not in the memory of the CPU, of which little is copied."""
+    words = flat[: len(flat) // 8 * 8].view(torch.int64)
+    table = words[: len(words) // _WIDTH * _WIDTH].view(-1, _WIDTH)
+    factors = 2 * torch.arange(len(table), device=flat.device)[:, None] + 1  # odd, so that every bit counts
+    parts = [(table * factors).sum(dim=0), words[table.numel() :], flat[8 * len(words) :].long()]
+    return hash(torch.cat(parts).cpu().numpy().tobytes())
