@@ -6,6 +6,7 @@ import pytest
 
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect
+from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import (
     KINDS,
     Flag,
@@ -321,6 +322,37 @@ def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
 def test_placeholders_are_found_and_what_looks_like_them_is_not(source, missing):
     assert placeholders(source, "") == missing
     assert placeholders(source, source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "detail"),
+    [
+        ("Press Ctrl+Shift+S now", "Drücke jetzt Strg+Umschalt+S", None),
+        ("Press Ctrl+S or F4", "Drücke F4", "Ctrl+S"),
+        ("You have $1 new from $2.", "Du hast 1 neue von $2.", None),
+        ("You have $1 new from $2.", "Du hast neue von $2.", "$1"),
+        ("It costs $5.", "Es kostet 5 $.", None),
+        ("_Open", "Ö_ffnen", None),
+        ("_Open", "Öffnen", "_"),
+        ("Save _As…", "_Speichern _unter", "not in the source: _"),
+        ("&Quit &amp; go", "Beenden &amp; los", "&"),
+        ("R&D of file_name", "F&E von file_name", None),
+        ("no boats | one boat | {n} boats", "keine Boote | {n} Boote", "|"),
+        ("Make a :class:`Boat` with ``row()``", "创建:class:`Boat`对象 ``row()``", "beside a letter: :class:`Boat`"),
+        ("Make a :class:`Boat` now", "创建 :class:`Boat` 对象", None),
+        ("Read :term:`oar`\\ s", "Lies :term:`oar`\\ s", None),
+        ("See `a page <https://a.org>`_.", "Siehe eine Seite <https://a.org>`_.", "`"),
+        ("Run B<ls> with I<an option>", "Starte B <ls> mit I<einer Option", "B<ls> I<; not in the source: <ls>"),
+        ("See --verbose in /etc/app/conf.d", "Siehe --ausführlich", "--verbose /etc/app/conf.d"),
+    ],
+)
+def test_codes_of_other_forms_are_compared_by_what_stays(source, text, detail):
+    assert flags(source, text).get("placeholders") == detail
+
+
+def test_a_word_with_the_mark_of_a_shortcut_is_a_word():
+    assert has_words("_Open")
+    assert not has_words("_open_file")
 
 
 def test_placeholders_may_move_and_attributes_change_but_none_is_lost():

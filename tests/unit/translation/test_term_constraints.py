@@ -9,7 +9,6 @@ import pytest
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError
 from clearhead.translation.result import TermUse
-from clearhead.translation.term_constraints import TermEncoder
 from clearhead.translation.terminology import Term, Terms, forms_in, term_words
 from clearhead.translation.translator import Translator
 from clearhead.translation.worker_pool import TranslatorTeam
@@ -50,7 +49,7 @@ def test_every_term_has_a_form(translator, settings):
 def test_the_search_and_the_text_tell_alike_which_term_has_a_form(translator):
     # The forms of one term have fewer sequences of tokens than that of the other: digits have no capital.
     terms = Terms([Term("Hund", ("7", "8", "9")), Term("Wiese", ("7", "dog"))])
-    encoder = TermEncoder(translator.bundle.tokenizer)
+    encoder = translator.term_encoder
     wanted = encoder.wanted(terms, "Hund Wiese")
     for length in range(4):
         for words in product(["7", "9", "dog", "on"], repeat=length):
