@@ -344,9 +344,9 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
         from clearhead.files.tensors import load_weights
         from clearhead.model.own_model import make_model
 
-        model: StoredModel | Transformer = make_model(own, settings).eval()
-        metadata = load_weights(model, weights)
-        arrays = module_arrays(model)
+        module = make_model(own, settings).eval()
+        metadata, arrays = load_weights(module, weights), module_arrays(module)
+        model: StoredModel | Transformer = module
     else:
         require_fitting_weights(settings, weights, origin=str(directory / "config.json"), precision=precision)
         # Checked again: the file may have changed.

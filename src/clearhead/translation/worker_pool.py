@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.errors import ClearheadError, DeviceError
+from clearhead.errors import ClearheadError, DeviceError, ModelError
+from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import num_gpus, num_threads, resolve_device, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
@@ -105,7 +106,11 @@ class TranslatorTeam(Translator):
 
         Raises:
             ClearheadError: As `Translator.translate`; or if a process was ended.
+            ModelError: If the model was changed in memory: the processes have the one that was read.
         """
+        weights = (bundle.weights for bundle in (self.bundle, *self.ensemble))
+        if any(isinstance(one, StoredModel) and one.is_changed for one in weights):
+            raise ModelError("the model was changed in this process, and the others have it as it was; use one worker")
         lines = require_texts(lines, "lines")
         refuse_surrogates(lines)
         if not isinstance(prefix, str):

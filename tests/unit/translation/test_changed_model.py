@@ -23,6 +23,7 @@ from clearhead.kernels.library import library
 from clearhead.model.feed_forward import FeedForward
 from clearhead.translation.small_model import export_small
 from clearhead.translation.translator import Translator
+from clearhead.translation.worker_pool import TranslatorTeam
 
 SHAPES = {"core": {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 16, "d_ff": 96}, "pytorch": {}}
 TEXTS = ["Ein kleiner Hund rennt."], ["A small dog runs."]
@@ -318,6 +319,14 @@ def test_a_changed_module_is_not_stored_as_another_model(loaded, tmp_path):
     with pytest.raises(ModelError, match="packed weights would compute another model"):
         PyTorchEngine(translator.model).slots(1, 1)
     assert "has its own add_and_norm" in NativeEngine.obstacle(translator.model, "fp32")
+
+
+def test_processes_that_have_the_model_as_it_was_are_not_asked(loaded):
+    translator = loaded("core")
+    team = TranslatorTeam(translator.bundle, translator.path, None, ())
+    up(team.model).weight.data.mul_(3.0)
+    with pytest.raises(ModelError, match="the others have it as it was"):
+        team.translate(TEXTS[0])
 
 
 def test_methods_that_other_libraries_add_are_no_change(loaded, monkeypatch):
