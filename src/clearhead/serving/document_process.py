@@ -13,6 +13,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from multiprocessing.connection import Connection
+from multiprocessing.util import get_temp_dir
 from threading import Thread
 from typing import Any
 
@@ -133,11 +134,10 @@ def _started(arguments: tuple[Any, ...], require_time: Callable[[], None]) -> tu
                 while not outcome.done() and time.monotonic() < until:
                     require_time()
                     wait([outcome], _SECONDS_BETWEEN_CHECKS)
-            if outcome.cancel():
-                _end_forkserver(forks)
-            elif outcome.result():
+            if not outcome.cancel() and outcome.result():
                 undo.pop_all()
                 return process, ours
+        _end_forkserver(forks)
     raise unavailable("the process that reads files cannot be started; ask again")
 
 
@@ -176,15 +176,25 @@ def _forkserver() -> int | None:
 
 
 def _end_forkserver(number: int | None) -> None:
-    """End the process that forks, which is stuck, for example stopped by a signal; the next start begins another one.
+    """End the process that forks, which is stuck or cannot be reached; the next start begins another one.
+
+    A signal may have stopped it, or the system may have swept the temporary directory with its socket.
 
     Args:
-        number: The process that was stuck; it may have been replaced.
+        number: The process; it may have been replaced.
+
+    Raises:
+        HTTPError: If the temporary directory is another user's now.
     """
     if number is not None and number == _forkserver():
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(number, signal.SIGKILL)
             os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)  # multiprocessing itself removes it
+        directory = get_temp_dir()
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+        if os.lstat(directory).st_uid != os.geteuid():
+            raise unavailable("the server's temporary directory was replaced; restart the server")
 
 
 class TextLimit:
