@@ -28,6 +28,9 @@ class ServeConfig(Settings):
     """Maximum total characters of the texts of a request (more: status 400)."""
     max_file_characters: Count = 200_000
     """Maximum number of characters to translate in a file, and of its lines and texts (more: status 400)."""
+    max_file_memory: Annotated[PositiveInt, Field(le=1_000_000_000_000)] = 2_147_483_648
+    """Maximum total bytes of memory that the files being translated may take, estimated from their sizes; files beyond
+    it wait."""
     max_alternatives: Annotated[int, Field(ge=0, le=100)] = 10
     """Maximum number of alternatives beside the best translation (more: status 400). The beam size grows with the
     number of alternatives."""

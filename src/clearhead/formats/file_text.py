@@ -26,6 +26,8 @@ _WITH_STATES = frozenset(
 )
 """Stateful encodings, by their Python names: the bytes of a character depend on the characters before it."""
 
+_PART_BYTES = 1_048_576
+
 
 def read_bytes(path: str) -> bytes:
     """Read a whole file.
@@ -37,13 +39,15 @@ def read_bytes(path: str) -> bytes:
         DataError: If the file cannot be read, or is larger than `MOST_BYTES`.
     """
     with open_binary(path) as stream:
-        data = stream.read(MOST_BYTES + 1)
+        data = bytearray()
+        while len(data) <= MOST_BYTES and (part := stream.read(_PART_BYTES)):  # one read would reserve all of it
+            data += part
     if len(data) > MOST_BYTES:
         raise DataError(
             f"{display_name(path)} has more than {MOST_BYTES // 1_000_000} MB, which is the most that a document or a "
             f"catalogue may have; divide it"
         )
-    return data
+    return bytes(data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,8 @@ def native_router(service: Service) -> APIRouter:
 
         def work() -> dict[str, Any]:
             found = chosen()
-            made = translate_each(found, texts, translated)
+            with service.prepared(job, texts):
+                made = translate_each(found, texts, translated)
             objects = [{**translation_object(one), **_of_text(of)} for one, of in zip(made, found, strict=True)]
             return {**_said(found, body.target), "translations": objects}
 

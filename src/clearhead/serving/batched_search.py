@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Condition
@@ -30,6 +31,8 @@ class Job:
     max_tokens: int
     """Tokens left for all searches of the request: source tokens, and the most target tokens that may be generated."""
     is_cancelled: bool = False
+    preparation: ExitStack = field(default_factory=ExitStack, repr=False)
+    """Closed when the first search begins: what large texts hold while they are prepared."""
     _changed: Condition = field(default_factory=Condition, repr=False)
 
     def cancel(self) -> None:
@@ -161,6 +164,7 @@ class SharedSearch:
         if not sentences:
             return []
         call = _Call(job, [[] for _ in sentences], len(sentences))
+        job.preparation.close()
         withdraw = self.searches.submit(call, engine, sentences, options, is_usual=is_usual)
         call.wait()
         if call.error is not None:

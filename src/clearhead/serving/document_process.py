@@ -20,11 +20,15 @@ from typing import Any
 from clearhead.errors import ClearheadError
 from clearhead.formats.document import Document, Filling, Segment, watched_by
 from clearhead.formats.document_files import is_document, read_document
+from clearhead.runtime.memory import limited_memory
 from clearhead.serving.http_errors import HTTPError, bad_request, place_of, unavailable, with_place
 from clearhead.text.translatable_lines import segment_lines
 
 MOST_MEMORY = 1 << 30
 """Bytes that reading and writing a document may take."""
+_LEAST_MEMORY = 1 << 27
+_MEMORY_OF_A_BYTE, _MEMORY_OF_A_PACKED_BYTE = 60, 600
+"""Memory for each byte of a file. HTML, JSON and subtitles take 20 to 30; `.docx` is compressed to a tenth or less."""
 SECONDS_TO_START = 10.0
 """Seconds after which a process that has not started never will: the one that forks it is then replaced."""
 SECONDS_TO_IMPORT = 120.0
@@ -45,6 +49,17 @@ def prepare() -> None:
         of_command = [name for name in ("clearhead.cli.main",) if name in sys.modules]
         _CONTEXT.set_forkserver_preload([__name__, *of_command])
         ensure_running()
+
+
+def memory_of(name: str, num_bytes: int) -> int:
+    """Return the memory limit of the process that reads a file, in bytes.
+
+    Args:
+        name: The file's name; its extension tells whether it is compressed.
+        num_bytes: Size of the file.
+    """
+    of_a_byte = _MEMORY_OF_A_PACKED_BYTE if name.lower().endswith(".docx") else _MEMORY_OF_A_BYTE
+    return min(MOST_MEMORY, _LEAST_MEMORY + of_a_byte * num_bytes)
 
 
 class DocumentInProcess(Document):
@@ -102,8 +117,8 @@ def open_document(
     Raises:
         ConfigError: As `read_document`.
         DataError: As `read_document`.
-        HTTPError: If it needs more than `MOST_MEMORY`, has more text than allowed, the process cannot be started, or
-            `require_time` raises it.
+        HTTPError: If it needs more memory than `memory_of` says, has more text than allowed, the process cannot be
+            started, or `require_time` raises it.
     """
     process, ours = _started((path, options, most_characters), require_time)
     try:
@@ -233,16 +248,16 @@ def _serve_document(
     """Send the segments of a document; then answer calls of its methods until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_server(connection)
-    _limit_memory()
     with suppress(EOFError, ConnectionError):
         try:
-            with nullcontext() if most_characters is None else watched_by(TextLimit(most_characters)):
-                document = read_document(path, paragraphs=not is_document(path), **options)
-            said = document.format, list(document.segments), document.keeps_finished, list(document.remarks)
-            connection.send(said)
-            while True:
-                method, arguments = connection.recv()
-                connection.send(getattr(document, method)(*arguments))
+            with limited_memory(memory_of(path, os.path.getsize(path))):
+                with nullcontext() if most_characters is None else watched_by(TextLimit(most_characters)):
+                    document = read_document(path, paragraphs=not is_document(path), **options)
+                said = document.format, list(document.segments), document.keeps_finished, list(document.remarks)
+                connection.send(said)
+                while True:
+                    method, arguments = connection.recv()
+                    connection.send(getattr(document, method)(*arguments))
         except MemoryError:
             connection.send(_too_large())
         except (ClearheadError, HTTPError) as error:
@@ -265,15 +280,6 @@ def _end_with_server(connection: Connection) -> None:
         os._exit(1)
 
     Thread(target=end, daemon=True).start()
-
-
-def _limit_memory() -> None:
-    with suppress(ImportError):  # Windows has no such limit
-        import resource
-
-        _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
-        most = MOST_MEMORY if allowed == resource.RLIM_INFINITY else min(MOST_MEMORY, allowed)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, allowed))
 
 
 def _too_large() -> HTTPError:

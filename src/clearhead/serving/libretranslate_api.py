@@ -19,6 +19,7 @@ from fastapi.routing import APIRoute
 from clearhead.formats.document_files import refuse_foreign_extension
 from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
+from clearhead.serving.document_process import memory_of
 from clearhead.serving.files import EXTENSIONS, safe_name, split_name, uploaded
 from clearhead.serving.forms import FormFile
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
@@ -145,9 +146,10 @@ def libre_router(service: Service) -> APIRouter:
         def work() -> tuple[list[TextChoice], list[Translation]]:
             chosen = choose_each(service.models, texts, source, target)
             noted.update(noted_models(chosen))
-            found = translate_each(
-                chosen, texts, lambda choice, own: _translated(service, job, choice, own, form, num_alternatives)
-            )
+            with service.prepared(job, texts):
+                found = translate_each(
+                    chosen, texts, lambda choice, own: _translated(service, job, choice, own, form, num_alternatives)
+                )
             return chosen, found
 
         with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
@@ -292,7 +294,10 @@ def _translated_file(
     """Translate a file and store the result; return its download name, and the report on it."""
     report = TranslationReport()
     is_same = source != AUTO and choose(service.models, [], source, target).choice is None
-    filled = None if is_same else _filled(service, job, name, data, source, target, report)
+    filled = None
+    if not is_same:
+        with service.file_memory.taken(memory_of(name, len(data)), job.require_time):
+            filled = _filled(service, job, name, data, source, target, report)
     if filled is None:
         report.add_file(f"{name}: already in the target language, unchanged")
     stem, dot, extension = split_name(name)

@@ -24,6 +24,7 @@ from clearhead.serving.files import TranslatedFiles
 from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys
 from clearhead.serving.language_detection import detect
+from clearhead.serving.memory_budget import MemoryBudget
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.middleware import LOGGER
 from clearhead.serving.model_choice import Choice
@@ -37,6 +38,8 @@ from clearhead.translation.translator import Translator, searching_by
 
 MOST_REPLACEMENTS = 3
 """Search processes that are replaced within an hour; then the server ends, since something else is wrong."""
+_SMALL_CHARACTERS = 2_000
+"""Characters of a request's texts up to which they are prepared at once, which takes a few milliseconds."""
 _SECONDS_OF_REPLACEMENTS = 3_600.0
 _ENDED = "the process that searches has ended, perhaps because the memory was full"
 SECONDS_TO_VERIFY = 3_600.0
@@ -96,7 +99,9 @@ class Service:
         )
         self.work = Admission(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
+        self.file_memory = MemoryBudget(config.max_file_memory)
         self._unshared = BoundedSemaphore(num_threads())
+        self._large = BoundedSemaphore(num_threads())
         self._alignments = BoundedSemaphore(num_threads())
 
     @property
@@ -294,14 +299,29 @@ class Service:
         return searching_by(choice.model.translator, self.search.decoder(job, choice.model.usual))
 
     @contextmanager
+    def prepared(self, job: Job, texts: Sequence[str]) -> Iterator[None]:
+        """Limit the preparation of large texts to as many at once as there are threads, until their search begins.
+
+        Preparation is splitting, normalizing and tokenizing, after which a text may be refused for its tokens. Its
+        threads delay those of small requests, which do not wait here.
+
+        Raises:
+            HTTPError: If the job's deadline passes while waiting.
+        """
+        if sum(map(len, texts)) > _SMALL_CHARACTERS:
+            _acquire(self._large, job)
+            job.preparation.callback(self._large.release)
+        with job.preparation:
+            yield
+
+    @contextmanager
     def unshared(self, job: Job) -> Iterator[None]:
         """Limit computations outside the batches, such as scoring, to as many at once as there are threads.
 
         Raises:
             HTTPError: If the job's deadline passes while waiting.
         """
-        while not self._unshared.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
-            job.require_time()
+        _acquire(self._unshared, job)
         try:
             yield
         finally:
@@ -316,6 +336,11 @@ class Service:
             self._search_processes.close()
         gc.unfreeze()
         return is_done
+
+
+def _acquire(semaphore: BoundedSemaphore, job: Job) -> None:
+    while not semaphore.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
+        job.require_time()
 
 
 def note(level: int, **fields: Any) -> None:

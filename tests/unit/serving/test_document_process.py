@@ -20,7 +20,7 @@ from clearhead.errors import DataError
 from clearhead.formats.document import Filling, watched_by
 from clearhead.formats.document_files import read_document
 from clearhead.serving import document_process, files
-from clearhead.serving.document_process import TextLimit, open_document
+from clearhead.serving.document_process import TextLimit, memory_of, open_document
 from clearhead.serving.files import TranslatedFiles, uploaded
 from clearhead.serving.http_errors import HTTPError, late
 
@@ -67,6 +67,19 @@ def test_what_needs_more_memory_than_allowed_is_refused(tmp_path, monkeypatch):
 def _fill_the_memory(connection, path, options, limit):
     document_process.read_document = lambda *_, **__: bytearray(document_process.MOST_MEMORY)
     document_process._serve_document(connection, path, options, limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "memory"),
+    [
+        ("a.vtt", 0, 134_217_728),
+        ("a.vtt", 6_000_000, 494_217_728),
+        ("a.DOCX", 1_000_000, 734_217_728),
+        ("a.html", 30_000_000, 1_073_741_824),
+    ],
+)
+def test_memory_grows_with_the_size_of_a_file(name, size, memory):
+    assert memory_of(name, size) == memory
 
 
 def test_a_process_that_was_ended_is_an_answer(tmp_path, monkeypatch):

@@ -35,7 +35,8 @@ from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.runtime.device import num_threads
 from clearhead.serving.app import make_app
-from clearhead.serving.http_errors import unavailable
+from clearhead.serving.batched_search import Job
+from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, connection_class
@@ -597,6 +598,27 @@ def test_a_model_that_a_failing_search_could_not_verify_is_tried_again(write_mod
         failing.setattr("clearhead.serving.service.load_model", unverified)
         assert [service.reload() for _ in range(3)] == [False] * 3  # it is looked at once while it may be written
     assert service.reload()
+    service.close()
+
+
+def test_as_many_large_texts_are_prepared_at_once_as_there_are_threads():
+    service, texts = Service([], ServeConfig(), Keys({}), device="cpu"), ["a" * 2_001]
+
+    def job(seconds):
+        return Job("anna", time.monotonic() + seconds, 1)
+
+    with contextlib.ExitStack() as held:
+        jobs = [job(60) for _ in range(num_threads())]
+        for one in jobs:
+            held.enter_context(service.prepared(one, texts))
+        with service.prepared(job(0), ["a" * 2_000]):  # a small one does not wait
+            pass
+        with pytest.raises(HTTPError) as refused, service.prepared(job(0), texts):
+            pass
+        assert refused.value.status == 504
+        jobs[0].preparation.close()  # its search begins
+        with service.prepared(job(0), texts):
+            pass
     service.close()
 
 

@@ -24,7 +24,7 @@ from clearhead.runtime.memory import limited_memory
 from clearhead.text.line_ends import segment_on_one_line
 
 READ_ROWS = 1_000
-SPARE_MEMORY = 2**30
+SPARE_MEMORY = 2**29
 """Bytes that one batch of rows may take beside four times the size of its file."""
 WRITTEN_ROWS = 50_000
 WRITTEN_CHARACTERS = 16_000_000
@@ -126,14 +126,15 @@ def _next(batches: Iterator[pa.RecordBatch], most: int) -> pa.RecordBatch | None
         return batch
 
 
-def _texts(column: pa.Array, field: str) -> list[str | None]:
+def _texts(column: pa.Array, field: str) -> Iterator[str | None]:
+    """Yield the texts of a column, one at a time: all of them together may take gigabytes."""
     if pa.types.is_struct(column.type):
         column = column.flatten()[column.type.get_field_index(field)]
     if pa.types.is_dictionary(column.type):  # a short column of numbers may stand for a long one of texts
         numbers = column.indices.to_pylist()
         texts = {number: None if number is None else column.dictionary[number].as_py() for number in set(numbers)}
-        return [texts[number] for number in numbers]
-    return column.to_pylist()
+        return (texts[number] for number in numbers)
+    return (text.as_py() for text in column)
 
 
 def _chosen(path: str, schema: pa.Schema, wanted: Wanted) -> tuple[tuple[str, str], tuple[str, str]]:

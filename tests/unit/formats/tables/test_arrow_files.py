@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from itertools import islice
 from pathlib import Path
 
@@ -274,3 +275,14 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         assert count == rows
         peaks.append(peak)
     assert peaks[1] < 3 * peaks[0]
+
+
+def test_texts_of_a_batch_become_python_strings_one_at_a_time(tmp_path):
+    path = str(tmp_path / "long.parquet")
+    pq.write_table(pa.table({"en": [MIB] * 100, "de": ["y"] * 100}), path, compression="zstd")
+    tracemalloc.start()
+    try:
+        assert sum(len(pair.source) for pair in read_pairs([path])) == 100 * 2**20
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    finally:
+        tracemalloc.stop()
