@@ -7,6 +7,7 @@ from typing import Any
 
 from clearhead.bundle import Bundle
 from clearhead.decoding.cross_attention import AlignmentHead
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.text import list_markers, placeholders
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.quality_flags import KINDS, USUAL_COPIES
@@ -63,8 +64,16 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
         "flags": list(KINDS),
         "head": (head or AlignmentHead())._asdict(),
         "forms": {side: form.settings() for side, form in zip(("source", "target"), forms, strict=True)},
+        "utf8": _utf8(bundle),
         "training": None if bundle.line_statistics is None else _training(bundle.line_statistics),
     }
+
+
+def _utf8(bundle: Bundle) -> dict[str, Any]:
+    """Return the automaton of `decoding.utf8`: tokens needed in each state, and the next state after each part."""
+    found = bundle.tokenizer.parts_of_characters()
+    parts = CharacterParts(found, bundle.tokenizer.vocab_size)
+    return {"needed": parts.needed.tolist(), "next": {token: parts.next_states[:, token].tolist() for token in found}}
 
 
 def _training(lines: LineStatistics) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from clearhead.decoding.rules import can_win, score_to_beat
 from clearhead.decoding.sentence import Prefix, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.model.transformer import Transformer
 
 
@@ -35,6 +36,7 @@ def beam_search(
     end_loops: bool = True,
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
+    parts: CharacterParts | None = None,
     observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the translations with the best log-probability divided by length penalty.
@@ -58,6 +60,7 @@ def beam_search(
         end_loops: Whether a hypothesis in a repetition loop must end.
         min_length: Minimum target tokens, end token included.
         no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
+        parts: The tokens that are parts of characters; None if there are none.
         observer: Called with every step of every sentence, if given; it does not change the result.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
@@ -66,7 +69,11 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in sources]
     batch = DecodingBatch.encode(model, sources, beam_size)
     allowed = AllowedTokens(
-        model.config, end_loops=end_loops, min_length=min_length, no_repeat_ngram_size=no_repeat_ngram_size
+        model.config,
+        end_loops=end_loops,
+        min_length=min_length,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        parts=parts,
     )
     sentences = sentences_of(sources, max_lengths, prefixes)
 

@@ -20,6 +20,7 @@ from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.model.stored import StoredModel
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ class Engine(ABC):
     """Whether the log-probabilities found by a search equal those of `score`."""
     most_scored = sys.maxsize
     """Recommended maximum batch for scoring, in tokens of the longer side."""
+    parts: CharacterParts | None = None
+    """The tokens that are parts of characters, which a search then writes whole; None if there are none."""
     batch_factor = 1
     """How many times `DecodeConfig.batch_tokens` a worker searches at once."""
 

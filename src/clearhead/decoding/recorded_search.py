@@ -27,7 +27,7 @@ def recorded_search(engine: Engine, sentence: Sentence, config: DecodeConfig, ob
         observer: Called with every step.
     """
     model, size = engine.model.config, config.beam_size
-    allowed = AllowedTokens.of(model, config)
+    allowed = AllowedTokens.of(model, config, engine.parts)
     slots = engine.slots(size, 1)
     slots.enter(slots.encode([sentence]))
     beams = Beams([0.0], [first_token(model, sentence.source)], [0], [], 0)

@@ -24,6 +24,7 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import NO_NUMBERS, check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ModelError
 from clearhead.runtime.device import num_threads
 
@@ -218,9 +219,12 @@ def find(
     """
     with helpers.call() as call:
         teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
-        slots = [engine.slots(options.most_beams, max_slots, options.shortlist, team) for team in teams]
+        shortlist, parts = options.shortlist, engine.parts
+        if shortlist is not None and parts is not None:
+            shortlist = shortlist.with_common(parts.continuing)
+        slots = [engine.slots(options.most_beams, max_slots, shortlist, team) for team in teams]
         config, factor = engine.model.config, engine.batch_factor
-        workers = [_Worker(s, waiting, config, options, num_workers, max_slots, factor) for s in slots]
+        workers = [_Worker(s, waiting, config, options, num_workers, max_slots, factor, parts) for s in slots]
         yield from workers[0].work() if num_workers == 1 else _work_together(engine, workers, waiting)
 
 
@@ -233,10 +237,11 @@ class _Worker:
     num_workers: int
     max_slots: int
     batch_factor: int
+    parts: CharacterParts | None
 
     def __post_init__(self) -> None:
         options, slots = self.options, self.slots
-        self._allowed = AllowedTokens.of(self.model, options.config)
+        self._allowed = AllowedTokens.of(self.model, options.config, self.parts)
         self._is_plain = not (options.are_separate or options.is_constrained)
         self._search: SlotSearch | None = None
         if self._is_plain and hasattr(slots, "search"):  # they are SearchingSlots; isinstance takes 0.03 ms

@@ -46,6 +46,10 @@ class Shortlist:
         self.rows = rows
         self.path = path
 
+    def with_common(self, tokens: Int[np.ndarray, " A"]) -> Shortlist:
+        """Return a shortlist that allows further tokens always."""
+        return Shortlist(np.union1d(self.common, tokens.astype(np.int32)), self.rows, self.path)
+
     def check(self, model: ModelConfig) -> None:
         """Check that types, shapes and token ids fit a model; every user of a shortlist calls this first.
 

@@ -15,6 +15,8 @@ other tokens (`do` and `dog`). So at every position any token is also allowed th
 of the prefix ("token healing"; Lundberg 2023, microsoft/guidance). The output then begins with exactly the prefix text,
 its last word may be completed, and the prefix never takes more tokens than that encoding.
 
+Parts of a character are followed by the rest of it, before any other rule counts (`utf8`).
+
 `min_length` and `no_repeat_ngram_size` take tokens away from what these rules allow, unless they would leave none.
 
 Shapes: V vocabulary.
@@ -33,6 +35,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.repetition import is_loop
 from clearhead.decoding.rules import never_written, output_rules
 from clearhead.decoding.sentence import Prefix, Sentence
+from clearhead.decoding.utf8 import NUM_ROOMS, NUM_STATES, CharacterParts
 from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
 
 if TYPE_CHECKING:
@@ -57,17 +60,28 @@ class AllowedTokens:
         end_loops: Whether a translation in a repetition loop must end.
         min_length: Minimum target tokens, end token included.
         no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
+        parts: The tokens that are parts of characters; None if there are none.
     """
 
     def __init__(
-        self, config: ModelConfig, *, end_loops: bool = True, min_length: int = 0, no_repeat_ngram_size: int = 0
+        self,
+        config: ModelConfig,
+        *,
+        end_loops: bool = True,
+        min_length: int = 0,
+        no_repeat_ngram_size: int = 0,
+        parts: CharacterParts | None = None,
     ) -> None:
         self._vocab_size = config.vocab_size
         self._end_loops = end_loops
         self._min_length = min_length
         self._no_repeat_ngram_size = no_repeat_ngram_size
-        self.anything = self._all_but(never_written(config))
-        """Mask of every token that may ever be written."""
+        ever = self._all_but(never_written(config))
+        self.parts = parts
+        self.of_states = [] if parts is None else list((ever & parts.masks).reshape(-1, config.vocab_size))
+        """Masks of the tokens allowed in each state of UTF-8, room by room; see `CharacterParts.masks`."""
+        self.anything = self.of_states[-NUM_STATES] if self.of_states else ever
+        """Mask of every token that may be written, as far as no rule says otherwise."""
         self._end_id = config.eos_id
         self._first_placeholder = config.first_placeholder if config.num_placeholders else math.inf
         self._waiting: dict[tuple[int, ...], Mask] = {}
@@ -75,9 +89,9 @@ class AllowedTokens:
         """Mask of the end token alone; a hypothesis that ends under it was ended by a rule, not by the model."""
 
     @classmethod
-    def of(cls, model: ModelConfig, config: DecodeConfig) -> Self:
-        """Return the allowed tokens of a model under decoding settings."""
-        return cls(model, **output_rules(config))
+    def of(cls, model: ModelConfig, config: DecodeConfig, parts: CharacterParts | None = None) -> Self:
+        """Return the allowed tokens of a model under decoding settings; for `parts` see the class."""
+        return cls(model, **output_rules(config), parts=parts)
 
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the tokens allowed after those written so far; None allows anything.
@@ -87,11 +101,25 @@ class AllowedTokens:
             sentence: The sentence to translate.
         """
         mask, avoided = self._by_content(written, sentence), self._avoided(written)
-        if not avoided or mask is self.end:
+        if avoided and mask is not self.end:
+            rest = (self.anything if mask is None else mask).copy()
+            rest[avoided] = False
+            mask = rest if rest.any() else mask
+        return mask if self.parts is None else self._of_whole_characters(mask, written, sentence, self.parts)
+
+    def _of_whole_characters(
+        self, mask: Mask | None, written: Sequence[int], sentence: Sentence, parts: CharacterParts
+    ) -> Mask:
+        """Return a mask without the tokens that would leave a character incomplete; if none is left, of its rest."""
+        state = parts.state(written)
+        if mask is self.end and not state:
             return mask
-        rest = (self.anything if mask is None else mask).copy()
-        rest[avoided] = False
-        return rest if rest.any() else mask
+        room = sentence.max_length - len(written) - 2 - len(self._missing_placeholders(written, sentence))
+        valid = self.of_states[min(max(room, 0), NUM_ROOMS - 1) * NUM_STATES + state]
+        if mask is None:
+            return valid
+        both = mask & parts.masks[min(max(room, 0), NUM_ROOMS - 1), state]
+        return both if both.any() else valid
 
     def _by_content(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the length limit, the prefix, repetition loops, placeholders and terms."""

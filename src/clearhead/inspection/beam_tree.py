@@ -13,6 +13,7 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.recorded_search import recorded_search
 from clearhead.decoding.rules import length_limits, output_rules, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence
+from clearhead.decoding.utf8 import CharacterParts
 
 if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
@@ -72,7 +73,13 @@ class BeamTree:
         return tuple(reversed(found))
 
 
-def record_search(model: Transformer | Engine, source: Sequence[int], config: DecodeConfig, prefix: Prefix) -> BeamTree:
+def record_search(
+    model: Transformer | Engine,
+    source: Sequence[int],
+    config: DecodeConfig,
+    prefix: Prefix,
+    parts: CharacterParts | None = None,
+) -> BeamTree:
     """Run the plain beam search, or the same with an engine, and return all hypotheses that it considered.
 
     With a beam of 1 (greedy search) scores are not length-normalized; otherwise hypotheses are ranked with the length
@@ -83,6 +90,7 @@ def record_search(model: Transformer | Engine, source: Sequence[int], config: De
         source: Source ids, ended by `eos_id`; for a decoder alone, the ids of the text to continue.
         config: The decode settings.
         prefix: Prefix of the translation.
+        parts: The tokens that are parts of characters; None if there are none. An engine knows its own.
     """
     steps: list[BeamStep] = []
     shape = model.model.config if isinstance(model, Engine) else model.config
@@ -104,6 +112,7 @@ def record_search(model: Transformer | Engine, source: Sequence[int], config: De
                 alpha=alpha,
                 form=config.length_penalty_form,
                 prefixes=[prefix],
+                parts=parts,
                 observer=steps.append,
                 **output_rules(config),
             )

@@ -117,7 +117,9 @@ def explain(
     assert engine is None or isinstance(engine, NativeEngine)  # other engines need PyTorch
     tree = None
     if has_decoder and (search or not is_given):
-        tree = record_search(engine or translator.bundle.own_module, source_ids, config, given_prefix(given))
+        tree = record_search(
+            engine or translator.bundle.own_module, source_ids, config, given_prefix(given), translator.engines.parts
+        )
         searched_ids = list(tree.hypothesis.tokens)
         if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
             # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.

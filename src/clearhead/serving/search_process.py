@@ -41,7 +41,9 @@ from clearhead.serving.batches import (
 from clearhead.serving.http_errors import HTTPError, place_of, unavailable, with_place
 
 if TYPE_CHECKING:
+    from clearhead.config import DecodePrecision
     from clearhead.decoding import Shortlist
+    from clearhead.decoding.utf8 import CharacterParts
 
 SECONDS_TO_ANSWER = 3.0
 """Seconds after which a process that does nothing is stuck if it has not answered."""
@@ -234,7 +236,7 @@ class SearchProcess:
             if (known := self._known.get(id(thing))) is not None:
                 return known
             number = next(self._numbers)
-            what = (thing.model, thing.precision) if isinstance(thing, Engine) else thing
+            what = (thing.model, thing.precision, thing.parts) if isinstance(thing, Engine) else thing
             self._send("make", number, pickle.dumps(what))
             if (error := self._made.get()) is not None:
                 raise error
@@ -414,7 +416,7 @@ class _Messages:
             error = None
             try:
                 what = pickle.loads(packed)
-                self._things[number] = make_engine(*what) if isinstance(what, tuple) else what
+                self._things[number] = _engine(*what) if isinstance(what, tuple) else what
                 spare_what_is_loaded()
             except BaseException as found:
                 error = _sendable(found)
@@ -453,6 +455,12 @@ class _Messages:
             self._things.pop(number, None)
         self.batches.sweep()
         self.answers.put("alive")
+
+
+def _engine(model: Any, precision: DecodePrecision, parts: CharacterParts | None) -> Engine:
+    engine = make_engine(model, precision)
+    engine.parts = parts
+    return engine
 
 
 def _sendable(error: BaseException) -> BaseException:

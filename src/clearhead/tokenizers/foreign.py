@@ -14,7 +14,7 @@ from typing import Any, Literal
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, nearest_name
 from clearhead.tokenizers.subword_encoders import SentencePieceEncoder, SubwordEncoder, TokenizersEncoder
-from clearhead.tokenizers.vocabulary import Vocabulary
+from clearhead.tokenizers.vocabulary import Vocabulary, byte_level_bytes
 from clearhead.tokenizers.word_encoder import WordEncoder
 
 Frame = tuple[int | Literal["text", "source_lang", "target_lang"], ...]
@@ -162,6 +162,9 @@ class ForeignVocabulary(Vocabulary):
     def _no_text(self) -> set[int]:
         framed = (part for part in (*self.file.source_frame, *self.file.target_frame) if isinstance(part, int))
         return {*super()._no_text(), *self.languages.values(), *framed}
+
+    def _bytes_of(self, name: str) -> bytes | None:
+        return byte_level_bytes(name) if self._target.is_byte_level else super()._bytes_of(name)
 
     def _text_pieces(self) -> Iterator[tuple[str, int]]:
         special = {self.pad_id, self.bos_id, self.eos_id, *self.languages.values(), *self._target.special}

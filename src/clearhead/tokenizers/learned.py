@@ -23,7 +23,14 @@ from clearhead.text.language_tags import language_tag, tagged_language
 from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers.spans import UNREADABLE
 from clearhead.tokenizers.tokenizer_json import parts, require_bounded
-from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_surrogates, require_texts, typed_errors
+from clearhead.tokenizers.vocabulary import (
+    Vocabulary,
+    byte_level_bytes,
+    read_vocabulary,
+    refuse_surrogates,
+    require_texts,
+    typed_errors,
+)
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 """Padding, start of target, end of sentence, unknown. They are the first ids of a vocabulary that we train; other
@@ -256,6 +263,9 @@ class Tokenizer(Vocabulary):
     def target_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
         """Return the span of each id in a text; both sides share one vocabulary."""
         return self.source_spans(ids, text)
+
+    def _bytes_of(self, name: str) -> bytes | None:
+        return byte_level_bytes(name)
 
     def _text_pieces(self) -> list[tuple[str, int]]:
         vocabulary = self._backend.get_vocab(with_added_tokens=True)

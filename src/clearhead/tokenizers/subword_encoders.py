@@ -31,6 +31,8 @@ class SubwordEncoder(ABC):
     """Whether texts are lowercased first."""
     special: frozenset[int]
     """Ids of special tokens."""
+    is_byte_level = False
+    """Whether pieces are written in characters that each represent a byte."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts, without special tokens; a special token in a text is text.
@@ -181,6 +183,7 @@ class TokenizersEncoder(SubwordEncoder):
             added = self._backend.get_added_tokens_decoder()
         self.special = frozenset(control).union(token_id for token_id, token in added.items() if token.special)
         self.kind = type(self._backend.model).__name__.lower()
+        self.is_byte_level = isinstance(self._backend.decoder, decoders.ByteLevel)
         vocabulary = values["model"]["vocab"]
         of_text = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
         self.num_ids = max([*of_text, *added], default=-1) + 1

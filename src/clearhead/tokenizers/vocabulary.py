@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,18 @@ from clearhead.text.language_tags import language_tag, split_tag
 from clearhead.tokenizers.spans import matched_spans
 
 V = TypeVar("V", bound="Vocabulary")
+
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+"""Pattern of a piece of one byte, for characters that a vocabulary lacks (byte fallback)."""
+_PRINTED = [byte for byte in range(256) if 32 < byte < 127 or (byte > 160 and byte != 173)]
+_BYTE_OF = dict(
+    zip(
+        map(chr, [*_PRINTED, *range(256, 512 - len(_PRINTED))]),
+        [*_PRINTED, *(byte for byte in range(256) if byte not in _PRINTED)],
+        strict=True,
+    )
+)
+"""The byte of each character by which byte-level vocabularies write it (GPT-2)."""
 
 MOST_BYTES = 256 * 2**20
 """Maximum size of a `tokenizer.json`; 250,000 pieces take about 20 MB."""
@@ -184,6 +197,15 @@ class Vocabulary(ABC):
     def _text_pieces(self) -> Iterable[tuple[str, int]]:
         """Return the target pieces that are text, as pairs of name and id."""
 
+    def parts_of_characters(self) -> dict[int, bytes]:
+        """Return the bytes of each target piece that is not one or more whole characters of UTF-8."""
+        named = ((piece_id, self._bytes_of(name)) for name, piece_id in self._text_pieces())
+        return {piece_id: text for piece_id, text in named if text is not None and not _is_utf8(text)}
+
+    def _bytes_of(self, name: str) -> bytes | None:
+        """Return the bytes of a piece; None if it is text."""
+        return bytes([int(name[1:-1], 16)]) if _BYTE.fullmatch(name) else None
+
     @abstractmethod
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """Detokenize several sequences of target ids, in parallel, without special tokens.
@@ -235,12 +257,25 @@ class Vocabulary(ABC):
     def decode(self, ids: Sequence[int]) -> str:
         """Detokenize target ids, without special tokens.
 
-        A model's output may end within a character; its bytes then become U+FFFD.
+        Ids may end within a character; its bytes then become U+FFFD. A search writes whole characters.
 
         Raises:
             DataError: If the ids are invalid.
         """
         return self.decode_batch([ids])[0]
+
+
+def byte_level_bytes(name: str) -> bytes | None:
+    """Return the bytes that a piece of a byte-level vocabulary is written for; None if it has other characters."""
+    return bytes(map(_BYTE_OF.__getitem__, name)) if _BYTE_OF.keys() >= set(name) else None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_vocabulary(path: str | Path, make: Callable[[str], V]) -> V:

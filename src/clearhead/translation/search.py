@@ -18,8 +18,10 @@ from clearhead.decoding import (
     make_engine,
     score,
 )
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ConfigError
 from clearhead.model.stored import StoredModel
+from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.unicode_forms import TextForm
@@ -50,11 +52,13 @@ class Engines:
 
     Args:
         model: Returns the model, or an ensemble.
+        tokenizer: Its vocabulary.
         is_plain: Whether plain code alone searches and scores, in fp32 whatever the precision.
     """
 
-    def __init__(self, model: Callable[[], Model], *, is_plain: bool = False) -> None:
+    def __init__(self, model: Callable[[], Model], tokenizer: Vocabulary, *, is_plain: bool = False) -> None:
         self._model = model
+        self._tokenizer = tokenizer
         self._is_plain = is_plain
         self._built: dict[DecodePrecision, tuple[Model, Engine]] = {}
 
@@ -73,8 +77,15 @@ class Engines:
         built_from, engine = self._built.get(precision, (None, None))
         if engine is None or built_from != model or not engine.is_current():
             engine = _plain_engine(model) if self._is_plain else make_engine(model, precision)
+            engine.parts = self.parts
             self._built[precision] = model, engine
         return engine
+
+    @cached_property
+    def parts(self) -> CharacterParts | None:
+        """The tokens that are parts of characters; None if there are none."""
+        found = self._tokenizer.parts_of_characters()
+        return CharacterParts(found, self._tokenizer.vocab_size) if found else None
 
 
 def _plain_engine(model: Model) -> Engine:

@@ -70,8 +70,8 @@ class Translator:
         # What follows is for the package itself; copies of this translator share it, with all that is cached there.
         self.decode: Decode = decode
         """The search function; a server's combines the sentences of all clients into batches."""
-        self.engines = Engines(self._weights)
-        self._plain_engines = Engines(self._weights, is_plain=True)
+        self.engines = Engines(self._weights, bundle.tokenizer)
+        self._plain_engines = Engines(self._weights, bundle.tokenizer, is_plain=True)
         self.aligner = Aligner((bundle, *ensemble), partial(self.engines.of, "fp32"))
         """Aligns words of translations."""
         self.quality_estimator = cache(partial(QualityEstimator.of, bundle))

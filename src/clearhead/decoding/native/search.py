@@ -60,11 +60,14 @@ class NativeSentence:
         self._guided_until = guided_until
         self._has_scores = scores
         room = beam_size * sentence.max_length
-        # All numbers in one array: scores, newest, parents, masks, tokens of the open and of the finished hypotheses.
-        self._numbers = np.zeros(4 * beam_size + 2 * room + num_best * sentence.max_length, dtype=np.int32)
+        # All numbers in one array: scores, newest, parents, masks, tokens of the open and of the finished hypotheses,
+        # states.
+        num_finished = num_best * sentence.max_length
+        self._numbers = np.zeros(6 * beam_size + 2 * room + num_finished, dtype=np.int32)
         self._numbers[beam_size] = bos_id
         self._written = self._numbers[4 * beam_size :][: 2 * room].reshape(2, beam_size, sentence.max_length)
-        self._finished_tokens = self._numbers[4 * beam_size + 2 * room :].reshape(num_best, sentence.max_length)
+        finished = self._numbers[4 * beam_size + 2 * room :][:num_finished]
+        self._finished_tokens = finished.reshape(num_best, sentence.max_length)
         self._finished = (STRUCTS["Finished"] * num_best)()
         self.masks = self._numbers[3 * beam_size : 4 * beam_size]
         """For each open hypothesis, the number of the mask of its next token."""
@@ -84,6 +87,7 @@ class NativeSentence:
             masks=3 * beam_size,
             written=4 * beam_size,
             finished_tokens=4 * beam_size + 2 * room,
+            states=4 * beam_size + 2 * room + num_finished,
         )
         self.pointer = pointer(self.struct)
 
@@ -147,7 +151,7 @@ class NativeSearch:
         self._num_best = num_best
         self._allowed = allowed
         # In the order of `enum Mask`.
-        self._masks = np.stack([allowed.anything, allowed.end])
+        self._masks = np.stack([allowed.anything, allowed.end, *allowed.of_states])
         self._penalties = np.empty(0)
         self._struct = STRUCTS["Search"](
             eos_id=eos_id,
@@ -155,7 +159,7 @@ class NativeSearch:
             ends_loops=config.end_loops,
             loop_tokens=LOOP_TOKENS,
             loop_times=LOOP_TIMES,
-        ).point(changes=changes)
+        ).point(changes=changes, next_states=None if allowed.parts is None else allowed.parts.next_states)
 
     def begin(self, sentence: Sentence, bos_id: int) -> NativeSentence:
         """Return the state of a sentence before the first target token; see `engine.SlotSearch`."""
@@ -192,7 +196,7 @@ class NativeSearch:
 
     def _add(self, masks: list[Mask], mask: Mask | None) -> int:
         """Return the number of a mask, which is added to the others if it is new."""
-        if mask is None:
+        if mask is None or mask is self._allowed.anything:
             return CONSTANTS["ANYTHING"]
         if mask is self._allowed.end:
             return CONSTANTS["END_ALONE"]

@@ -76,8 +76,9 @@ class PlainEngine(ModuleEngine):
         config, model = options.config, self.model
         if options.sampling is not None:
             return self._samples(sources, max_lengths, prefixes, options)
+        rules = {**output_rules(config), "parts": self.parts}
         if config.beam_size == 1:
-            found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, **output_rules(config))
+            found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, **rules)
             return [[one] for one in found]
         return beam_search(
             model,
@@ -88,7 +89,7 @@ class PlainEngine(ModuleEngine):
             form=config.length_penalty_form,
             num_best=options.num_best,
             prefixes=prefixes,
-            **output_rules(config),
+            **rules,
         )
 
     def _samples(
@@ -98,7 +99,7 @@ class PlainEngine(ModuleEngine):
         model, sampling = self.model, options.sampling
         assert sampling is not None
         allowed, sentences = (
-            AllowedTokens.of(model.config, options.config),
+            AllowedTokens.of(model.config, options.config, self.parts),
             sentences_of(sources, max_lengths, prefixes),
         )
 

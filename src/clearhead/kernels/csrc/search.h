@@ -26,16 +26,25 @@ static int ends_repeating(const int32_t *tokens, int64_t size, int64_t times, in
     return 0;
 }
 
+/* The state of the automaton of UTF-8 of each hypothesis of some length: this one or the one before. */
+static int32_t *states(const Search *search, const Hypotheses *h, int64_t length) {
+    return h->states + length % 2 * search->step->beam_size;
+}
+
 /* Set the masks that depend on length and repetition alone. Return whether the repetitions in the source are known as
  * far as needed. */
 static int set_masks(const Search *search, Hypotheses *h) {
     if (h->length < h->guided_until) return 1;
     int is_last = h->length + 1 == h->max_length;
+    int64_t room = max64(0, h->max_length - h->length - 2);
+    if (room >= UTF8_ROOMS) room = UTF8_ROOMS - 1;
     for (int64_t beam = 0; beam < h->num_open; beam++) {
         const int32_t *own = written(search, h, h->length, beam) + h->prefix; /* a prefix may contain repetitions */
         int64_t size = h->length - h->prefix, times = search->loop_times;
+        int32_t state = search->next_states ? states(search, h, h->length)[beam] : 0;
         h->masks[beam] = is_last ? END_ALONE : ANYTHING;
-        if (is_last || !search->ends_loops || !ends_repeating(own, size, times, search->loop_tokens)) continue;
+        if (!is_last && search->next_states) h->masks[beam] = (int32_t)(UTF8_MASKS + room * UTF8_STATES + state);
+        if (state || is_last || !search->ends_loops || !ends_repeating(own, size, times, search->loop_tokens)) continue;
         if (h->times_in_source < 1) {
             h->times_in_source = -1;
             return 0;
@@ -110,6 +119,10 @@ static void extend(const Search *search, Hypotheses *h, int64_t slot) {
         int32_t *tokens = written(search, h, h->length, beam);
         memcpy(tokens, written(search, h, h->length - 1, h->parents[beam]), (h->length - 1) * sizeof *tokens);
         tokens[h->length - 1] = h->newest[beam];
+        if (search->next_states) {
+            int32_t state = states(search, h, h->length - 1)[h->parents[beam]];
+            states(search, h, h->length)[beam] = search->next_states[state * search->step->vocab_size + h->newest[beam]];
+        }
         if (h->length <= h->given) h->scores[beam] = 0.0f;
     }
     h->num_open = open;

@@ -282,11 +282,15 @@ typedef struct {
     float *scores;                     /* [beam]: log-probability */
     int32_t *newest, *parents, *masks; /* [beam]: last token, beam of the step before, and mask of the next token */
     int32_t *written;         /* tokens [even or odd length][beam][max_length] */
+    int32_t *states;          /* [even or odd length][beam]: state of the automaton of UTF-8 (decoding/utf8.py) */
     Finished *finished;       /* [num_best] */
     int32_t *finished_tokens; /* [num_best][max_length] */
 } Hypotheses;
 
-enum Mask { ANYTHING, END_ALONE }; /* the first masks of a search; others are Python's */
+#define UTF8_STATES 8
+#define UTF8_ROOMS 4
+/* The first masks of a search: behind END_ALONE those of UTF-8 [room][state] if there are any; others are Python's. */
+enum Mask { ANYTHING, END_ALONE, UTF8_MASKS };
 
 /* A greedy or beam search of all sentences in flight; see search.h. */
 typedef struct {
@@ -294,6 +298,7 @@ typedef struct {
     Hypotheses **sentences; /* [slot] */
     int64_t eos_id, num_best;
     int64_t ends_loops, loop_tokens, loop_times; /* decoding/repetition.py */
+    const int8_t *next_states; /* [state][token]: decoding/utf8.py; NULL if no token is a part of a character */
     const double *penalties; /* [length]: divisor of the log-probability of finished hypotheses */
     int64_t most_steps;      /* steps for which there is room */
     double seconds;          /* no further step is begun after so many */

@@ -42,7 +42,7 @@ export async function explain(translator, { text: line, translation: told = null
   const sourceIds = translator.sourceIds(masked.text, language);
   requireAtMost(decode.max_input_tokens, sourceIds, "text");
   requireRoom(rules, weights.config, sourceIds.length, 0);
-  const options = { beam: beam ?? decode.beam_size, ...settingsOf(decode) };
+  const options = { beam: beam ?? decode.beam_size, ...settingsOf(decode), parts: translator.parts };
   const tree = await recordSearch(weights, sourceIds, options, goesOn);
   if (tree === null) return null;
   const textOf = (ids) => masked.restored(vocabulary.decode(ids));

@@ -5,6 +5,42 @@
 // `minLength` and `noRepeatNgramSize` take tokens away from what is then allowed, unless they would leave none.
 
 const [NUM_ALONE, NUM_PAIRS] = [16, 8]; // text/placeholders.py
+const [NUM_STATES, NUM_ROOMS] = [8, 4]; // kernels/csrc/types.h
+
+/** The tokens that are parts of characters, and what may follow them: decoding/utf8.py. */
+export class CharacterParts {
+  /** @param {{needed: number[], next: Object<string, number[]>}} settings - `utf8` of browser/text.py. */
+  constructor({ needed, next }, { vocab_size: size, never_written: never }) {
+    Object.assign(this, { needed, size, never });
+    this.nextStates = new Int8Array(NUM_STATES * size).fill(-1).fill(0, 0, size);
+    for (const [token, states] of Object.entries(next))
+      states.forEach((state, from) => (this.nextStates[from * size + Number(token)] = state));
+    this.masks = new Uint8Array(NUM_ROOMS * NUM_STATES * size); // [room][state][token]
+    for (let room = 0; room < NUM_ROOMS; room++)
+      this.nextStates.forEach((state, at) => {
+        if (state >= 0 && needed[state] <= room) this.masks[room * NUM_STATES * size + at] = 1;
+      });
+    this.written = this.masks.slice(); // of tokens that are ever written
+    for (let at = 0; at < this.written.length; at += size) for (const token of never) this.written[at + token] = 0;
+  }
+
+  /** The state after some tokens. */
+  state(tokens) {
+    return tokens.reduce((state, token) => this.nextStates[state * this.size + token], 0);
+  }
+
+  /** A mask of `maskAfter` without the tokens that would leave a character incomplete; if none is left, of its rest. */
+  restrict(mask, tokens, room) {
+    const state = this.state(tokens);
+    if (mask?.isEnd && !state) return mask;
+    const number = Math.max(0, Math.min(room, NUM_ROOMS - 1)) * NUM_STATES + state;
+    const of = (masks) => masks.subarray(number * this.size, (number + 1) * this.size);
+    const bytes = mask?.bytes().map((allowed, token) => allowed & of(this.masks)[token]);
+    return bytes?.some(Boolean)
+      ? { key: `${mask.key} in ${number}`, isEnd: false, bytes: () => bytes }
+      : { key: `${number}`, isEnd: false, bytes: () => of(this.written) };
+  }
+}
 
 /** The placeholders in a source, each as often as it is there. */
 export function placeholderIds({ vocab_size: size, num_placeholders: count }, source) {
@@ -18,11 +54,17 @@ export function placeholderIds({ vocab_size: size, num_placeholders: count }, so
  * @param {number[]} written - Ids of the translation so far.
  * @param {number} limit - Tokens of the translation at most, the end token included.
  * @param {boolean} isOver - Whether it must end, since it is caught in a repetition loop.
- * @param {{minLength: number, noRepeatNgramSize: number}} options
+ * @param {{minLength: number, noRepeatNgramSize: number, parts: ?CharacterParts}} options
  * @returns {?{key: string, isEnd: boolean, bytes: function(): Uint8Array}} `bytes` has 1 for each allowed token; masks
  *   with the same key are the same; `isEnd` says that only the end is allowed.
  */
 export function maskAfter(config, source, written, limit, isOver, options) {
+  const mask = maskWithin(config, source, written, limit, isOver, options);
+  const room = limit - written.length - 2 - missingAfter(config, source, written).length;
+  return options.parts ? options.parts.restrict(mask, written, room) : mask;
+}
+
+function maskWithin(config, source, written, limit, isOver, options) {
   const [mask, avoided] = [maskByContent(config, source, written, limit, isOver), avoidedAfter(config, written, options)];
   if (!avoided.length || mask?.isEnd) return mask;
   const bytes = (mask ?? maskOf(config, [config.eos_id], true)).bytes();
@@ -32,14 +74,20 @@ export function maskAfter(config, source, written, limit, isOver, options) {
 
 function maskByContent(config, source, written, limit, isOver) {
   if (written.length + 1 === limit) return maskOf(config, [config.eos_id], false);
-  const missing = placeholderIds(config, source);
-  for (const token of written) {
-    const at = missing.indexOf(token);
-    if (at >= 0) missing.splice(at, 1);
-  }
+  const missing = missingAfter(config, source, written);
   if (!missing.length) return isOver ? maskOf(config, [config.eos_id], false) : null;
   const hasRoom = written.length + missing.length + 1 < limit;
   return maskOf(config, nextOf(config, missing, written), hasRoom && !isOver);
+}
+
+/** The placeholders of a source that are not yet written. */
+function missingAfter(config, source, written) {
+  const missing = placeholderIds(config, source);
+  for (const token of missing.length ? written : []) {
+    const at = missing.indexOf(token);
+    if (at >= 0) missing.splice(at, 1);
+  }
+  return missing;
 }
 
 /** The tokens that `minLength` and `noRepeatNgramSize` take away. */

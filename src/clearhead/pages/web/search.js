@@ -3,7 +3,7 @@
 import { maskAfter, placeholderIds } from "./masks.js";
 
 const MOST_SECONDS = 0.01; // after which a call begins no further step, so that a new text does not wait
-const FIXED_MASKS = 2; // ANYTHING and END_ALONE
+const FIXED_MASKS = 2 + 32; // ANYTHING, END_ALONE and those of UTF-8
 const [LOOP_TOKENS, LOOP_TIMES] = [20, 3]; // decoding/repetition.py
 
 export const lengthPenalty = (length, alpha, form) => (form === "gnmt" ? ((5 + length) / 6) ** alpha : length ** alpha);
@@ -90,7 +90,8 @@ class Slots {
     const memories = weights.encode(sources);
     this.open = sources.map((source, number) => {
       const [limit, room] = [limits[number], (source.length + 16) * beam];
-      const numbers = core.put(new Int32Array(0), 4 * beam + 2 * beam * limit + nbest * limit);
+      const tokens = 4 * beam + 2 * beam * limit + nbest * limit;
+      const numbers = core.put(new Int32Array(tokens + 2 * beam), tokens + 2 * beam);
       const at = (place) => numbers + 4 * place;
       core.view.setInt32(at(beam), config.bos_id, true);
       const hypotheses = core.make("Hypotheses", {
@@ -98,6 +99,7 @@ class Slots {
         longest_penalty: beam === 1 ? 1 : lengthPenalty(limit, options.lengthPenalty, options.lengthPenaltyForm),
         num_open: 1, scores: at(0), newest: at(beam), parents: at(2 * beam), masks: at(3 * beam), written: at(4 * beam),
         finished: core.makeAll("Finished", Array(nbest).fill({})), finished_tokens: at(4 * beam + 2 * beam * limit),
+        states: at(tokens),
       });
       const slot = { number, source, limit, hypotheses, masks: at(3 * beam), written: at(4 * beam), places: 0 };
       slot.isGuided = guides[number];
@@ -110,6 +112,7 @@ class Slots {
     const masks = new Uint8Array(size * (FIXED_MASKS + (guides.some(Boolean) ? rows : 0)));
     masks.fill(1, 0, size);
     for (const token of config.never_written) masks[token] = 0;
+    if (options.parts) masks.set(options.parts.written, core.layout.constants.UTF8_MASKS * size);
     masks[core.layout.constants.END_ALONE * size + config.eos_id] = 1;
     const penalties = Float64Array.from({ length: 2 * Math.max(...limits) }, (_, length) =>
       (beam === 1 || !length ? 1 : lengthPenalty(length, options.lengthPenalty, options.lengthPenaltyForm)));
@@ -126,7 +129,7 @@ class Slots {
     this.search = core.make("Search", {
       step: this.step, sentences: this.sentences, eos_id: config.eos_id, num_best: nbest, ends_loops: options.endLoops,
       loop_tokens: LOOP_TOKENS, loop_times: LOOP_TIMES, penalties: core.put(penalties), seconds: MOST_SECONDS,
-      changes: core.put(new BigInt64Array(1)),
+      changes: core.put(new BigInt64Array(1)), next_states: options.parts ? core.put(options.parts.nextStates) : 0,
     });
     this.scratch = 0;
   }

@@ -8,6 +8,7 @@ import { forcedPass } from "./attention.js";
 import { innerSpan, stripped } from "./characters.js";
 import { covers, Flags } from "./flags.js";
 import { attentionOfHead, linkWords, wordSpans } from "./links.js";
+import { CharacterParts } from "./masks.js";
 import { Normalizer } from "./normalization.js";
 import { Placeholders } from "./placeholders.js";
 import { answerOf, joinedText, partsOf, translationOf } from "./results.js";
@@ -49,6 +50,7 @@ export class Translator {
         .map(([name, id]) => [name.slice(2, -1), id]),
     );
     this.placeholders = new Placeholders(settings.text);
+    this.parts = new CharacterParts(settings.text.utf8, config);
     const [read, written] = [training?.source_characters, training?.target_characters].map(charactersIn);
     const { source, target } = settings.text.forms;
     const formOf = (form) => new TextForm(form, this.placeholders);
@@ -184,7 +186,7 @@ export class Translator {
     for (const [name, number] of Object.entries({ nbest, beam: own }))
       if (!(Number.isInteger(number) && number >= 1 && number <= MOST_BEAMS))
         throw new TranslationError(`${name} must be a whole number from 1 to ${MOST_BEAMS}, not ${number}`);
-    return { nbest, beam: Math.max(own, nbest), ...settingsOf(decode) };
+    return { nbest, beam: Math.max(own, nbest), ...settingsOf(decode), parts: this.parts };
   }
 
   /** Normalize a line, and split it into the pieces that are translated by themselves. */
