@@ -185,6 +185,9 @@ model's card. The tests compare each kind with its formulas, log-probability by 
 written by fairseq 0.12.2, OpenNMT-py 2.3.0 and 3.5.1, eole 0.6.4 and JoeyNMT 2.3.0 themselves were compared with their
 own forward pass once, and differed by 1e-6 at most.
 
+In Python, `clearhead.import_model(path, output)` does the same, and returns the proof and the notes;
+`clearhead.export_model(model, output, to="ctranslate2")` is the counterpart.
+
 ## Small models
 
 ```

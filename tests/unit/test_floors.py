@@ -34,6 +34,7 @@ FLOORS = {
     "decoding": 5,
     "interop": 6,
     "translation": 6,
+    "conversion": 7,
     "inspection": 7,
     "pipelines": 7,
     "browser": 8,

@@ -29,9 +29,6 @@ PRECISIONS: Mapping[ExportLibrary, Sequence[ExportPrecision]] = {
 }
 """Precisions in which each library's weights are written."""
 
-NUM_COMPARED = 8
-"""Number of sentences compared, made of words of the vocabulary."""
-
 
 def export(
     context: typer.Context,
@@ -86,7 +83,7 @@ def export(
     stored: Any = precision
     refuse_missing([path for path in (source, target) if path is not None])
 
-    from clearhead.bundle import load_bundle, require_new
+    from clearhead.bundle import require_new
 
     require_new(output)
     if library == "clearhead":
@@ -96,21 +93,15 @@ def export(
         _export_web(model, output, stored, single_file=single_file)
         return
 
-    from clearhead.runtime.pytorch import needing_pytorch
-    from clearhead.translation.golden import vocabulary_sources
+    from clearhead.conversion import export_model
 
-    with needing_pytorch(f"--to {to}"):
-        from clearhead.interop.export_model import export_directory
-
-    bundle = load_bundle(model)
-    sources = vocabulary_sources(bundle.tokenizer, NUM_COMPARED, is_tagged=bundle.decode.target_lang is None)
     with progress("writing and comparing"):
-        written, compared, notes = export_directory(bundle, output, library, sources, stored)
-    for note in notes:
+        made = export_model(model, output, to=library, precision=stored)
+    for note in made.notes:
         notice(note)
     typer.echo(f"read     {model}")
-    typer.echo(f"written  {output}, {written}")
-    typer.echo(f"proof    {compared}")
+    typer.echo(f"written  {output}, {made.written}")
+    typer.echo(f"proof    {made.proof}")
 
 
 def _export_web(model: Path, output: Path, precision: Literal["float32", "int8"], *, single_file: bool) -> None:

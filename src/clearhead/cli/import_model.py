@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,33 +33,14 @@ def import_model(
 
     An existing model in the output directory is replaced only with --force.
     """
-    from clearhead.bundle import refuse_foreign, refuse_model, save_bundle
-    from clearhead.interop.import_model import import_path
-    from clearhead.interop.imported import card
-    from clearhead.translation.golden import NUM_GOLDEN, make_golden, require_computed_alike, vocabulary_sources
-    from clearhead.translation.translator import Translator
+    from clearhead.conversion import import_model as convert
 
-    refuse_foreign(output)
-    if not force:
-        refuse_model(output)
-    imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
-    model, tokenizer = imported.bundle.model, imported.bundle.tokenizer
-    golden, sources = [], vocabulary_sources(tokenizer, NUM_GOLDEN, is_tagged=False)
-    compared = "tokens and hidden states"
-    if model.config.num_decoder_layers:
-        with progress("translating golden sentences"):
-            golden = make_golden(Translator(imported.bundle))
-        sources, compared = [sentence["source"] for sentence in golden], "tokens, scores and texts"
-    proof = f"not compared with its own library: {imported.why_unproven}"
-    if imported.prove is not None:
-        with progress(f"comparing with {imported.library}"):
-            found = imported.prove(sources)
-        proof = found or f"{len(sources)} sentences have the same {compared} as in {imported.library}"
-    said, check = card(output.name, imported, proof), partial(require_computed_alike, golden=golden)
-    save_bundle(output, imported.bundle, golden=golden, card=said, check=check)
-    for note in imported.notes:
+    made = convert(
+        path, output, kind=kind, source_lang=source_lang, target_lang=target_lang, force=force, stage=progress
+    )
+    for note in made.notes:
         notice(note)
-    typer.echo(f"read     {path}, of the kind {imported.kind}")
-    typer.echo(f"model    {model.num_parameters():,} parameters, {tokenizer.vocab_size:,} pieces")
-    typer.echo(f"proof    {proof}")
+    typer.echo(f"read     {path}, of the kind {made.kind}")
+    typer.echo(f"model    {made.written}")
+    typer.echo(f"proof    {made.proof}")
     typer.echo(f"written  {output}")

@@ -48,7 +48,9 @@ _HOMES = {
 """Name to the file that defines it."""
 
 
-def __getattr__(name: str) -> Any:  # not by `runtime.lazy`, which is on the same floor
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # with it, a type checker would accept every name
+
+    def __getattr__(name: str) -> Any:  # not by `runtime.lazy`, which is on the same floor
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from clearhead.decoding.shortlist_learning import learn_shortlist
 
 # Imported on first use, because they need PyTorch, or most searches do not need them.
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "PyTorchEngine": "pytorch.engine",
-        **dict.fromkeys(("Required", "RequiredTerm", "TokenSequence", "WordEdges"), "constraints"),
-        "expected_chrf": "mbr",
-        "learn_shortlist": "shortlist_learning",
-    },
-)
+if not TYPE_CHECKING:  # with it, a type checker would accept every name
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "PyTorchEngine": "pytorch.engine",
+            **dict.fromkeys(("Required", "RequiredTerm", "TokenSequence", "WordEdges"), "constraints"),
+            "expected_chrf": "mbr",
+            "learn_shortlist": "shortlist_learning",
+        },
+    )
 
 __all__ = [
     "NO_PREFIX",

@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from clearhead.formats.tables.tsv import write_tsv
 
 # Imported on first use, because a document needs no reader of pairs.
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "GivenLinks": "alignment_links",
-        **dict.fromkeys(("in_common", "language_in_name"), "languages"),
-        **dict.fromkeys(("SKIPS", "PairFile", "SentencePair", "Wanted"), "pair"),
-        **dict.fromkeys(("READERS", "WRITERS", "described", "different_languages", "expand_paths"), "pair_files"),
-        **dict.fromkeys(("holds_pairs", "read_pairs", "write_pairs"), "pair_files"),
-        "read_parallel": "parallel_lines",
-        "write_tsv": "tables.tsv",
-    },
-)
+if not TYPE_CHECKING:  # with it, a type checker would accept every name
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "GivenLinks": "alignment_links",
+            **dict.fromkeys(("in_common", "language_in_name"), "languages"),
+            **dict.fromkeys(("SKIPS", "PairFile", "SentencePair", "Wanted"), "pair"),
+            **dict.fromkeys(("READERS", "WRITERS", "described", "different_languages", "expand_paths"), "pair_files"),
+            **dict.fromkeys(("holds_pairs", "read_pairs", "write_pairs"), "pair_files"),
+            "read_parallel": "parallel_lines",
+            "write_tsv": "tables.tsv",
+        },
+    )
 
 __all__ = [
     "READERS",

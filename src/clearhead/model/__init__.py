@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
 
 # Imported on first use, because a stored model and its sizes need no PyTorch.
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "AttentionWeights": "recorder",
-        "Decoder": "decoder",
-        "DecoderCache": "cache",
-        "Encoder": "encoder",
-        "HiddenStates": "recorder",
-        "MultiHeadAttention": "attention",
-        "Recorder": "recorder",
-        "Transformer": "transformer",
-        "scaled_dot_product_attention": "attention",
-    },
-)
+if not TYPE_CHECKING:  # with it, a type checker would accept every name
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "AttentionWeights": "recorder",
+            "Decoder": "decoder",
+            "DecoderCache": "cache",
+            "Encoder": "encoder",
+            "HiddenStates": "recorder",
+            "MultiHeadAttention": "attention",
+            "Recorder": "recorder",
+            "Transformer": "transformer",
+            "scaled_dot_product_attention": "attention",
+        },
+    )
 
 __all__ = [
     "AttentionWeights",

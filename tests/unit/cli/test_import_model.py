@@ -157,7 +157,7 @@ def test_a_model_that_stands_there_is_replaced_only_when_forced(directory, tmp_p
 def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run_command, monkeypatch, is_there):
     output, flush = tmp_path / "ours", writing._flush
     translated = [{"source": "Hund", "text": "dog", "score": -1.0}]
-    monkeypatch.setattr("clearhead.translation.golden.make_golden", lambda _: translated)  # each takes a while
+    monkeypatch.setattr("clearhead.conversion.make_golden", lambda _: translated)  # each takes a while
 
     def import_in_child(last: int) -> int:
         """Import in a process that is killed in the place of its flush of such a number; return how it ended."""
@@ -196,7 +196,7 @@ def test_an_interrupted_import_leaves_nothing_and_can_be_run_again(directory, tm
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    for at in ("clearhead.translation.golden.make_golden", "clearhead.bundle._write_files"):
+    for at in ("clearhead.conversion.make_golden", "clearhead.bundle._write_files"):
         with monkeypatch.context() as patched:
             patched.setattr(at, interrupt)
             assert run_command(import_model, directory, "-o", tmp_path / "ours").exit_code == 130
