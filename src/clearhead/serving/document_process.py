@@ -32,9 +32,9 @@ _MEMORY_OF_A_BYTE, _MEMORY_OF_A_PACKED_BYTE = 60, 600
 SECONDS_TO_START = 10.0
 """Seconds after which a process that has not started never will: the one that forks it is then replaced."""
 SECONDS_TO_IMPORT = 120.0
-"""The same for the first process, which waits until the one that forks it has imported its modules."""
-_answered: set[int | None] = set()
-"""Processes that have forked another one."""
+"""The same after the start of the process that forks, which first imports its modules."""
+_imports_until: dict[int | None, float] = {}
+"""Of each process that forks, when it has imported its modules, at the latest."""
 _SECONDS_BETWEEN_CHECKS = 0.05
 _METHODS = multiprocessing.get_all_start_methods()
 _CONTEXT: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
@@ -49,6 +49,7 @@ def prepare() -> None:
         of_command = [name for name in ("clearhead.cli.main",) if name in sys.modules]
         _CONTEXT.set_forkserver_preload([__name__, *of_command])
         ensure_running()
+        _imports_until.setdefault(_forkserver(), time.monotonic() + SECONDS_TO_IMPORT)
 
 
 def memory_of(name: str, num_bytes: int) -> int:
@@ -141,7 +142,8 @@ def _started(arguments: tuple[Any, ...], require_time: Callable[[], None]) -> tu
         process = _CONTEXT.Process(target=_serve_document, args=(theirs, *arguments), daemon=True)
         outcome: Future[bool] = Future()
         Thread(target=_start, args=(process, outcome), name="clearhead document", daemon=True).start()
-        until = time.monotonic() + (SECONDS_TO_START if forks in _answered else SECONDS_TO_IMPORT)
+        now = time.monotonic()
+        until = max(now + SECONDS_TO_START, _imports_until.setdefault(forks, now + SECONDS_TO_IMPORT))
         with ExitStack() as undo:
             undo.enter_context(ours)
             undo.callback(_undo_start, process, outcome)
@@ -161,7 +163,8 @@ def _start(process: Any, outcome: Future[bool]) -> None:
     is_started = False
     with suppress(EOFError, OSError):  # the process that forks has ended, or there is no room for another one
         process.start()
-        _answered.add(_forkserver())
+        _imports_until.pop(None, None)
+        _imports_until[_forkserver()] = 0.0
         is_started = True
     if outcome.set_running_or_notify_cancel():
         outcome.set_result(is_started)
@@ -202,6 +205,7 @@ def _end_forkserver(number: int | None) -> None:
         HTTPError: If the temporary directory is another user's now.
     """
     if number is not None and number == _forkserver():
+        _imports_until.pop(number, None)
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(number, signal.SIGKILL)
             os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)  # multiprocessing itself removes it
