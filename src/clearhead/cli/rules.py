@@ -82,6 +82,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--target", needs="--source FILE"),
         Rule("--single-file", needs="--to web"),
     ),
+    "api-key": (
+        Rule("", needs="NAME, --list"),
+        Rule("--list", excludes="NAME, --revoke, --requests-per-minute"),
+        Rule("--revoke", excludes="--requests-per-minute"),
+    ),
     "explain": (
         Rule("--walk", excludes="--ablate, --picture, --attribution, --compare, --compare-text"),
         Rule("--walk", needs="--format text, --format html, --format json"),

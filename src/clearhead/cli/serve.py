@@ -1,13 +1,16 @@
-"""`clearhead serve`: serve models over HTTP; `clearhead api-key`: create an API key for the server."""
+"""`clearhead serve`: serve models over HTTP; `clearhead api-key`: create, list and revoke its API keys."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from clearhead.cli.console import notice
 from clearhead.cli.options import Device, Threads
+from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
 
 DEMO = "runs/demo"
@@ -143,22 +146,48 @@ def serve(
 
 
 def api_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner: letters, digits, _, . and -.")],
-    keys: Annotated[Path, typer.Option(metavar="FILE", help="File of keys to which the new key is added.")],
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the key's owner: letters, digits, _, . and -.")
+    ] = None,
+    *,
+    keys: Annotated[Path, typer.Option(metavar="FILE", help="File of keys.")],
     requests_per_minute: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Maximum requests per minute on average, and the maximum burst.")
     ] = 600,
+    list_keys: Annotated[
+        bool, typer.Option("--list", help="Print the names of all keys and their requests per minute.")
+    ] = False,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Remove the key of NAME; a running server refuses it within two seconds.")
+    ] = False,
 ) -> None:
-    """Create an API key for `clearhead serve --keys` and print it; the file stores only its hash.
+    """Create an API key for `clearhead serve --keys` and print it, list the keys of a file, or revoke one.
 
     Examples:
-      clearhead api-key anna --keys keys.jsonl
-      clearhead api-key bert --keys keys.jsonl --requests-per-minute 60
-      clearhead serve runs/de-en --keys keys.jsonl
-    """
-    from clearhead.serving.keys import add_key
+      clearhead api-key anna --keys keys.jsonl --requests-per-minute 60
+      clearhead api-key --list --keys keys.jsonl
+      clearhead api-key anna --revoke --keys keys.jsonl
 
-    typer.echo(add_key(keys, name, requests_per_minute))
+    The file stores only the hash of a key. Several commands may change it at once.
+    """
+    refuse_clashes(context)
+
+    from clearhead.serving.keys import add_key, read_keys, revoke_key
+
+    if name is None:
+        for key in read_keys(keys).values():
+            typer.echo(f"{key.name}\t{key.requests_per_minute}")
+    elif revoke:
+        revoke_key(keys, name)
+        notice(f"revoked the key of {name} in {keys}")
+    else:
+        add_key(keys, name, requests_per_minute, _print)
+
+
+def _print(key: str) -> None:
+    typer.echo(key)
+    sys.stdout.flush()
 
 
 def _values(given: list[str]) -> dict[str, Any]:

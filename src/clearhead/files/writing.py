@@ -39,14 +39,14 @@ def blocked_by(path: Path) -> Path | None:
 
 
 @contextmanager
-def new_file(path: str | Path) -> Iterator[Path]:
+def new_file(path: str | Path, *, mode: int = 0o666) -> Iterator[Path]:
     """Create a file that appears under its name only when the block ends without an error.
 
-    Its permissions are those of the file it replaces, or the default of the umask for a new one. If `path` is a link,
-    its target is replaced.
+    Its permissions are those of the file it replaces. If `path` is a link, its target is replaced.
 
     Args:
         path: The file's name; its directory must exist.
+        mode: Permissions of a file that replaces none, less those of the umask.
 
     Yields:
         The temporary path to write to.
@@ -57,7 +57,7 @@ def new_file(path: str | Path) -> Iterator[Path]:
     final = Path(os.path.realpath(path))
     temporary = temporary_beside(final)
     try:
-        temporary.touch(exist_ok=False)
+        temporary.touch(mode, exist_ok=False)
         mode = stat.S_IMODE((final if final.is_file() else temporary).stat().st_mode)
         yield temporary
         temporary.chmod(mode)  # safetensors creates files that only their owner can read
@@ -166,6 +166,26 @@ def open_own(path: str | Path, flags: int) -> IO[bytes]:
         raise OSError(errno.EINVAL, "it must be a regular file; remove it", str(path))
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     return os.fdopen(descriptor, "ab" if flags & os.O_APPEND else "r+b" if writes else "rb")
+
+
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Let one process at a time read, change and write a file; others wait. The lock is a hidden file beside it.
+
+    Raises:
+        OSError: If the lock cannot be made.
+    """
+    final = Path(os.path.realpath(path))
+    with open_own(final.with_name(f".{final.name}.lock"), os.O_RDWR | os.O_CREAT) as file:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        else:  # waits for ten seconds
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+        yield
 
 
 def write_text(path: str | Path, text: str) -> None:

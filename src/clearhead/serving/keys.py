@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
@@ -20,8 +22,8 @@ from typing import Annotated
 from pydantic import Field
 
 from clearhead.config.settings import Settings
-from clearhead.errors import ConfigError, DataError
-from clearhead.files import os_error_as, read_json_lines, write_text
+from clearhead.errors import ConfigError, DataError, nearest_name
+from clearhead.files import locked, new_file, os_error_as, read_json_lines
 from clearhead.serving.file_changes import file_state
 from clearhead.serving.http_errors import HTTPError, bad_request
 
@@ -166,21 +168,64 @@ def read_keys(path: Path) -> dict[str, ApiKey]:
     return found
 
 
-def add_key(path: Path, name: str, requests_per_minute: int) -> str:
+def add_key(path: Path, name: str, requests_per_minute: int, deliver: Callable[[str], None] = lambda _: None) -> str:
     """Create a key, add its hash to a file, and return the key, which is stored nowhere else.
 
+    Args:
+        path: The file.
+        name: Whose it is.
+        requests_per_minute: Its rate limit.
+        deliver: Takes the key right before the file is replaced, so that no key counts which nobody got.
+
     Raises:
-        ConfigError: If the name is taken or invalid.
+        ConfigError: If the name is taken or invalid, or the file is invalid.
         DataError: If the file cannot be written.
     """
-    keys = read_keys(path) if path.exists() else {}
-    if _NAME.fullmatch(name) is None or name in keys:
-        raise ConfigError(f"the name {name!r:.80} is impossible or there already; use letters, digits, _, . and -")
-    key = secrets.token_urlsafe(32)
-    digest = sha256(key.encode()).hexdigest()
-    keys[name] = ApiKey(name=name, sha256=digest, requests_per_minute=requests_per_minute)
-    with os_error_as(DataError, f"cannot write {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # its owner alone reads it; an existing file keeps its permissions
-        write_text(path, "".join(json.dumps(one.model_dump()) + "\n" for one in keys.values()))
+    with _changed(path) as (keys, temporary):
+        if _NAME.fullmatch(name) is None or name in keys:
+            raise ConfigError(f"the name {name!r:.80} is impossible or there already; use letters, digits, _, . and -")
+        key = secrets.token_urlsafe(32)
+        digest = sha256(key.encode()).hexdigest()
+        keys[name] = ApiKey(name=name, sha256=digest, requests_per_minute=requests_per_minute)
+        with os_error_as(DataError, f"cannot write {path}"):
+            _write(temporary, keys)
+        deliver(key)
     return key
+
+
+def revoke_key(path: Path, name: str) -> None:
+    """Remove a key from a file; a server that reads it refuses the key within a second or two.
+
+    Raises:
+        ConfigError: If the file cannot be read or is invalid, or has no such key.
+        DataError: If it cannot be written.
+    """
+    with _changed(path) as (keys, temporary):
+        if keys.pop(name, None) is None:
+            raise ConfigError(f"{path} has no key {name!r:.80}{nearest_name(name, list(keys))}")
+        with os_error_as(DataError, f"cannot write {path}"):
+            _write(temporary, keys)
+
+
+@contextmanager
+def _changed(path: Path) -> Iterator[tuple[dict[str, ApiKey], Path]]:
+    """Yield the keys of a file and the path to write the changed ones to; it replaces the file when the block ends.
+
+    Two commands at once wait for each other, and neither loses the other's key. After an error the file is as before.
+    """
+    with ExitStack() as held:
+        with os_error_as(DataError, f"cannot write {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(path))
+            keys = read_keys(path) if path.exists() else {}
+            temporary = held.enter_context(new_file(path, mode=0o600))  # its owner alone reads it
+        yield keys, temporary
+        with os_error_as(DataError, f"cannot write {path}"):
+            held.pop_all().close()
+
+
+def _write(path: Path, keys: Mapping[str, ApiKey]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(json.dumps(one.model_dump()) + "\n" for one in keys.values())
+        file.flush()
+        os.fsync(file.fileno())  # a full disk is found before the key is delivered

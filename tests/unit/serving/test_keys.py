@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import pytest
 
 from clearhead.cli.main import run
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.serving.http_errors import HTTPError
-from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys
+from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys, revoke_key
 
 
 def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
@@ -32,6 +35,72 @@ def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(["api-key", "anna", "--keys", str(path)])
     assert "the name 'anna' is impossible or there already" in capsys.readouterr().err
+
+
+def test_keys_that_are_added_and_revoked_at_once_are_all_there(tmp_path):
+    path = tmp_path / "keys.jsonl"
+    for number in range(6):
+        add_key(path, f"old-{number}", 7)
+    with ThreadPoolExecutor(12) as pool:
+        added = [pool.submit(add_key, path, f"new-{number}", 7) for number in range(18)]
+        revoked = [pool.submit(revoke_key, path, f"old-{number}") for number in range(6)]
+    keys = Keys(read_keys(path))
+    assert [keys.owner(one.result()) for one in added] == [f"new-{number}" for number in range(18)]
+    assert [one.result() for one in revoked] == [None] * 6
+    assert sorted(read_keys(path)) == sorted(f"new-{number}" for number in range(18))
+
+
+def _full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_leaves_the_keys_as_they_were(tmp_path, monkeypatch):
+    path = tmp_path / "keys.jsonl"
+    monkeypatch.setattr("os.fsync", _full)
+    with pytest.raises(DataError, match=r"cannot write .*keys.jsonl: No space left"):
+        add_key(path, "anna", 7, deliver=lambda key: pytest.fail(key))
+    assert not path.exists()
+    monkeypatch.undo()
+    add_key(path, "anna", 7)
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", _full)
+    for change in (lambda: add_key(path, "otto", 7), lambda: revoke_key(path, "anna")):
+        with pytest.raises(DataError, match="No space left"):
+            change()
+        assert path.read_bytes() == before
+    assert {one.name for one in tmp_path.iterdir()} == {"keys.jsonl", ".keys.jsonl.lock"}
+
+
+def test_a_key_that_cannot_be_printed_is_not_added(tmp_path):
+    path = tmp_path / "keys.jsonl"
+    with pytest.raises(OSError, match="No space left"):
+        add_key(path, "anna", 7, _full)
+    assert not path.exists()
+
+
+def test_the_command_lists_and_revokes_keys(tmp_path, capsys):
+    path = tmp_path / "keys.jsonl"
+    for name, rate in (("anna", 7), ("otto", 60)):
+        add_key(path, name, rate)
+
+    def printed(*arguments, status=0):
+        with pytest.raises(SystemExit) as ended:
+            run(["api-key", *arguments, "--keys", str(path)])
+        assert ended.value.code == status
+        return capsys.readouterr()
+
+    assert printed("--list").out == "anna\t7\notto\t60\n"
+    assert f"revoked the key of anna in {path}" in printed("anna", "--revoke").err
+    assert printed("--list").out == "otto\t60\n"
+    assert "has no key 'oto'; did you mean 'otto'?" in printed("oto", "--revoke", status=1).err
+    assert "api-key needs NAME or --list" in printed(status=1).err
+    assert "--list cannot be used with NAME" in printed("otto", "--list", status=1).err
+    assert (
+        "--revoke cannot be used with --requests-per-minute"
+        in printed("otto", "--revoke", "--requests-per-minute", "7", status=1).err
+    )
+    path.unlink()
+    assert "cannot read the keys" in printed("--list", status=1).err
 
 
 def test_a_rate_is_kept_for_each_key_by_itself(monkeypatch):
