@@ -204,7 +204,7 @@ LOCALIZED_KINDS = (
     ),
     LocalizedKind(
         "mark before the letter of a shortcut", ("_Open", "&Quit"),  # `Ö_ffnen`
-        re.compile(r"(?<![^\s(])([_&])(?=[^\W\d_]+(?![\w;(]))"), re.compile(r"([_&])(?=[^\W_])(?!\w+;)"), True,
+        re.compile(r"(?<![^\s(])([_&])(?=[^\W\d_]+(?![\w;(]))"), re.compile(r"([_&])(?=[^\W_])(?!\w{1,40};)"), True,
     ),
     LocalizedKind("bar between forms", ("one | two",), re.compile(r"(\|)"), re.compile(r"(\|)"), True),
 )  # fmt: skip

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from re import _compiler as sre_compile
 from re import _constants as sre_constants
 from re import _parser as parser
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 
 from clearhead.text import placeholders
 from clearhead.text.placeholder_masking import units_of
-from clearhead.text.placeholders import CODE_KINDS, change_words, find_placeholders, has_words, placeholder, words_alone
+from clearhead.text.placeholders import (
+    CODE_KINDS,
+    LOCALIZED_KINDS,
+    change_words,
+    find_placeholders,
+    has_words,
+    placeholder,
+    words_alone,
+)
 
 SIGNS = "ab1 .,(/%{}$#@<>&;:`|*=_\\-'\u20e3\ufe0f\u200d"
 TEXTS = st.text(st.one_of(st.sampled_from(SIGNS), st.characters()), max_size=12)
@@ -100,6 +109,15 @@ def test_repetitions_of_repetitions_have_something_between_them():
             for inner in unbounded(outer):
                 ends = characters(outer[:1]), characters(outer[-1:])
                 assert not all(end & characters(inner) for end in ends), kind.name
+
+
+@pytest.mark.parametrize("kind", LOCALIZED_KINDS, ids=lambda kind: kind.name)
+def test_comparing_codes_takes_time_in_proportion_to_the_text(kind):
+    start = time.process_time()
+    for piece in (kind.examples[0], "a_", "&a", "Ctrl+Alt+"):
+        for pattern in (kind.in_source, kind.in_translation):
+            pattern.findall(piece * (200_000 // len(piece)))
+    assert time.process_time() - start < 10  # a minute and more if each place looks at all that follows
 
 
 def unbounded(parsed):
