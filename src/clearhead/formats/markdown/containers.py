@@ -95,9 +95,10 @@ def _component(state: StateBlock, first: int, last: int, silent: bool) -> bool:
         if "closing_lines" not in state.env:
             state.env["closing_lines"] = _closing_lines(state.src)
         closing = state.env["closing_lines"].get(first, last)
-        indentations = [state.sCount[line] for line in range(behind, closing) if not state.isEmpty(line)]
-        if closing < last and indentations and min(indentations) >= state.blkIndent:
-            _parse(state, behind, closing, min(indentations))
+        inside = range(behind, closing if closing < last else behind)
+        indentation = min((state.sCount[line] for line in inside if not state.isEmpty(line)), default=-1)
+        if indentation >= state.blkIndent:
+            _parse(state, behind, closing, indentation)
     return True
 
 

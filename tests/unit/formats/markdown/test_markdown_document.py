@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
+from steps import assert_linear
 
 from clearhead.errors import DataError
 from clearhead.formats.document import Filling
@@ -556,3 +557,8 @@ def test_linked_headings_of_other_pages_are_told(read, fill):
     ]
     assert "{#" not in fill(document, str.upper)
     assert read("a.md", "[a](#x)\n\n# Y\n").remarks == []
+
+
+@pytest.mark.parametrize("line", ["<Card>\n", "</Card>\n", "<Card>\n</Card>\n"])
+def test_tags_on_lines_of_their_own_take_work_proportional_to_their_number(line):
+    assert_linear(lambda number: MarkdownDocument(FileText.of(line.encode() * number, "a.md")), 50)
