@@ -5,13 +5,23 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import compress, count, islice
 from typing import NamedTuple
 
 from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, Filling, LengthLimit, Segment
 from clearhead.formats.file_text import read_bytes
-from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
+from clearhead.formats.xliff.units import (
+    REVIEW_STATE,
+    UNITS,
+    XliffUnit,
+    exceptions_in,
+    is_for_review,
+    segments_of,
+    unfinished_segments,
+    units_of,
+    version_of,
+)
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, tag_name, with_attribute, without_attribute
 from clearhead.formats.xml.escaping import LANGUAGE_TAG, language_tag
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
@@ -19,8 +29,6 @@ from clearhead.formats.xml.inline_text import InlineText, TagNumbers, is_empty
 from clearhead.formats.xml.translation_units import are_related
 from clearhead.text.shortening import shortened
 
-REVIEW_STATE = "needs-review-translation"
-"""State of an unreviewed `target` in XLIFF 1.x."""
 TRANSLATED_STATE = "translated"
 """State of an unreviewed `segment` in XLIFF 2.x."""
 EXACT_MATCH = "exact-match"
@@ -46,6 +54,15 @@ class _Part(NamedTuple):
     """Existing content of the target for it, as raw XML."""
 
 
+class _Segment(NamedTuple):
+    """A segment with parts: marked in the source by `<mrk mtype="seg">`."""
+
+    source: XmlElement
+    target: XmlElement | None
+    """Its counterpart in the target, if there is one."""
+    num_parts: int
+
+
 class _Unit(NamedTuple):
     """A unit to translate."""
 
@@ -55,8 +72,8 @@ class _Unit(NamedTuple):
     first: int
     """Index in the document's segments of the first part."""
     parts: Sequence[_Part]
-    segments: Sequence[tuple[XmlElement, XmlElement | None]] = ()
-    """If it is segmented, the segments with parts, each with its counterpart in the target."""
+    segments: Sequence[_Segment] = ()
+    """If it is segmented, the segments with parts."""
     kept: Sequence[tuple[int, int, str]] = ()
     """Changes of the source that give the segments without a part what they have in the target."""
 
@@ -183,25 +200,34 @@ class XliffDocument(Document):
         first = len(self.segments)
         parts: list[_Part] = []
         if not segments or present is None:
-            self._add_parts(unit, source, unit.target, parts)
+            self._add_parts(unit, source, unit.target, parts, is_unfinished=unit.is_unfinished)
             if parts:
                 self._units.append(_Unit(unit, source, first, parts))
             return
-        with_parts: list[tuple[XmlElement, XmlElement | None]] = []
+        unfinished = unfinished_segments(unit, present)
+        with_parts: list[_Segment] = []
         kept: list[tuple[int, int, str]] = []
         for key, segment in segments.items():
             there, before = present.get(key), len(parts)
             if key not in locked and not segment.is_closed:
-                self._add_parts(unit, segment, there, parts)
+                self._add_parts(unit, segment, there, parts, is_unfinished=key in unfinished)
             if len(parts) > before:
-                with_parts.append((segment, there))
+                with_parts.append(_Segment(segment, there, len(parts) - before))
             elif there is not None or key in locked:
                 raw = "" if there is None else self._file.raw(there.content, there.content_end)
                 kept.append(self._file.with_content(segment, raw))
         if parts and unit.seg_source is not None:
             self._units.append(_Unit(unit, unit.seg_source, first, parts, with_parts, kept))
 
-    def _add_parts(self, unit: XliffUnit, text: XmlElement, there: XmlElement | None, parts: list[_Part]) -> None:
+    def _add_parts(
+        self,
+        unit: XliffUnit,
+        text: XmlElement,
+        there: XmlElement | None,
+        parts: list[_Part],
+        *,
+        is_unfinished: bool,
+    ) -> None:
         """Add the segments of a text, and its parts.
 
         Args:
@@ -209,8 +235,9 @@ class XliffDocument(Document):
             text: The source, or a segment of it.
             there: Its translation, if there is one.
             parts: Receives the text, if it is translated, and those within it that are, see `exceptions_in`.
+            is_unfinished: Whether the file marks its translation as unfinished.
         """
-        is_finished = there is not None and not is_empty(there) and not unit.is_unfinished
+        is_finished = there is not None and not is_empty(there) and not is_unfinished
         if is_translated := unit.translates(text):
             parts.append(self._part(unit, text, there, unit.protected, is_finished=is_finished))
         found = exceptions_in(unit, text, in_target=False)
@@ -219,7 +246,7 @@ class XliffDocument(Document):
         is_kept = is_finished and (is_translated or not found.keys() <= translated.keys())
         for name, inner in found.items():
             inner_there = translated.get(name)
-            is_done = inner_there is not None and not is_empty(inner_there) and not unit.is_unfinished
+            is_done = inner_there is not None and not is_empty(inner_there) and not is_unfinished
             protected = frozenset[str](), frozenset[str]()
             parts.append(self._part(unit, inner, inner_there, protected, is_finished=is_kept or is_done))
 
@@ -315,13 +342,41 @@ class XliffDocument(Document):
             while done and done[-1][0] >= element.content:
                 done.pop()
             done.append((element.content, element.content_end, raw))
-        counterparts = [there for _, there in unit.segments if there is not None]
+        are_unreviewed = self._unreviewed(unit, fillings)
+        counterparts = [one.target for one in unit.segments if one.target is not None]
         if target is None or not counterparts or len(counterparts) < len(unit.segments):
-            return file.raw(source.content, source.content_end, sorted([*done, *unit.kept]))
+            marked = (segment.source for segment in compress(unit.segments, are_unreviewed))
+            tags = ((one.start, one.content, self._tag_for_review(one)) for one in marked)
+            return file.raw(source.content, source.content_end, sorted([*done, *unit.kept, *tags]))
         # What the target has besides these segments stays.
-        texts = (file.raw(segment.content, segment.content_end, done) for segment, _ in unit.segments)
-        filled = [file.with_content(there, text) for there, text in zip(counterparts, texts, strict=True)]
+        filled: list[tuple[int, int, str]] = []
+        for segment, there, is_unreviewed in zip(unit.segments, counterparts, are_unreviewed, strict=True):
+            text = file.raw(segment.source.content, segment.source.content_end, done)
+            if is_unreviewed:
+                tag = re.sub(r"\s*/>$", ">", self._tag_for_review(there))
+                filled.append((there.start, there.end, f"{tag}{text}</{tag_name(tag)}>"))
+            else:
+                filled.append(file.with_content(there, text))
         return file.raw(target.content, target.content_end, sorted(filled))
+
+    def _unreviewed(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[bool]:
+        """Return which segments of a unit to mark as unreviewed: none, unless others are finished, or there are marks.
+
+        Args:
+            unit: The unit.
+            fillings: The translations of its parts.
+        """
+        own = zip(fillings, self.segments[unit.first :], strict=False)
+        of_segments = (islice(own, segment.num_parts) for segment in unit.segments)
+        found = [any(new is not None or not one.is_finished for new, one in parts) for parts in map(list, of_segments)]
+        has_marks = any(one.target is not None and is_for_review(one.target) for one in unit.segments)
+        return found if has_marks or not all(found) else [False] * len(found)
+
+    def _tag_for_review(self, segment: XmlElement) -> str:
+        """Return the start tag of a segment, marked as unreviewed."""
+        said = segment.tag.attributes.get("comment", "")
+        comment = said if is_for_review(segment) else f"{said} {REVIEW_STATE}".strip()
+        return with_attribute(self._file.raw(segment.start, segment.content), "comment", html.escape(comment))
 
     def _suggested(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
         """Return the translation-memory matches for the parts of a unit, as XML elements."""

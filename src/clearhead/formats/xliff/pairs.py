@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
-from clearhead.formats.xliff.units import UNITS, XliffUnit, exceptions_in, segments_of, units_of, version_of
+from clearhead.formats.xliff.units import UNITS, exceptions_in, segments_of, unfinished_segments, units_of, version_of
 from clearhead.formats.xml.elements import MAX_SIZE, XmlElement, elements
 from clearhead.formats.xml.escaping import language_tags, write_units
 from clearhead.formats.xml.events import LANGUAGE, read_events
@@ -64,11 +64,16 @@ def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator
         source_language = language_of(said, "source-language", "srcLang") or _own_language(unit.source)
         target_language = language_of(said, "target-language", "trgLang") or _own_language(unit.target)
         sources, targets = segments_of(unit.seg_source), segments_of(unit.target)
-        cut = {key: (sources.get(key), targets.get(key)) for key in sources | targets} if sources and targets else {}
-        for source, target in cut.values() or [(unit.source, unit.target)]:
-            line = source.tag.line if cut and source is not None else line
+        cut: dict[str, tuple[XmlElement | None, XmlElement | None]] = {"": (unit.source, unit.target)}
+        unfinished: Set[str] = {""} if unit.is_unfinished else frozenset()
+        is_cut = bool(sources and targets)
+        if sources and targets:
+            cut = {key: (sources.get(key), targets.get(key)) for key in sources | targets}
+            unfinished = unfinished_segments(unit, targets)
+        for key, (source, target) in cut.items():
+            line = source.tag.line if is_cut and source is not None else line
             texts = (source_language, source), (target_language, target)
-            skipped = _skipped(unit, source, target) if unit.translates(source) else "not_to_translate"
+            skipped = _skipped(source, target, key in unfinished) if unit.translates(source) else "not_to_translate"
             yield TranslationUnit(
                 line,
                 texts,
@@ -80,7 +85,7 @@ def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator
             translated = exceptions_in(unit, target, in_target=True)
             for name, part in exceptions_in(unit, source, in_target=False).items():
                 texts = (source_language, part), (target_language, translated.get(name))
-                skipped = _skipped(unit, part, translated.get(name))
+                skipped = _skipped(part, translated.get(name), key in unfinished)
                 yield TranslationUnit(
                     part.tag.line, texts, skipped, keeps_space=unit.keeps_space, original_data=unit.original_data
                 )
@@ -90,8 +95,8 @@ def _own_language(text: XmlElement | None) -> str:
     return "" if text is None else language_of(text.tag.attributes, LANGUAGE)
 
 
-def _skipped(unit: XliffUnit, source: XmlElement | None, target: XmlElement | None) -> str | None:
+def _skipped(source: XmlElement | None, target: XmlElement | None, is_unfinished: bool) -> str | None:
     """Return the key of `SKIPS` for a unit, or for a segment of it, that the file excludes."""
     if target is None or is_empty(target):
         return None if source is None or is_empty(source) else "untranslated"
-    return "unfinished" if unit.is_unfinished else None
+    return "unfinished" if is_unfinished else None

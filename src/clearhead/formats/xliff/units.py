@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ NAMESPACE = "urn:oasis:names:tc:xliff:document:"
 """Start of the namespaces of XLIFF; the version follows."""
 UNITS = {"trans-unit", "unit"}
 """Names of the elements in which units are."""
+REVIEW_STATE = "needs-review-translation"
+"""State of an unreviewed `target` in XLIFF 1.x, and so of all its segments; where only some are unreviewed, it is also
+the `comment` of those."""
 
 
 class XliffUnit(NamedTuple):
@@ -135,6 +138,23 @@ def segments_of(text: XmlElement | None) -> dict[str, XmlElement] | None:
         elif holds_words(part) and own_translate(part.tag) is not False:
             waiting += part.parts[::-1]
     return found if is_whole or not found else None
+
+
+def unfinished_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> Set[str]:
+    """Return the `mid` of the segments that the file marks as unfinished: all of an unfinished target, or some of them.
+
+    Args:
+        unit: The unit.
+        segments: The segments of its target, by `mid`.
+    """
+    if not unit.is_unfinished:
+        return frozenset()
+    return {key for key, one in segments.items() if is_for_review(one)} or segments.keys()
+
+
+def is_for_review(segment: XmlElement) -> bool:
+    """Return whether a segment of a target is itself marked as unreviewed, see `REVIEW_STATE`."""
+    return REVIEW_STATE in segment.tag.attributes.get("comment", "")
 
 
 def version_of(root: StartTag, name: str) -> str:

@@ -162,6 +162,10 @@ def seg(mid: int, text: str = "") -> str:
     return f'<mrk mtype="seg" mid="{mid}">{text}</mrk>' if text else f'<mrk mtype="seg" mid="{mid}"/>'
 
 
+ZWEI = '<mrk mtype="seg" mid="2" comment="needs-review-translation">ZWEI.</mrk>'
+"""A segment of a machine beside one of a human."""
+
+
 def cut_unit(target: str, attributes: str = "", *, around: str = "{}", behind: str = "") -> str:
     """Return a file with a unit of two segments."""
     source = around.format(f"{seg(1, 'One.')} {seg(2, 'Two.')}")
@@ -208,10 +212,10 @@ def test_unfinished_targets_without_segments_are_replaced_segment_by_segment(rea
 @pytest.mark.parametrize(
     ("target", "filled"),
     [
-        (seg(1, "Eins.") + seg(2), seg(1, "Eins.") + seg(2, "ZWEI.")),
-        (seg(2) + "\n" + seg(1, "Eins."), seg(2, "ZWEI.") + "\n" + seg(1, "Eins.")),
-        (f"<g id='9'>{seg(1, 'Eins.')}<x/>{seg(2)}</g>", f"<g id='9'>{seg(1, 'Eins.')}<x/>{seg(2, 'ZWEI.')}</g>"),
-        (seg(1, "Eins."), f"{seg(1, 'Eins.')} {seg(2, 'ZWEI.')}"),
+        (seg(1, "Eins.") + seg(2), seg(1, "Eins.") + ZWEI),
+        (seg(2) + "\n" + seg(1, "Eins."), ZWEI + "\n" + seg(1, "Eins.")),
+        (f"<g id='9'>{seg(1, 'Eins.')}<x/>{seg(2)}</g>", f"<g id='9'>{seg(1, 'Eins.')}<x/>{ZWEI}</g>"),
+        (seg(1, "Eins."), f"{seg(1, 'Eins.')} {ZWEI}"),
     ],
 )  # fmt: skip
 def test_empty_segments_are_filled_and_their_neighbours_kept(read, fill, target, filled):
@@ -222,6 +226,32 @@ def test_empty_segments_are_filled_and_their_neighbours_kept(read, fill, target,
     ]
     expected = cut_unit(filled, ' state="needs-review-translation"')
     assert fill(document, {"Two.": "ZWEI."}) == expected
+    again = read("b.xlf", expected)  # by the state, all segments are unfinished; by the comment, one is
+    assert [(one.translation, one.is_finished) for one in again.segments] == [("Eins.", True), ("ZWEI.", False)]
+    assert fill(again, {"Two.": "ZWEI."}) == expected
+    reviewed = read("c.xlf", expected.replace('"needs-review-translation">', '"final">', 1))
+    assert all(one.is_finished for one in reviewed.segments)
+
+
+def test_marks_of_unreviewed_segments_survive_retranslation_and_other_comments(read, fill):
+    state, comment = ' state="needs-review-translation"', 'comment="a &amp;amp; b"'
+    target = seg(1, "Eins.") + seg(2, "").replace("/>", f" {comment}/>")
+    first = fill(read("a.xlf", cut_unit(target)), {"Two.": "ZWEI."})
+    own = ZWEI.replace('comment="', 'comment="a &amp;amp; b ')
+    assert first == cut_unit(seg(1, "Eins.") + own, state)
+    ones = seg(1, "EINS.").replace(">E", ' comment="needs-review-translation">E')
+    again = fill(read("b.xlf", first), {"One.": "EINS.", "Two.": "ZWEI."})
+    assert again == cut_unit(ones + own, state)
+    assert not any(one.is_finished for one in read("c.xlf", again).segments)
+
+
+def test_a_pair_for_each_segment_that_is_finished(tmp_path):
+    path = tmp_path / "a.xlf"
+    units = cut_unit(seg(1, "Eins.") + ZWEI, ' state="needs-review-translation"').partition("<trans-unit>")[2]
+    head = '<xliff version="1.2"><file source-language="en" target-language="de"><trans-unit>'
+    path.write_text(head + units.replace("</xliff>", "</file></xliff>"), encoding="utf-8")
+    found = [(one.source, one.target, one.skipped) for one in read_pairs([str(path)])]
+    assert found == [("One.", "Eins.", None), ("Two.", "ZWEI.", "unfinished")]
 
 
 def test_segments_within_markup_are_segments(read, fill, in_capitals):
