@@ -108,7 +108,7 @@ class DocumentOptions(OptionGroup):
         typer.Option(
             "--only-missing/--retranslate",
             help="Keep finished translations of a document, or translate them again.",
-            show_default="--only-missing for .po, .xlf and .tmx",
+            show_default="--only-missing for .po, .xlf, .tmx and two --columns",
         ),
     ] = None
 

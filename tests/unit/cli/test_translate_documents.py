@@ -276,7 +276,7 @@ def test_a_file_for_another_language_than_the_models_is_told(
 
 def test_what_became_of_the_segments_is_said(run_command, model, files, shouting):
     Path("a.tsv").write_text("ja 7\tyes\nnein 7\t\nwas\t\n42\t\n7 Hunde\t\n", encoding="utf-8")
-    result = run_command(translate, model, "a.tsv", "--columns", "1,2", "--only-missing")
+    result = run_command(translate, model, "a.tsv", "--columns", "1,2")
     assert result.stdout == "ja 7\tyes\nnein 7\tNEIN 7\nwas\tWAS\n42\t\n7 Hunde\t7 HUNDE\n"
     assert result.stderr.splitlines() == [
         "clearhead: a.tsv: 5 segments: 3 translated, 1 kept, 1 without words; 2 flagged",
@@ -344,7 +344,7 @@ def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, s
 
 def test_a_segment_of_low_quality_stays_as_it_is_and_is_counted(run_command, model, files, shouting):
     Path("a.tsv").write_text("de\ten\nja ja ja\t\nnein\t\nwas\tdraft\n42\t\n", encoding="utf-8")
-    given = "a.tsv", "--columns", "de,en", "--only-if", "0.5"
+    given = "a.tsv", "--columns", "de,en", "--retranslate", "--only-if", "0.5"
     result = run_command(translate, model, *given, "--report", "page.html")
     assert result.stdout == "de\ten\nja ja ja\tJA JA JA\nnein\t\nwas\tdraft\n42\t\n"
     assert result.stderr.splitlines() == [
@@ -584,3 +584,6 @@ def test_finished_translations_stay_where_sources_stand_beside_them_unless_other
         assert run_command(translate, model, "a.po", *arguments).stdout == kept
     replaced = kept.replace('msgid "ja"\nmsgstr "yes"', '#, fuzzy\nmsgid "ja"\nmsgstr "JA"')
     assert run_command(translate, model, "a.po", "--retranslate").stdout == replaced
+    Path("a.tsv").write_text("ja\tyes\nnein\t\n", encoding="utf-8")
+    for arguments, written in [([], "ja\tyes\nnein\tNEIN\n"), (["--retranslate"], "ja\tJA\nnein\tNEIN\n")]:
+        assert run_command(translate, model, "a.tsv", "--columns", "1,2", *arguments).stdout == written

@@ -82,6 +82,7 @@ class Table(Document):
         names = [name.strip() for name in (first if has_header else written.names)]
         self._width = len(names) or Counter(widths).most_common(1)[0][0]
         from_column, to_column = self._chosen(columns, names, max(self._width, *widths))
+        self.keeps_finished = from_column != to_column
         name = " ".join(names[from_column].split()) if from_column < len(names) else ""
         column = shortened(name, MOST_NAME) or str(from_column + 1)
         for number, row in islice(chain(head, rows), int(has_header), None):

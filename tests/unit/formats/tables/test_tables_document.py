@@ -52,6 +52,8 @@ def test_a_column_into_another(read, fill):
         ("Mouse", "", False),
         ("Bird", "", False),
     ]
+    assert document.keeps_finished
+    assert not read("a.csv", written, columns=["en"]).keeps_finished
     assert fill(document, {"Dog": "Hund", "Mouse": "Maus", "Bird": "Vogel, der"}) == (
         'en,de,n\nDog,Hund,1\nCat,Katze,2\nMouse,Maus\nBird,"Vogel, der"'
     )
