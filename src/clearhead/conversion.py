@@ -110,7 +110,7 @@ def export_model(
     with needing_pytorch(f"export to {to}"):
         from clearhead.interop.export_model import export_directory
 
-    library: ForeignLibrary = "hf" if to in ("transformers", "huggingface") else to
+    library: ForeignLibrary = "hf" if to == "transformers" or to == "huggingface" else to
     bundle = model.bundle if isinstance(model, Translator) else load_bundle(model)
     sources = vocabulary_sources(bundle.tokenizer, NUM_COMPARED, is_tagged=bundle.decode.target_lang is None)
     written, compared, notes = export_directory(bundle, Path(output), library, sources, precision)

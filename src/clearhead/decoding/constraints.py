@@ -178,8 +178,8 @@ class Required:
         next_tokens |= {
             sequence[0]
             for numbers in self._numbers
-            if (number := _first_missing(numbers, found)) is not None
-            for sequence in (self.terms[number].first if is_first else self.terms[number].later)
+            if (missing := _first_missing(numbers, found)) is not None
+            for sequence in (self.terms[missing].first if is_first else self.terms[missing].later)
             if self._may_begin(tail, len(tail), before, sequence)
         }
         return min(least, remaining), tuple(sorted(next_tokens))

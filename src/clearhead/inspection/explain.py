@@ -87,23 +87,23 @@ def explain(
         with plain_code():
             return explain(translator.plain, text, target, top=top, search=search, **settings)
     config = translator.decode_config(settings)
-    encoder = translator.pair_encoder
-    [(language, given_words)] = encoder.split_sources([text], config.target_lang)
-    words = encoder.source_form(given_words)
+    pairs = translator.pair_encoder
+    [(language, given_words)] = pairs.split_sources([text], config.target_lang)
+    words = pairs.source_form(given_words)
     text, parts = text[: len(text) - len(given_words)] + words, [(language, words)]
-    target = target and encoder.target_form(target)
+    target = target and pairs.target_form(target)
     if not words.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
     tokenizer, shape = translator.bundle.tokenizer, translator.bundle.config
     is_given, has_decoder = target is not None, shape.num_decoder_layers > 0
     if is_given and not has_decoder:
         raise ConfigError("an encoder alone writes nothing; leave out the target, and what it reads is explained")
-    [source_ids], _ = encoder.encode(parts, [""], config)
+    [source_ids], _ = pairs.encode(parts, [""], config)
     _require_at_most(config.max_input_tokens, source_ids, "text")
     if target is None and has_decoder:
         whole: Any = {**settings, **AS_IT_IS}
         target = translator.translate([text], scores=False, **whole)[0].text
-    _, [target_ids] = encoder.encode(parts, [target or ""], config)
+    _, [target_ids] = pairs.encode(parts, [target or ""], config)
     if not has_decoder:
         target_ids = []
     _require_at_most(config.max_input_tokens, target_ids, "target")

@@ -60,8 +60,8 @@ class PlainEngine(ModuleEngine):
             "a diverse search": options.diversity > 0,
             "a search with a shortlist": options.shortlist is not None,
         }
-        if found := next((name for name, is_asked in without.items() if is_asked), None):
-            raise ConfigError(f"{found} has no plain form; leave out plain")
+        if asked := next((name for name, is_asked in without.items() if is_asked), None):
+            raise ConfigError(f"{asked} has no plain form; leave out plain")
         prefixes = prefixes or [NO_PREFIX] * len(sources)
         # A decoder alone reads texts of one length at a time.
         most = 0 if self.model.config.is_decoder_alone else options.config.batch_tokens
