@@ -113,6 +113,13 @@ class Bundle:
     None if an earlier clearhead wrote the directory, which did not list them.
     """
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: a model that was changed in memory as its module, hooks and other parts included."""
+        weights = self.weights
+        if isinstance(weights, StoredModel) and weights.is_changed:
+            weights = weights.own_module
+        return {**self.__dict__, "weights": weights}
+
     def side_file(self, name: str) -> dict[str, Any] | None:
         """Return the content of a JSON side file; None if the model has none.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from clearhead.config import Sampling
 from clearhead.decoding.beam_state import SearchOptions
-from clearhead.decoding.decode import decode, make_engine, score
+from clearhead.decoding.decode import decode, make_engine, require_computable, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
@@ -55,5 +55,6 @@ __all__ = [
     "length_limits",
     "length_penalty",
     "make_engine",
+    "require_computable",
     "score",
 ]

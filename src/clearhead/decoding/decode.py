@@ -71,6 +71,17 @@ def make_engine(model: Transformer | StoredModel | Ensemble, precision: DecodePr
     return PyTorchEngine(module, precision)
 
 
+def require_computable(model: StoredModel, precision: DecodePrecision) -> None:
+    """Require the compiled core or PyTorch for a model as it was read, before anything is asked of it.
+
+    Raises:
+        ClearheadError: If the core does not support the model, or is not in use, and PyTorch is not installed.
+    """
+    if (obstacle := NativeEngine.obstacle(model, precision)) is not None:
+        with needing_pytorch(f"this model ({obstacle})"):
+            import torch  # noqa: F401
+
+
 def decode(
     model: Transformer | StoredModel | Ensemble | Engine,
     sources: list[list[int]],

@@ -1,12 +1,15 @@
-"""Cached properties without a lock; names of a package that are imported when first used."""
+"""Cached properties without a lock; caches that are not copied; names of a package imported when first used."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+Argument = TypeVar("Argument", bound=Hashable)
+Result = TypeVar("Result")
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property as cached_property
@@ -26,6 +29,27 @@ else:
                 return self
             value = instance.__dict__[self.attrname] = self.func(instance)
             return value
+
+
+class LruCache(Generic[Argument, Result]):
+    """`functools.lru_cache` of a method; a copy of the object, or a pickled one, begins with an empty cache.
+
+    Args:
+        method: The method, of one argument.
+        size: Most results that are kept.
+    """
+
+    def __init__(self, method: Callable[[Argument], Result], size: int) -> None:
+        self._method, self._size = method, size
+        self._cached = functools.lru_cache(size)(method)
+
+    def __call__(self, argument: Argument) -> Result:
+        """Return the method's result."""
+        return self._cached(argument)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what is copied and pickled."""
+        return LruCache, (self._method, self._size)
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -108,7 +108,7 @@ def load_model(
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
     asked.translate(["."], scores=False, raw=True, target_lang=language)
     translator.term_encoder.prepare()
-    translator.quality_estimator()
+    _ = translator.quality_estimator
     sources, targets = languages_of(translator.bundle, source.name)
     usual = translator.decode_config({})
     return ServedModel(source.name, translator, tuple(sources), tuple(targets), state, usual)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from itertools import pairwise
 
+from clearhead.runtime.lazy import LruCache
 from clearhead.tokenizers.subword_encoders import ListedPieces
 
 _MARK = "@@"
@@ -49,7 +49,7 @@ class Codes:
         self._ranks = {(left, right): rank for rank, (left, right) in reversed(list(enumerate(columns)))}
         self._joined = {left + right: (left, right) for left, right in self._ranks}
         self._known = None if known is None else frozenset(known)
-        self.parts = lru_cache(maxsize=_CACHED_WORDS)(self._parts)
+        self.parts = LruCache(self._parts, _CACHED_WORDS)
         """Cached function from a word to its subwords, without marks."""
 
     def marked(self, text: str) -> list[str]:

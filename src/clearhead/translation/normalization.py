@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from clearhead.config import DecodeConfig
 from clearhead.runtime.interruption import check_interruption
+from clearhead.runtime.lazy import LruCache
 from clearhead.text.line_statistics import LineStatistics, has_uneven_space, letter_case
 from clearhead.text.list_markers import list_marker
 from clearhead.text.placeholders import change_words, words_alone
@@ -70,7 +70,7 @@ class Normalizer:
         self._unknown_cases = () if trained is None else trained.rare_cases()
         self._drops_stray_space = trained is not None and trained.seldom_has_stray_space()
         self._target_characters = frozenset[str]() if trained is None else trained.known_characters()[1]
-        self._usual_case = lru_cache(_MOST_WORDS)(self._usual_case_of)
+        self._usual_case = LruCache(self._usual_case_of, _MOST_WORDS)
 
     def __call__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding import (
@@ -61,6 +61,10 @@ class Engines:
         self._tokenizer = tokenizer
         self._is_plain = is_plain
         self._built: dict[DecodePrecision, tuple[Model, Engine]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: no engine, which holds memory of the compiled core; a copy builds its own."""
+        return {**self.__dict__, "_built": {}}
 
     def of(self, precision: DecodePrecision) -> Engine:
         """Return the engine of a precision.

@@ -7,7 +7,6 @@ term is translated again by constrained search, for the best translation with al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, SearchOptions
 from clearhead.errors import ConfigError
 from clearhead.runtime.interruption import check_interruption
-from clearhead.runtime.lazy import cached_property
+from clearhead.runtime.lazy import LruCache, cached_property
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
@@ -77,7 +76,7 @@ class TermEncoder:
 
     def __init__(self, tokenizer: Vocabulary, form: TextForm) -> None:
         self._tokenizer, self._form = tokenizer, form
-        self._required = lru_cache(_MOST_CACHED)(self._required_of)
+        self._required = LruCache(self._required_of, _MOST_CACHED)
 
     def prepare(self) -> None:
         """Decode each token of the vocabulary once, which otherwise the first text with a term waits for."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory, side_file_path
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
-from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode
+from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode, require_computable
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
+from clearhead.runtime.lazy import cached_property
 from clearhead.text.shortening import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
@@ -74,8 +75,6 @@ class Translator:
         self._plain_engines = Engines(self._weights, bundle.tokenizer, is_plain=True)
         self.aligner = Aligner((bundle, *ensemble), partial(self.engines.of, "fp32"))
         """Aligns words of translations."""
-        self.quality_estimator = cache(partial(QualityEstimator.of, bundle))
-        """Returns the estimator of quality."""
         self.pair_encoder = PairEncoder(bundle.tokenizer, bundle.line_statistics)
         """Tokenizes sources and given translations."""
         self.term_encoder = TermEncoder(bundle.tokenizer, self.pair_encoder.target_form)
@@ -121,6 +120,7 @@ class Translator:
                 different vocabulary.
             ConfigError: If `ensemble` is not a list or combined with `model`, or `model` has other settings.
             DeviceError: If the device is not available.
+            ClearheadError: If the compiled core does not compute the model, and PyTorch is not installed.
         """
         if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
             raise ConfigError(f"ensemble must be a list of models; for one write ['{ensemble}']")
@@ -131,6 +131,9 @@ class Translator:
             model_directory(one)  # what is not there is refused before anything is loaded
         bundle = load_bundle(path, device=found, model=model)
         others = [load_bundle(other, device=found) for other in ensemble]
+        for one in (bundle, *others):
+            if isinstance(one.weights, StoredModel):
+                require_computable(one.weights, bundle.decode.precision)
         for other, own in zip(ensemble, others, strict=True):
             if own.tokenizer.sha256 != bundle.tokenizer.sha256:
                 raise ModelError(
@@ -155,6 +158,15 @@ class Translator:
         """Return the model or the ensemble, as stored where it was read."""
         others = (bundle.weights for bundle in self.ensemble)
         return Ensemble((self.bundle.weights, *others)) if self.ensemble else self.bundle.weights
+
+    @cached_property
+    def quality_estimator(self) -> QualityEstimator:
+        """The estimator of quality.
+
+        Raises:
+            ModelError: If the calibration of the model is damaged.
+        """
+        return QualityEstimator.of(self.bundle)
 
     @property
     def plain(self) -> Self:
@@ -237,7 +249,7 @@ class Translator:
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
             self.aligner.require()
-        estimate, scores = (self.quality_estimator(), True) if quality else (None, scores)
+        estimate, scores = (self.quality_estimator, True) if quality else (None, scores)
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
