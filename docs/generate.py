@@ -174,6 +174,15 @@ above every published model, and some hold when a model directory is loaded, too
 | `tokenizer.json`: how much its normalization and splitting may lengthen a text | 64 times |
 | `tokenizer.json`: patterns | characters and classes, of which the last of an alternative may be repeated without end |
 
+**Tokens in a text.** A token added in fine-tuning (`tokenizer.add_tokens`) is one id where a text contains it, as in
+transformers. Tokens that frame a text or name a language, such as `</s>` and `en_XX`, are text in a text, so no text
+can set them. Other special tokens (`additional_special_tokens`, such as `<hl>` and `<sep>`) are text as well, unless
+the import names them:
+
+```
+clearhead import question-generator -o models/questions --markers '<hl>,<sep>'
+```
+
 **Proof.** If the library is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences,
 made of words of the vocabulary, and compares. With transformers it compares the ids of the source, the log-probability
 of our translation under their model, and the text their tokenizer decodes from its ids; with CTranslate2, the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,7 @@ def import_model(
     kind: str | None = None,
     source_lang: str | None = None,
     target_lang: str | None = None,
+    markers: Sequence[str] = (),
     force: bool = False,
     stage: Stage = lambda _: nullcontext(),
 ) -> Conversion:
@@ -53,6 +54,7 @@ def import_model(
         kind: Kind of model; None to recognize it by its files.
         source_lang: Source language, for a model with source-language tokens; None for the one in the files.
         target_lang: Default target language; None for the one in the files.
+        markers: Special tokens that a text may contain, such as `<hl>`; others in a text are text.
         force: Whether to replace an existing model.
         stage: Called with what is being done.
 
@@ -68,7 +70,7 @@ def import_model(
     refuse_foreign(output)
     if not force:
         refuse_model(output)
-    imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
+    imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang, markers=markers)
     model, tokenizer = imported.bundle.model, imported.bundle.tokenizer
     golden, sources = [], vocabulary_sources(tokenizer, NUM_GOLDEN, is_tagged=False)
     compared = "tokens and hidden states"

@@ -21,6 +21,13 @@ def import_model(
         str | None, typer.Option(help="Source language, for models with source-language tokens.")
     ] = None,
     target_lang: Annotated[str | None, typer.Option(help="Default target language.", show_default=False)] = None,
+    markers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN,TOKEN",
+            help="Special tokens that a text may contain, such as <hl>,<sep>; others in a text are text.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing model in the output directory.")] = False,
     threads: Threads = None,
 ) -> None:
@@ -36,7 +43,14 @@ def import_model(
     from clearhead.conversion import import_model as convert
 
     made = convert(
-        path, output, kind=kind, source_lang=source_lang, target_lang=target_lang, force=force, stage=progress
+        path,
+        output,
+        kind=kind,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        markers=[marker for marker in (markers or "").split(",") if marker],
+        force=force,
+        stage=progress,
     )
     for note in made.notes:
         notice(note)

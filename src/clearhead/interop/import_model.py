@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.interop.ctranslate2.reader import import_ctranslate2
 from clearhead.interop.huggingface.reader import import_huggingface
 from clearhead.interop.huggingface.state import FAMILIES
-from clearhead.interop.imported import Imported
+from clearhead.interop.imported import Imported, as_vocabulary
 from clearhead.interop.onnx.reader import import_onnx
 from clearhead.interop.readers.foreign_weights import WEIGHT_FILES
 from clearhead.interop.toolkits.eole import import_eole
@@ -18,6 +18,11 @@ from clearhead.interop.toolkits.fairseq import import_fairseq
 from clearhead.interop.toolkits.joeynmt import import_joeynmt
 from clearhead.interop.toolkits.marian_npz import import_marian, is_marian
 from clearhead.interop.toolkits.opennmt_py import import_opennmt
+from clearhead.interop.vocabularies.markers import possible_markers, with_markers
+from clearhead.tokenizers.foreign import ForeignVocabulary
+
+_SHOWN = 8
+"""Maximum number of tokens in a note."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,12 @@ def missing_model(path: Path) -> ModelError:
 
 
 def import_path(
-    path: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
+    path: Path,
+    *,
+    kind: str | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    markers: Sequence[str] = (),
 ) -> Imported:
     """Read a model of another library; no code in it is run.
 
@@ -144,19 +154,42 @@ def import_path(
         kind: Kind of model; None to recognise it by its files.
         source_lang: Source language, for a model with source-language tokens; None for the one in the files.
         target_lang: Default target language; None for the one in the files.
+        markers: Special tokens that are read as such where a text contains them, such as `<hl>`.
 
     Raises:
-        ConfigError: If the kind is unknown, or naming every setting that our model cannot express.
+        ConfigError: If the kind or a marker is unknown, or naming every setting that our model cannot express.
         ModelError: If a file is missing or damaged, or does not fit the others.
     """
     if not path.exists():
         raise missing_model(path)
     try:
-        return _library(path, kind).read(path, kind, source_lang, target_lang)
+        return _with_markers(_library(path, kind).read(path, kind, source_lang, target_lang), path, markers)
     except ConfigError as error:
         if str(path) in str(error):
             raise
         raise ConfigError(f"{path}: {error}") from None
+
+
+def _with_markers(found: Imported, path: Path, markers: Sequence[str]) -> Imported:
+    """Let the vocabulary read markers, and note the special tokens that remain text."""
+    vocabulary = found.bundle.tokenizer
+    if not isinstance(vocabulary, ForeignVocabulary):
+        if markers:
+            raise ConfigError("--markers is for vocabularies of other libraries, and clearhead trained this one")
+        return found
+    file = vocabulary.file
+    if markers:
+        if "words" in (file.source.speller, (file.target or file.source).speller):
+            raise ConfigError("--markers has no meaning: this model looks up whole words, special tokens among them")
+        file = with_markers(file, markers)
+        found.bundle.tokenizer = as_vocabulary(file, path)  # the comparison uses the same bundle
+    if not (others := possible_markers(file)):
+        return found
+    shown = ",".join(others[:_SHOWN]) + (",.." if len(others) > _SHOWN else "")
+    note = (
+        f"these special tokens are text in a text: {shown:.300}; name those that users of the model write (--markers)"
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def _library(path: Path, kind: str | None) -> Library:

@@ -7,7 +7,7 @@ the original tokenizer loses (unknown characters, letter case, runs of spaces) i
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -35,6 +35,11 @@ class VocabularySide(Settings):
     """With sentencepiece and words, the ids of special tokens."""
     unk_id: int = 0
     """With sentencepiece and words, the id used for unknown pieces."""
+    added: tuple[int, ...] = ()
+    """Ids of tokens that are found in a text before the rest is tokenized: with sentencepiece, those added in
+    fine-tuning; and the special tokens that a text may contain (`clearhead import --markers`)."""
+    space_before_added: bool = False
+    """With sentencepiece, whether a space before an added token is a piece of its own."""
     within_pieces: bool = False
     """With words, whether an unknown subword is split further into known ones."""
     lowercase: bool = False
@@ -139,6 +144,11 @@ class ForeignVocabulary(Vocabulary):
         before = takewhile(lambda part: part != "text", self.file.target_frame)
         return tuple(self._filled(tuple(before), [], language))
 
+    @property
+    def added_tokens(self) -> Mapping[str, int]:
+        """The tokens that are found in a source text before the rest is tokenized, and their ids."""
+        return self._source.added
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize several source texts, without special tokens."""
         return self._source.encode(texts)
@@ -195,9 +205,11 @@ def _subword_encoder(side: VocabularySide, control: Collection[int]) -> SubwordE
     special = {*side.special, *(token_id for token_id in control if 0 <= token_id < len(side.pieces))}
     match side.speller:
         case "sentencepiece":
-            encoder = SentencePieceEncoder(side.model, side.pieces, special, side.unk_id)
+            encoder = SentencePieceEncoder(
+                side.model, side.pieces, special, side.unk_id, side.added, space_before_added=side.space_before_added
+            )
         case "tokenizers":
-            encoder = TokenizersEncoder(side.model, control)
+            encoder = TokenizersEncoder(side.model, control, side.added)
         case "words":
             encoder = WordEncoder(side.model, side.pieces, special, side.unk_id, within_pieces=side.within_pieces)
     encoder.lowercase = side.lowercase
@@ -244,5 +256,6 @@ def _require_pieces(file: VocabularyFile) -> None:
         ValueError: With the first id that is not.
     """
     for side in (file.source, file.target or file.source):
-        if outside := [token_id for token_id in (*side.special, side.unk_id) if token_id >= max(len(side.pieces), 1)]:
+        listed = (*side.special, side.unk_id, *(side.added if side.speller == "sentencepiece" else ()))
+        if outside := [token_id for token_id in listed if not 0 <= token_id < max(len(side.pieces), 1)]:
             raise ValueError(f"it has the id {outside[0]}, and {len(side.pieces)} pieces")

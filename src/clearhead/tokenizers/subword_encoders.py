@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import tokenizers
@@ -18,6 +19,11 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from clearhead.errors import DataError, ModelError
 from clearhead.tokenizers.tokenizer_json import require_bounded, without_names
 from clearhead.tokenizers.vocabulary import refuse_surrogates, require_texts, typed_errors
+
+_MOST_ADDED = 10_000
+"""Maximum number of tokens added to a sentencepiece model."""
+_MOST_ADDED_LENGTH = 100
+"""Maximum length of such a token; every length is looked for where one may begin in a text."""
 
 
 class SubwordEncoder(ABC):
@@ -33,9 +39,11 @@ class SubwordEncoder(ABC):
     """Ids of special tokens."""
     is_byte_level = False
     """Whether pieces are written in characters that each represent a byte."""
+    added: Mapping[str, int] = MappingProxyType({})
+    """Tokens that are found in a text before the rest is tokenized, and their ids."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts, without special tokens; a special token in a text is text.
+        """Tokenize texts, without special tokens; a special token in a text is text, unless it is in `added`.
 
         Raises:
             DataError: If an item is not text, or contains an unpaired surrogate.
@@ -131,14 +139,35 @@ class SentencePieceEncoder(ListedPieces):
         pieces: The piece of each id; None for ids without a piece.
         special: Ids of special tokens.
         unk_id: Id of pieces that are not in the table.
+        added: Ids of the tokens that are found in a text before the rest is tokenized.
+        space_before_added: Whether a space before such a token is a piece of its own.
 
     Raises:
         ModelError: If the library `sentencepiece` is missing.
-        ValueError: If the model is damaged.
+        ValueError: If the model is damaged, or there are too many or too long added tokens.
     """
 
-    def __init__(self, model: str, pieces: Sequence[str | None], special: Collection[int], unk_id: int) -> None:
+    def __init__(
+        self,
+        model: str,
+        pieces: Sequence[str | None],
+        special: Collection[int],
+        unk_id: int,
+        added: Collection[int] = (),
+        *,
+        space_before_added: bool = False,
+    ) -> None:
         super().__init__("sentencepiece", pieces, special, unk_id)
+        self.added = {piece: token_id for token_id in added if (piece := pieces[token_id])}
+        self._added_lengths = sorted({len(piece) for piece in self.added}, reverse=True)
+        if len(self.added) > _MOST_ADDED or (self.added and self._added_lengths[0] > _MOST_ADDED_LENGTH):
+            raise ValueError(
+                f"it has {len(self.added):,} added tokens of up to {self._added_lengths[0]:,} characters; at most "
+                f"{_MOST_ADDED:,} of {_MOST_ADDED_LENGTH} are allowed"
+            )
+        first = "".join(sorted({piece[0] for piece in self.added}))
+        self._starts_added = re.compile(f"[{re.escape(first)}]" if first else "(?!)")
+        self._space_before_added = space_before_added
         self._processor = _processor(model)
         self._ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece is not None}
         for token_id in self.special - {unk_id}:
@@ -146,6 +175,37 @@ class SentencePieceEncoder(ListedPieces):
 
     def _as_text(self, piece: str) -> str:
         return piece.replace("▁", " ")
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        if not self.added:
+            return super()._encode(texts)
+        parts = [self._parts(text) for text in texts]
+        encoded = iter(super()._encode([part for row in parts for part in row if isinstance(part, str)]))
+        space = self._ids.get("▁", self._unk_id)
+        rows: list[list[int]] = []
+        for row in parts:
+            ids: list[int] = []
+            for part, behind in zip(row, [*row[1:], ""], strict=True):
+                if isinstance(part, int):
+                    ids.append(part)
+                    continue
+                ids += next(encoded)
+                if self._space_before_added and isinstance(behind, int) and part[-1:].isspace():
+                    ids.append(space)
+            rows.append(ids)
+        return rows
+
+    def _parts(self, text: str) -> list[str | int]:
+        """Return the added tokens of a text, of several the longest, as ids between the texts around them."""
+        parts: list[str | int] = []
+        done = 0
+        for match in self._starts_added.finditer(text):
+            at = match.start()
+            found = at >= done and next((n for n in self._added_lengths if text[at : at + n] in self.added), 0)
+            if found:
+                parts += [text[done:at], self.added[text[at : at + found]]]
+                done = at + found
+        return [part for part in (*parts, text[done:]) if part != ""]
 
     def _split(self, texts: list[str]) -> list[list[str]]:
         return self._processor.encode(texts, out_type=str)
@@ -161,12 +221,13 @@ class TokenizersEncoder(SubwordEncoder):
     Args:
         model: The text of the file.
         control: Ids of control tokens, in addition to the special ones that the file lists.
+        read: Ids of special tokens that are nevertheless found in a text.
 
     Raises:
         ValueError: If the text is invalid, or may take more than linear time.
     """
 
-    def __init__(self, model: str, control: Collection[int] = ()) -> None:
+    def __init__(self, model: str, control: Collection[int] = (), read: Collection[int] = ()) -> None:
         try:
             values = json.loads(model)
         except RecursionError:
@@ -174,14 +235,15 @@ class TokenizersEncoder(SubwordEncoder):
         if not isinstance(values, dict):
             raise ValueError("it must hold a JSON object")
         require_bounded(values)
-        text, self._names = without_names(values, control)
+        text, self._names = without_names(values, control, read)
         with typed_errors(ValueError):
             self._backend = tokenizers.Tokenizer.from_str(text)
             self._backend.encode_special_tokens = True  # a "</s>" in the text is text
             self._backend.no_padding()
             self._backend.no_truncation()
             added = self._backend.get_added_tokens_decoder()
-        self.special = frozenset(control).union(token_id for token_id, token in added.items() if token.special)
+        self.special = frozenset(control).union(read, (token_id for token_id, token in added.items() if token.special))
+        self.added = {token.content: token_id for token_id, token in added.items() if not token.special}
         self.kind = type(self._backend.model).__name__.lower()
         self.is_byte_level = isinstance(self._backend.decoder, decoders.ByteLevel)
         vocabulary = values["model"]["vocab"]
@@ -296,6 +358,30 @@ def byte_level_tokenizer(
         made.decoder = decoders.ByteLevel()
         made.add_special_tokens([token for token in special if token in vocabulary])
         return made.to_str()
+
+
+def with_added_tokens(text: str, added: Sequence[Mapping[str, Any]]) -> str:
+    """Return a `tokenizer.json` with more added tokens, unchanged if it has them all.
+
+    Args:
+        text: The file.
+        added: The tokens, each as in the list `added_tokens` of such a file, ordered by id.
+
+    Raises:
+        ValueError: If the file is damaged, or a token gets another id than its own.
+    """
+    known = {token["content"] for token in json.loads(text).get("added_tokens", ())}
+    if not (new := [token for token in added if token["content"] not in known]):
+        return text
+    with typed_errors(ValueError):
+        made = tokenizers.Tokenizer.from_str(text)
+        for token in new:
+            settings = {name: value for name, value in token.items() if name not in ("id", "content")}
+            made.add_tokens([tokenizers.AddedToken(token["content"], **settings)])
+    for token in new:
+        if (number := made.token_to_id(token["content"])) != token["id"]:
+            raise ValueError(f"the added token {token['content']!r:.100} has the id {token['id']}, but gets {number}")
+    return made.to_str()
 
 
 def wordpiece_tokenizer(pieces: Sequence[str], *, lowercase: bool, strip_accents: bool | None, split_han: bool) -> str:

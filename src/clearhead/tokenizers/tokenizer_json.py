@@ -77,7 +77,9 @@ def require_bounded(values: Mapping[str, Any]) -> None:
                 raise ValueError(f"its Prepend has more than {_MOST_PREPENDED} characters")
 
 
-def without_names(values: Mapping[str, Any], control: Collection[int]) -> tuple[str, dict[str, str]]:
+def without_names(
+    values: Mapping[str, Any], control: Collection[int], read: Collection[int] = ()
+) -> tuple[str, dict[str, str]]:
     """Return a file in which no text is tokenized as a control token, and the original names by the new ones.
 
     A model such as Unigram or WordPiece also finds its control tokens in a text, if they are among its pieces. Here
@@ -86,13 +88,14 @@ def without_names(values: Mapping[str, Any], control: Collection[int]) -> tuple[
     Args:
         values: The fields of the file.
         control: Ids of control tokens, in addition to the special ones that the file lists.
+        read: Ids of special tokens that keep their names, so that a text may contain them.
 
     Raises:
         ValueError: If the file is damaged.
     """
     try:
         model, added = dict(values["model"]), [dict(token) for token in values.get("added_tokens", ())]
-        ids = {token["id"] for token in added if token.get("special")} | {*control}
+        ids = {token["id"] for token in added if token.get("special")} - {*read} | {*control}
         vocabulary = model["vocab"]
         if isinstance(vocabulary, list):  # of Unigram: a piece and its score
             named = {number: vocabulary[number][0] for number in ids if 0 <= number < len(vocabulary)}

@@ -506,3 +506,20 @@ def test_what_cannot_be_imported_is_named_for_what_it_is(tmp_path, name, message
         import_path(there)
     with pytest.raises(ModelError, match=message.replace("there", name)):
         import_path(there / name)
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_markers_that_a_text_may_contain_are_named_by_an_option(directory, tmp_path, run_command):
+    number = json.loads((directory / "config.json").read_text(encoding="utf-8"))["pad_token_id"] - 1
+    pieces = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
+    pieces = {piece: row for piece, row in pieces.items() if row != number}
+    (directory / "vocab.json").write_text(json.dumps(pieces), encoding="utf-8")
+    marker = {"content": "<hl>", "special": True}
+    added = {"added_tokens_decoder": {str(number): marker}, "additional_special_tokens": ["<hl>"]}
+    (directory / "tokenizer_config.json").write_text(json.dumps(added), encoding="utf-8")
+    run_command(import_model, directory, "-o", tmp_path / "text")
+    run_command(import_model, directory, "-o", tmp_path / "read", "--markers", "<hl>")
+    text, read = (load_bundle(tmp_path / name).tokenizer.encode("ein <hl> Hund") for name in ("text", "read"))
+    assert (text.count(number), read.count(number)) == (0, 1)
+    with pytest.raises(ConfigError, match=r"--markers: '</s>' frames a text or names a language"):
+        run_command(import_model, directory, "-o", tmp_path / "none", "--markers", "</s>")

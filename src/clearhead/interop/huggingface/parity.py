@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.bundle import Bundle
-from clearhead.config import ModelConfig
+from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
 from clearhead.interop.imported import TOLERANCE, proof_settings
@@ -21,6 +21,8 @@ from clearhead.text.language_tags import tagged_language
 from clearhead.tokenizers import Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary
 
+_MOST_ADDED = 100
+"""Maximum number of added tokens that are compared, each within a text."""
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 """Name of sentencepiece's piece for one byte."""
 
@@ -55,8 +57,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
         where = f"{directory}: golden sentence {number} ({text!r:.60})"
         [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
-        tag = "" if language is None else ours.source_pieces([ours.language_tags[language]])[0]
-        their_ids = _their_ids(tokenizer, tag, text, settings.source_lang)
+        their_ids = _their_ids(tokenizer, _tag(ours, language), text, settings.source_lang)
         if is_lost := source_ids != their_ids and not bytes_here.isdisjoint(source_ids):
             _require_same(f"{where} is encoded", _as_unknown(source_ids, bytes_here, unk_id), their_ids)
         else:
@@ -74,15 +75,50 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
             raise ModelError(f"{where}: its translation has log-probability {found.log_prob:.4f}, there {theirs:.4f}")
         of_text = [token_id for token_id in target_ids if token_id not in bytes_here]
         lost += is_lost or of_text != target_ids
-        there = tokenizer.decode(of_text, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        # transformers reads a sentencepiece model through another library, which leaves spaces at the ends.
-        _require_same(f"{where} is translated", ours.decode(of_text).strip(), there.strip())
+        _require_same_text(f"{where} is translated", tokenizer, ours, of_text)
+    _require_same_added(directory, tokenizer, ours, sources[:1], settings, bytes_here)
     return (
         f"the same, but for bytes in {lost} of {len(sources)} sentences, which their tokenizer loses from a "
         f"sentencepiece model alone; here they are sentencepiece's"
         if lost
         else None
     )
+
+
+def _require_same_text(what: str, tokenizer: Any, ours: Vocabulary, ids: Sequence[int]) -> None:
+    there = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    # transformers reads a sentencepiece model through another library, which leaves spaces at the ends.
+    _require_same(what, ours.decode(ids).strip(), there.strip())
+
+
+def _require_same_added(
+    directory: Path,
+    tokenizer: Any,
+    ours: Vocabulary,
+    sources: Sequence[str],
+    settings: DecodeConfig,
+    bytes_here: Collection[int],
+) -> None:
+    """Require that both encode and decode tokens added in fine-tuning alike, each within a golden sentence."""
+    if not isinstance(ours, ForeignVocabulary):
+        return
+    added = dict([*ours.added_tokens.items()][:_MOST_ADDED])
+    for language, text in ours.split_sources(sources, settings.target_lang):
+        words = text.split(" ")
+        half = len(words) // 2
+        for token, number in added.items():
+            where = f"{directory}: the added token {token!r:.60} within a text"
+            within = " ".join([*words[:half], token, *words[half:]])
+            [ids] = ours.encode_parts([(language, within)], settings.source_lang)
+            theirs = _their_ids(tokenizer, _tag(ours, language), within, settings.source_lang)
+            if set(bytes_here).isdisjoint(ids):
+                _require_same(f"{where} is encoded", ids, theirs)
+            if number < ours.vocab_size:  # the sides of Marian may be numbered apart
+                _require_same_text(f"{where} is decoded", tokenizer, ours, [number])
+
+
+def _tag(ours: Vocabulary, language: str | None) -> str:
+    return "" if language is None else ours.source_pieces([ours.language_tags[language]])[0]
 
 
 def _byte_pieces(directory: Path, vocabulary: Vocabulary) -> tuple[set[int], int]:

@@ -150,8 +150,21 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
     read, written = ("source_lang", "target_lang") if marian else ("src_lang", "tgt_lang")
     told = {read: decode.source_lang, written: decode.target_lang} if marian or file.languages else {}
     own = {OWN_VOCABULARY: vocabulary.text.encode()}
+    if added := _added(file.source):
+        markers = [token["content"] for token in added.values() if token["special"]]
+        codes = [*settings.get("additional_special_tokens", []), *markers]
+        settings = {**settings, "added_tokens_decoder": added, "additional_special_tokens": codes}
     known = {name: value for name, value in {**named, **told}.items() if value is not None}
     return TheirTokenizer({**files, **own}, {**known, **settings})
+
+
+def _added(side: VocabularySide) -> dict[str, Any]:
+    """Return the tokens added to a sentencepiece model, as in `tokenizer_config.json`."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    found = side.added if side.speller == "sentencepiece" else ()
+    return {
+        str(number): {"content": side.pieces[number], **flags, "special": number in side.special} for number in found
+    }
 
 
 def _form(file: VocabularyFile, kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -253,11 +266,16 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
                 _pieces_or_kind(here.target or here.source),
                 _pieces_or_kind(there.target or there.source),
             ),
+            ("the added tokens", _added_text(here.source), _added_text(there.source)),
         )
         if ours != theirs
     ]
     if different:
         raise ConfigError(f"{' and '.join(different)} would be otherwise there")
+
+
+def _added_text(side: VocabularySide) -> set[int]:
+    return set() if side.speller == "tokenizers" else set(side.added) - set(side.special)
 
 
 def _pieces_or_kind(side: VocabularySide) -> dict[str, int] | str:

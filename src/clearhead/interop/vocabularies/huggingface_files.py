@@ -18,7 +18,12 @@ from clearhead.files import os_error_as, parse_json, read_json, require_regular
 from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.vocabulary_text import file_text
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
-from clearhead.tokenizers.subword_encoders import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
+from clearhead.tokenizers.subword_encoders import (
+    byte_level_tokenizer,
+    sentencepiece_pieces,
+    with_added_tokens,
+    wordpiece_tokenizer,
+)
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
 _CODES = {
@@ -40,6 +45,9 @@ _MORE_CODES = (
 
 MARIAN_CODE = re.compile(r">>(\S+)<<")
 """Target-language token of multilingual Marian models."""
+
+_SPACE_BEFORE_ADDED = ("PegasusTokenizer", "MBart50Tokenizer", "NllbTokenizer")
+"""Classes whose tokenizer, made from a sentencepiece model, keeps the space before an added token."""
 
 _MOST_PIECES = 10_000_000
 
@@ -72,7 +80,7 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
     asked = {"tokenizer_class": values.get("tokenizer_class")}
     asked |= optional_json(directory / "tokenizer_config.json") or {}
     generation = optional_json(directory / "generation_config.json") or values
-    source, target = _sides(directory, model_type, config, asked)
+    source, target = _with_added(directory, model_type, config, asked)
     languages = _languages(source, model_type, asked)
     source_frame, target_frame = _frames(model_type, config, asked, generation, source, bool(languages))
     if not languages and "source_lang" in source_frame:
@@ -144,6 +152,98 @@ def _sides(
     )
 
 
+def _with_added(
+    directory: Path,
+    model_type: str,
+    config: ModelConfig,
+    asked: Mapping[str, Any],
+) -> tuple[VocabularySide, VocabularySide | None]:
+    """Return the sides of a vocabulary with the tokens added in fine-tuning, such as those of `tokenizer.add_tokens`.
+
+    They are in `tokenizer_config.json` or `added_tokens.json`; those of `tokenizer.json` are in the side already.
+    """
+    source, target = _sides(directory, model_type, config, asked)
+    path, added = _added_tokens(directory, asked)
+    if source.speller == "tokenizers":
+        if model_type == "bert" and asked.get("do_lower_case", True):  # as `add_tokens` of transformers
+            added = [token if token["special"] else {**token, "content": token["content"].lower()} for token in added]
+        made = _checked(path, lambda: with_added_tokens(source.model, added))
+        return source.model_copy(update={"model": made}), target
+    spaced = str(asked.get("tokenizer_class")).removesuffix("Fast") in _SPACE_BEFORE_ADDED or model_type == "pegasus"
+    source = _with_rows(source, path, added, spaced)
+    if target is None:
+        return source, None
+    # The sides of Marian may be numbered apart, and then the target may have no row for a token of the source.
+    both = [token for token in added if token["id"] < config.vocab_size and _is_free(target, token)]
+    return source, _with_rows(target, path, both, spaced)
+
+
+def _is_free(side: VocabularySide, token: Mapping[str, Any]) -> bool:
+    return token["id"] >= len(side.pieces) or side.pieces[token["id"]] in (None, token["content"])
+
+
+def _with_rows(
+    side: VocabularySide, path: Path, added: Sequence[Mapping[str, Any]], space_before_added: bool
+) -> VocabularySide:
+    """Return a side of sentencepiece with added tokens; a special one is text where a text contains it."""
+    pieces, special, found = [*side.pieces], {*side.special}, []
+    for token in added:
+        number, content = token["id"], token["content"]
+        pieces += [None] * (number + 1 - len(pieces))
+        if pieces[number] not in (None, content):
+            if token["special"]:  # another name of a special piece
+                continue
+            raise ModelError(
+                f"{path}: the added token {content!r:.100} has the id of the piece {pieces[number]!r:.100}"
+            )
+        is_new, pieces[number] = pieces[number] is None, content
+        if token["special"]:
+            special |= {number} if is_new else set()
+        elif number not in special:
+            found.append(number)
+    changed = {"pieces": tuple(pieces), "special": tuple(sorted(special)), "added": tuple(found)}
+    return side.model_copy(update={**changed, "space_before_added": space_before_added})
+
+
+def _added_tokens(directory: Path, asked: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
+    """Return the file of the added tokens and these, in the form of `tokenizer.json`, ordered by id.
+
+    Like transformers, this reads `added_tokens.json` only if `tokenizer_config.json` has no `added_tokens_decoder`.
+    """
+    path, tokens = directory / "tokenizer_config.json", asked.get("added_tokens_decoder")
+    if tokens is None:
+        path = directory / "added_tokens.json"
+        special = {
+            *_special_tokens(asked),
+            *_special_tokens(optional_json(directory / "special_tokens_map.json") or {}),
+        }
+        tokens = {
+            str(number): {"content": content, "special": content in special, "normalized": content not in special}
+            for content, number in (optional_json(path) or {}).items()
+        }
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+    found = []
+    for number, token in tokens.items() if isinstance(tokens, dict) else [("", {})]:
+        content = token.get("content") if isinstance(token, dict) else None
+        is_row = number.isdecimal() and len(number) < 10 and int(number) < _MOST_PIECES
+        if not (isinstance(content, str) and content and is_row):
+            raise ModelError(f"{path} is damaged: it must give every added token its text and the number of its row")
+        known = {name: token[name] for name in flags if isinstance(token.get(name), bool)}
+        found.append({**flags, **known, "content": content, "id": int(number)})
+    return path, sorted(found, key=lambda token: token["id"])
+
+
+def _special_tokens(values: Mapping[str, Any]) -> list[str]:
+    """Return all special tokens that a file names."""
+    named = [value for name, value in values.items() if name.endswith(("_token", "_special_tokens"))]
+    tokens = [token for value in named for token in (value if isinstance(value, list) else [value])]
+    return [token["content"] if isinstance(token, dict) else token for token in tokens if token and _is_token(token)]
+
+
+def _is_token(token: object) -> bool:
+    return isinstance(token, str) or (isinstance(token, dict) and isinstance(token.get("content"), str))
+
+
 def _marian_sides(directory: Path, config: ModelConfig) -> tuple[VocabularySide, VocabularySide]:
     own = directory / "target_vocab.json"
     sides = []
@@ -160,7 +260,7 @@ def _marian_sides(directory: Path, config: ModelConfig) -> tuple[VocabularySide,
 
 def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> VocabularySide:
     """Return the tokenizer of a sentencepiece model, with the ids of the pieces in transformers."""
-    codes = [token for token in _named_tokens(asked, path.parent) if _is_code(model_type, token)]
+    codes = _codes(model_type, asked, path.parent)
     if (vocabulary := path.parent / "vocab.json").is_file():  # M2M100; language tokens come after the list
         ids = _ids(vocabulary)
         pieces = [*_by_id(ids), *codes]
@@ -170,7 +270,8 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
     own = own_pieces(path)
     if model_type == "mbart" and not codes:
         known = (_MBART_CODES + " " + _MORE_CODES if _is_mbart50(asked) else _MBART_CODES).split()
-        codes = known if config.vocab_size == len(own) + len(known) + 2 else []
+        added = sum(token["id"] > len(own) + len(known) for token in _added_tokens(path.parent, asked)[1])
+        codes = known if config.vocab_size == len(own) + len(known) + 2 + added else []
     match model_type:
         case "pegasus":
             offset = _number(path, asked, "offset", 103, least=2)
@@ -242,21 +343,19 @@ def _is_mbart50(asked: Mapping[str, Any]) -> bool:
     return "50" in str(asked.get("tokenizer_class"))
 
 
-def _is_code(model_type: str, token: str) -> bool:
-    return model_type in _CODES and _CODES[model_type].fullmatch(token) is not None
-
-
-def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
-    """Return the additional special tokens that the files name, in order."""
-    for values in (asked, optional_json(directory / "special_tokens_map.json") or {}):
-        for key in ("additional_special_tokens", "extra_special_tokens"):
-            if isinstance(tokens := values.get(key), list) and tokens:
-                return [str(token.get("content")) if isinstance(token, dict) else str(token) for token in tokens]
-    added = asked.get("added_tokens_decoder")
-    if not isinstance(added, dict):
+def _codes(model_type: str, asked: Mapping[str, Any], directory: Path) -> list[str]:
+    """Return the language tokens that the files name, in order."""
+    if model_type not in _CODES:
         return []
-    known = {int(number): token for number, token in added.items() if number.isdecimal() and isinstance(token, dict)}
-    return [str(known[number].get("content")) for number in sorted(known)]
+    added = [token["content"] for token in _added_tokens(directory, asked)[1]]
+    lists = [
+        [token["content"] if isinstance(token, dict) else token for token in tokens if _is_token(token)]
+        for values in (asked, optional_json(directory / "special_tokens_map.json") or {})
+        for key in ("additional_special_tokens", "extra_special_tokens")
+        if isinstance(tokens := values.get(key), list)
+    ]
+    found = ([token for token in tokens if _CODES[model_type].fullmatch(token)] for tokens in (*lists, added))
+    return next(filter(None, found), [])
 
 
 def _id_of(side: VocabularySide, token: str) -> int:
