@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.bundle import load_bundle, refuse_foreign, refuse_model, save_bundle
 from clearhead.config.choices import ForeignLibrary, ForeignPrecision
 from clearhead.runtime.pytorch import needing_pytorch
-from clearhead.translation.golden import NUM_GOLDEN, make_golden, vocabulary_sources
+from clearhead.translation.golden import NUM_GOLDEN, make_golden, require_computed_alike, vocabulary_sources
 from clearhead.translation.translator import Translator
 
 Stage = Callable[[str], AbstractContextManager[Any]]
@@ -83,7 +84,8 @@ def import_model(
         with stage(f"comparing with {imported.library}"):
             found = imported.prove(sources)
         proof = found or f"{len(sources)} sentences have the same {compared} as in {imported.library}"
-    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, proof))
+    check = partial(require_computed_alike, golden=golden)
+    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, proof), check=check)
     size = f"{model.num_parameters():,} parameters, {tokenizer.vocab_size:,} pieces"
     return Conversion(size, imported.kind, proof, imported.notes)
 
