@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 from clearhead.text.placeholders import find_placeholders
@@ -40,6 +41,33 @@ _COUNTED = frozenset((*MARKS, *_DIRECTIONS, *_UNCOMPOSED))
 _SEQUENCE = re.compile("|".join(map(re.escape, _UNCOMPOSED.values())))
 _JAMO = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
 """Letters of Korean that compose with the one before."""
+
+
+MOST_MARKS = 30
+"""Marks on one letter that are ordered together (Stream-Safe Text Format, Unicode Standard Annex 15); real text has far
+fewer. Ordering any number of them takes quadratic time, within one call that cannot be ended."""
+
+
+def normalized(text: str, form: Literal["NFC", "NFD", "NFKC", "NFKD"] = "NFC") -> str:
+    """Return a text in a normalization form, in time in proportion to its length, see `MOST_MARKS`.
+
+    >>> normalized("fu\u0308r")
+    'für'
+    """
+    if len(text) <= MOST_MARKS or text.isascii():
+        return unicodedata.normalize(form, text)
+    parts, at = [], 0
+    for run in _long_run_of_marks().finditer(text):
+        for end in range(run.start() + MOST_MARKS, run.end(), MOST_MARKS):
+            parts.append(unicodedata.normalize(form, text[at:end]))
+            at = end
+    return "".join([*parts, unicodedata.normalize(form, text[at:])])
+
+
+@cache
+def _long_run_of_marks() -> re.Pattern[str]:
+    marks = "".join(filter(unicodedata.combining, map(chr, range(0x300, 0x1F000))))
+    return re.compile(f"[{marks}]{{{MOST_MARKS + 1},}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +129,7 @@ class TextForm:
 
     def _parts(self, text: str, start: int, end: int) -> list[tuple[int, str]]:
         """Return the units between two places, of a letter with its marks each, in this form, with their starts."""
-        units: list[tuple[int, str]] = []
+        units: list[tuple[int, list[str]]] = []
         places = [place for place in range(start, end) if text[place] not in self.left_out]
         before = text[max(0, start - 2) : start]
         around = before + "".join(text[place] for place in places) + text[end : end + 1]
@@ -112,15 +140,15 @@ class TextForm:
                 character = character if is_kept else " "
             character = self.replaced.get(character, character)
             if units and (unicodedata.category(character)[0] == "M" or _JAMO.match(character)):
-                units[-1] = units[-1][0], units[-1][1] + character
+                units[-1][1].append(character)
             else:
-                units.append((place, character))
-        return [(place, self._canonical(unit)) for place, unit in units]
+                units.append((place, [character]))
+        return [(place, self._canonical("".join(unit))) for place, unit in units]
 
     def _canonical(self, unit: str) -> str:
         if unit.isascii():
             return unit
-        unit = unicodedata.normalize(self.form, unit)
+        unit = normalized(unit, self.form)
         for canonical, letter in self.usual.items():
             unit = unit.replace(canonical, letter)
         return unit

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Protocol, Self
-from unicodedata import normalize
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
+from clearhead.text.unicode_forms import normalized
 from clearhead.translation.result import MemoryMatch, Translation
 from clearhead.translation.terminology import term_words
 
@@ -192,7 +192,7 @@ class TranslationMemory:
 
 
 def _comparable(text: str) -> str:
-    return normalize("NFC", text.strip())
+    return normalized(text.strip())
 
 
 def matches_of(

@@ -25,6 +25,7 @@ from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import find_placeholders
 from clearhead.text.scripts import WITHOUT_SPACES, script_of
 from clearhead.text.shortening import first_few
+from clearhead.text.unicode_forms import normalized
 
 T = TypeVar("T")
 
@@ -232,7 +233,7 @@ def _words_between(text: str, start: int, end: int) -> Iterable[TermWord]:
 
 def _texts(words: Sequence[TermWord]) -> tuple[str, ...]:
     """Return the texts of words as they are compared: canonically equivalent ones are the same."""
-    return tuple(unicodedata.normalize("NFC", word.text) for word in words)
+    return tuple(normalized(word.text) for word in words)
 
 
 def _is_lowercase(text: str) -> bool:

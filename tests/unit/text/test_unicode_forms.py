@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
 
 from clearhead.text.line_statistics import LineCounter, LineStatistics
-from clearhead.text.unicode_forms import MARKS, TextForm, form_of_vocabulary
+from clearhead.text.unicode_forms import MARKS, TextForm, form_of_vocabulary, normalized
 
 
 def statistics(*sources: str, target: str = "x") -> LineStatistics:
@@ -130,3 +131,14 @@ def test_a_vocabulary_whose_training_text_is_unknown_loses_the_marks_that_it_lac
     assert {"\u00ad", "\ufeff", "\u200b"}.isdisjoint(form.left_out)  # known, left out and a space already
     assert "\u2060" in form.left_out
     assert form("fu\u0308r\u2060") == "für"
+
+
+def test_any_number_of_marks_takes_time_in_proportion():
+    few = "a" + "\u0301\u0316" * 15
+    for form in ("NFC", "NFD", "NFKD"):
+        assert normalized(f"{few} {few}ﬁ" * 3, form) == unicodedata.normalize(form, f"{few} {few}ﬁ" * 3)
+    start = time.process_time()
+    for marks in ("\u0301\u0316" * 100_000, "\u0301" * 200_000, "\u1161" * 200_000):
+        text = f"Boot {marks} Boot"
+        assert len(TextForm()(text)) == len(normalized(text)) == len(text)
+    assert time.process_time() - start < 10  # to sort 200,000 marks as one letter's takes a minute

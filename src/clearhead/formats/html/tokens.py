@@ -25,7 +25,7 @@ RUBY = re.compile(
 )
 """A base with its reading, in East Asian texts; the reading belongs to the end of the element, and so to its base."""
 
-_XHTML = re.compile(r"\s*+<\?xml\b|.{0,1000}?<html\s[^>]*\bxmlns=", re.IGNORECASE | re.DOTALL)
+_XHTML = re.compile(r"\s*+<\?xml\b|.{0,1000}?<html\s[^>]{0,2000}\bxmlns=", re.IGNORECASE | re.DOTALL)
 """The beginning of a page in XML."""
 _SPACE = r"[ \t\n\r\f]"
 _MARKUP = re.compile(r"<(?=[a-zA-Z/!?]|%(?:[^%<]|%(?!>)|<(?!%))*+%>)")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from clearhead.text.unicode_forms import normalized
+
 _LINK = re.compile(r"""\]\([ \t]*+<?#([^)>\s]+)|\]:[ \t]*+<?#([^>\s]+)|\bhref=["']#([^"']+)""")
-_OWN_ID = re.compile(r"""\{[ \t]?#([\w:.-]+)[^{}\n]*\}|\b(?:id|name)=["']([^"']+)|^\(([\w-]+)\)=""", re.MULTILINE)
+_OWN_ID = re.compile(r"""\{[ \t]?#([\w:.-]++)[^{}\n]*+\}|\b(?:id|name)=["']([^"']+)|^\(([\w-]+)\)=""", re.MULTILINE)
 _NO_WORD = re.compile(r"[^\w\s-]")
 _SPACES = re.compile(r"\s")
 _RUN_OF_SPACES = re.compile(r"[-\s]+")
@@ -39,7 +40,7 @@ def heading_ids(headings: Iterable[str]) -> Iterator[frozenset[str]]:
     """
     times: Counter[tuple[str, str]] = Counter()
     for heading in headings:
-        plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
+        plain = normalized(heading, "NFKD").encode("ascii", "ignore").decode()
         found = set()
         for made, mark in (
             (_SPACES.sub("-", _NO_WORD.sub("", heading).strip().lower()), "-"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -562,3 +563,10 @@ def test_linked_headings_of_other_pages_are_told(read, fill):
 @pytest.mark.parametrize("line", ["<Card>\n", "</Card>\n", "<Card>\n</Card>\n"])
 def test_tags_on_lines_of_their_own_take_work_proportional_to_their_number(line):
     assert_linear(lambda number: MarkdownDocument(FileText.of(line.encode() * number, "a.md")), 50)
+
+
+def test_ids_without_an_end_cost_no_time():
+    start = time.process_time()
+    page = "[a](#b)\n\n# a {#" + "a" * 200_000
+    MarkdownDocument(FileText.of(page.encode(), "a.md"))
+    assert time.process_time() - start < 10  # two minutes if each letter of an id is tried as its end
