@@ -364,7 +364,7 @@ def _string_lines(keyword: str, text: str, most_columns: float = MOST_COLUMNS) -
     for part in re.findall(r"[^\n]*\n|[^\n]+", text):
         line = ""
         for word in _WORD.findall(part):
-            if line and width_of(quoted(line + word)) > most_columns:
+            if line and word and width_of(quoted(line + word)) > most_columns:
                 yield quoted(line)
                 line = ""
             line += word

@@ -200,6 +200,12 @@ def test_long_translations_are_wrapped_behind_spaces(read, fill):
     assert all(width_of(line) + width_of(after.split()[0]) > 79 for line, after in pairwise(lines[1:5]))
 
 
+def test_a_word_longer_than_a_line_has_no_empty_line_behind(read, fill):
+    word = "x" * 100
+    written = 'msgid "a"\nmsgstr ""\n"b "\n"c"\n'
+    assert fill(read("a.po", written), {"a": f"y {word}"}) == f'#, fuzzy\nmsgid "a"\nmsgstr ""\n"y "\n"{word}"\n'
+
+
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_line_ends_and_byte_order_mark_stay(read, fill, mark):
     document = read("a.po", f'{mark}msgid "a"\r\nmsgstr ""\r\n"b"\r\n\r\n  msgid "c"\r\nmsgstr "d"  ')
