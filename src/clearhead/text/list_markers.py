@@ -43,5 +43,5 @@ def list_marker(text: str) -> str:
     if match is None or not has_words(text[match.end() :]):
         return ""
     first = text[match.end()]
-    is_ordinal = match[0].rstrip().endswith(".") and (first.isdigit() or first.islower())
+    is_ordinal = match[0].rstrip().endswith(".") and (first.isdecimal() or first.islower())
     return "" if is_ordinal else match[0]

@@ -253,7 +253,16 @@ def test_lines_get_the_case_and_white_space_of_the_training_text(page, make_trai
     ]
     lines += ["\ufeffEin ku\u0308hner\u3000Ma\u00adnn <b>u\u0308</b> 1\u00a0kg １２\t", "ΑΎΡΙΟ Αύριο\u200e", "\u200b"]
     lines += ["Er ging fu\u0308r immer.\u200b\u3000\u00adDie Frau\u00a0las.\u2060 Ende gut."]
-    lines += ["- Ein Hund", "\ufeff> 1.\u00a0Öffnen Sie", "12. März 2004", "a) 犬が走る。", "1. ein Hund", "- 12"]
+    lines += [
+        "- Ein Hund",
+        "\ufeff> 1.\u00a0Öffnen Sie",
+        "12. März 2004",
+        "a) 犬が走る。",
+        "1. ein Hund",
+        "1. ½ Hund",
+        "1. ٣ Hunde",
+        "- 12",
+    ]
     for line in [*lines, "<b>EIN HUND</b> {name}", "3 hunde rennen", "犬が走る。", "ΕΝΑΣ ΣΚΎΛΟΣ", "STRASSE WEIẞ"]:
         found = page.evaluate(
             "([line, settings]) => normalizer.normalize(line, settings, null)",

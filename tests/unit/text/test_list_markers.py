@@ -31,6 +31,7 @@ from clearhead.text.list_markers import list_marker
 )
 def test_markers_have_words_behind(marker):
     assert list_marker(f"{marker}Open the file.") == marker
+    assert list_marker(f"{marker}½ Tasse") == marker
     assert list_marker(marker) == list_marker(f"{marker}12,50 €") == ""
 
 

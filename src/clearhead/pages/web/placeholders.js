@@ -91,7 +91,7 @@ export class Placeholders {
     const marker = pattern.exec(text)?.[0] ?? "";
     const rest = text.slice(marker.length);
     if (!marker || !this.hasWords(rest)) return "";
-    const isOrdinal = marker.trimEnd().endsWith(".") && /^[\p{Nd}\p{No}\p{Lowercase}]/u.test(rest);
+    const isOrdinal = marker.trimEnd().endsWith(".") && /^[\p{Nd}\p{Lowercase}]/u.test(rest);
     return isOrdinal ? "" : marker;
   }
 

@@ -46,7 +46,8 @@ export class TextForm {
   /** The units between two places, of a letter with its marks each, in this form, with their starts. */
   #parts(text, start, end) {
     const units = [];
-    const [before, own, after] = [text.slice(0, start), text.slice(start, end), text.slice(end)].map((part) => [...part]);
+    const near = [text.slice(Math.max(0, start - 4), start), text.slice(start, end), text.slice(end, end + 2)];
+    const [before, own, after] = near.map((part) => [...part]);
     let place = start;
     const characters = own.map((character) => [place, (place += character.length) && character]);
     const left = characters.filter(([, character]) => !this.leftOut.has(character));
