@@ -3,18 +3,21 @@
 #     docker build -t clearhead .
 #     docker run -p 5000:5000 -v ./runs:/models:ro --read-only --tmpfs /tmp clearhead /models/de-en
 
+# The extras in the image. The compiled core needs no PyTorch; what it does not compute needs `serve,train`.
+ARG EXTRAS=serve
+
 FROM python:3.13-slim AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
-# Where pip finds torch: with the index of PyTorch for CPUs the image has no gigabytes of CUDA.
+ARG EXTRAS
+# Where pip finds torch, if that is among the extras: with the index of PyTorch for CPUs the image has no CUDA.
 ARG PIP_EXTRA_INDEX_URL=""
-COPY constraints.txt /source/
-RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt torch
 COPY . /source
-RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt --find-links /wheels "/source[serve,train]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt "/source[$EXTRAS]"
 
 FROM python:3.13-slim
+ARG EXTRAS
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels "clearhead[serve,train]" \
+    pip install --no-cache-dir --no-index --find-links /wheels "clearhead[$EXTRAS]" \
     && useradd --system --no-create-home --uid 10001 clearhead
 # By its number, so that Kubernetes sees that it is not root.
 USER 10001

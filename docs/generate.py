@@ -183,7 +183,7 @@ the import names them:
 clearhead import question-generator -o models/questions --markers '<hl>,<sep>'
 ```
 
-**Proof.** If the library is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences,
+**Proof.** If the library is installed (the [extra](install.md#extras) `interop`), the import translates golden sentences,
 made of words of the vocabulary, and compares. With transformers it compares the ids of the source, the log-probability
 of our translation under their model, and the text their tokenizer decodes from its ids; with CTranslate2, the
 log-probabilities. From a sentencepiece model alone, the T5 tokenizer of transformers loses byte pieces (MADLAD); there
@@ -309,7 +309,7 @@ tokenizer.batch_decode(found, skip_special_tokens=True)
 ```
 
 This was tried with optimum-onnx 0.1.0. It needs transformers before 4.58, so an environment of its own:
-`clearhead[interop]` installs version 5. Without Optimum, a beam search over the files is a page of NumPy:
+the extra `interop` installs version 5. Without Optimum, a beam search over the files is a page of NumPy:
 `bench/onnx_search.py`.
 
 ## Export of a fine-tuned import
@@ -496,7 +496,7 @@ Find a concept by the words that you know:
 {index}
 
 `clearhead paper concepts NAME` shows the program and runs it; `-o DIR` also draws the picture (it needs
-`pip install 'clearhead[plots]'`), and `--json` prints everything as one object. NAME may be any of the words above. The
+the [extra](install.md#extras) `plots`), and `--json` prints everything as one object. NAME may be any of the words above. The
 programs are in [examples/](../examples/README.md); run or change them there. [build-up.md](build-up.md) measures what
 each part is good for, on two small tasks, and [the glossary](glossary.md) has more words, each in a sentence or two.
 

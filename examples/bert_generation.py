@@ -1,7 +1,7 @@
 """BertGeneration: an encoder and a decoder of Hugging Face transformers, as two models and as one of ours.
 
 Made here with random weights and a vocabulary of words; published weights are read alike. It needs `transformers`
-(pip install 'clearhead[interop]'). Run it: python examples/bert_generation.py
+(pip install '.[interop]'). Run it: python examples/bert_generation.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A BERT of Hugging Face transformers, imported: the states of every layer, and the word behind a [MASK].
 
 It is made and trained here on a few sentences; a published BERT is read alike. It needs `transformers`
-(pip install 'clearhead[interop]'). Run it: python examples/masked_word.py
+(pip install '.[interop]'). Run it: python examples/masked_word.py
 """
 
 from __future__ import annotations

@@ -144,7 +144,10 @@ def complaints(words: list[str]) -> Iterator[str]:
         case ["pip", "install", *packages]:
             known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
             yield from (
-                f"no extra {extra}" for extra in re.findall(r"clearhead\[(\w+)", str(packages)) if extra not in known
+                f"no extra {extra}"
+                for extras in re.findall(r"(?:clearhead|\.)\[([\w,]+)\]", str(packages))
+                for extra in extras.split(",")
+                if extra not in known
             )
         case [("python" | ".venv/bin/python"), script, *given]:
             if not (ROOT / script).is_file():
@@ -187,6 +190,7 @@ def test_the_words_of_every_command_are_right():
         ("clearhead train --set train.max_stepz=1", "train.max_stepz"),
         ("make everything", "make has no target everything"),
         ("pip install 'clearhead[everything]'", "no extra everything"),
+        ("pip install '.[train,everything]'", "no extra everything"),
         ("python bench/train.py --kases toy", "bench/train.py knows no --kases"),
         ("python bench/nothing.py", "no file bench/nothing.py"),
         ("curl http://localhost:5000/translated -d q=a", "the server knows no /translated"),

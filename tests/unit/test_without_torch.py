@@ -11,6 +11,7 @@ import pytest
 
 from clearhead.inspection.explain import explain
 from clearhead.kernels.library import library
+from clearhead.runtime.installation import pip_install
 from clearhead.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(library() is None, reason="without the compiled core PyTorch does the work")
@@ -151,7 +152,7 @@ def test_what_needs_pytorch_says_so_in_one_line(files, make_model_dir, tmp_path)
     said = in_one_process(MISSING, commands, tmp_path)
     for (_, what), (status, told) in zip(NEED_PYTORCH, said, strict=True):
         assert status == 1
-        expected = rf"clearhead: {what} needs PyTorch, which is not installed: pip install 'clearhead\[train\]'\n"
+        expected = rf"clearhead: {what} needs PyTorch, which is not installed: {re.escape(pip_install('train'))}\n"
         assert re.fullmatch(expected, told.splitlines(keepends=True)[-1]), told  # a server logs before
 
 
@@ -164,7 +165,7 @@ try: clearhead.Translator.load(sys.argv[1])
 except clearhead.ClearheadError as error: print(error)"""
     assert ran_with(program, files[0]) == (
         "this model (clearhead's compiled core is not in use: this installation was built for no particular platform, "
-        "or without a C compiler) needs PyTorch, which is not installed: pip install 'clearhead[train]'\n"
+        f"or without a C compiler) needs PyTorch, which is not installed: {pip_install('train')}\n"
     )
 
 
@@ -178,7 +179,7 @@ def test_files_that_need_pyarrow_say_so_in_one_line(tmp_path):
     said = in_one_process("import sys; sys.modules['pyarrow'] = None", commands, tmp_path)
     for (output, _), (status, told) in zip(given, said, strict=True):
         expected = f"clearhead: {output}: Parquet and Arrow files need pyarrow, which is not installed: "
-        assert (status, told.splitlines()[-1]) == (1, f"{expected}pip install 'clearhead[arrow]'")
+        assert (status, told.splitlines()[-1]) == (1, f"{expected}{pip_install('arrow')}")
         assert "Traceback" not in told
 
 
@@ -196,7 +197,7 @@ def test_a_name_of_the_package_that_needs_pytorch_says_so(files):
     program = f"{MISSING}; import clearhead; clearhead.train"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.stderr.endswith(
-        "ClearheadError: clearhead.train needs PyTorch, which is not installed: pip install 'clearhead[train]'\n"
+        f"ClearheadError: clearhead.train needs PyTorch, which is not installed: {pip_install('train')}\n"
     )
 
 

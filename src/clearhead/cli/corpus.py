@@ -105,7 +105,7 @@ def check(
         bool | None,
         typer.Option(
             "--meaning/--no-meaning",
-            help="Also compare the meanings of both sides, which takes minutes (clearhead[meaning]).",
+            help="Also compare the meanings of both sides, which takes minutes (needs the extra `meaning`).",
             show_default="where lengths and names cannot tell which rows are shifted",
         ),
     ] = None,

@@ -36,6 +36,7 @@ from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
+from clearhead.runtime.installation import pip_install
 from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def _explained(
         if attribution is not False:
             notice(
                 "source attribution, the logit lens, states, queries and keys are left out: they need PyTorch, which "
-                "is not installed (pip install 'clearhead[train]')"
+                f"is not installed: {pip_install('train')}"
             )
         return found
 

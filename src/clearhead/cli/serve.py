@@ -12,6 +12,7 @@ from clearhead.cli.console import notice
 from clearhead.cli.options import Device, Threads
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
+from clearhead.runtime.installation import pip_install
 
 DEMO = "runs/demo"
 
@@ -124,7 +125,7 @@ def serve(
         if package == "clearhead":
             raise
         raise ConfigError(
-            f"serving needs the package {package}, which is not installed: pip install 'clearhead[serve]'"
+            f"serving needs the package {package}, which is not installed: {pip_install('serve')}"
         ) from None
     from clearhead.bundle import model_directory
     from clearhead.config import ServeConfig

@@ -24,6 +24,7 @@ from clearhead.formats.tables.json_lines import open_json_lines, write_json_line
 from clearhead.formats.tables.tsv import open_tsv, write_tsv
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
 from clearhead.formats.xliff.pairs import open_xliff, write_xliff
+from clearhead.runtime.installation import pip_install
 
 # Importing pyarrow takes a tenth of a second, and it is in an extra, so it is imported only for its own formats.
 
@@ -43,7 +44,7 @@ def _arrow_files(path: str | None) -> Any:
         if (error.name or "").partition(".")[0] != "pyarrow":
             raise
         raise DataError(
-            f"{path}: Parquet and Arrow files need pyarrow, which is not installed: pip install 'clearhead[arrow]'"
+            f"{path}: Parquet and Arrow files need pyarrow, which is not installed: {pip_install('arrow')}"
         ) from None
     return arrow_files
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from clearhead.errors import ClearheadError
 from clearhead.inspection.tokens import visible
+from clearhead.runtime.installation import pip_install
 
 PictureFormat = Literal["png", "svg"]
 
@@ -48,7 +49,7 @@ def require_plots() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ClearheadError("figures need matplotlib; install clearhead[plots] to draw them") from None
+        raise ClearheadError(f"figures need matplotlib, which is not installed: {pip_install('plots')}") from None
 
 
 def share_colours() -> Any:

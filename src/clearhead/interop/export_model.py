@@ -18,6 +18,7 @@ from clearhead.interop.huggingface.writer import write_huggingface
 from clearhead.interop.onnx.parity import prove_onnx
 from clearhead.interop.onnx.writer import write_onnx
 from clearhead.model.stored import StoredModel
+from clearhead.runtime.installation import pip_install
 
 
 def export_directory(
@@ -85,7 +86,7 @@ def _signs(bundle: Bundle) -> list[str]:
 
 def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sources: Sequence[str]) -> str:
     if not imported.can_prove():
-        return "not compared with transformers: pip install 'clearhead[interop]'"
+        return f"not compared with transformers: {pip_install('interop')}"
     prove_huggingface(directory, kind, bundle, sources)
     same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
     return f"{len(sources)} sentences have the same {same} in transformers"

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from clearhead.files.arrays import TensorHeader, require_fit
 from clearhead.files.tensors import load_tensors
 from clearhead.model.rounded_weights import stored_headers
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.installation import pip_install
 from clearhead.runtime.version import __version__
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 
@@ -49,7 +50,7 @@ class Imported:
 
     None if that library is not installed.
     """
-    why_unproven: str = "pip install 'clearhead[interop]' and import again"
+    why_unproven: str = field(default_factory=lambda: f"{pip_install('interop')}, and import again")
     """How to make the comparison possible, or why it is impossible."""
 
 

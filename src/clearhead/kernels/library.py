@@ -19,6 +19,7 @@ from pathlib import Path
 
 from clearhead.errors import CompiledCoreWarning, DeviceError
 from clearhead.kernels.structs import STRUCTS
+from clearhead.runtime.installation import pip_install
 from clearhead.runtime.pytorch import has_pytorch
 
 ISA_VARIABLE = "CLEARHEAD_ISA"
@@ -99,10 +100,8 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def _not_in_use(reason: str) -> str:
-    return (
-        f"the compiled core is not in use: {reason}; install clearhead again (`pip install --force-reinstall --no-deps "
-        f"clearhead`, in a checkout `pip install -e .`)"
-    )
+    again = pip_install(options="--force-reinstall --no-deps")
+    return f"the compiled core is not in use: {reason}; install clearhead again: {again}"
 
 
 def _record() -> Path:

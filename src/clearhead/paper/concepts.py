@@ -18,6 +18,7 @@ import torch
 from clearhead.errors import ClearheadError
 from clearhead.paper.growth import one_thread
 from clearhead.paper.parts import Check, ModelPart, wrapped
+from clearhead.runtime.installation import pip_install
 
 _HERE = Path(__file__).parent
 EXAMPLES = _HERE / "examples" if (_HERE / "examples").is_dir() else _HERE.parents[2] / "examples"
@@ -326,9 +327,7 @@ def concept_part(concept: Concept) -> ModelPart:
             exec(compile(text, concept.program, "exec"), names)
             figures = {concept.name: names["main"]()}
         except ImportError as error:
-            raise ClearheadError(
-                f"the concept {concept.name} needs {error.name}: pip install 'clearhead[interop]'"
-            ) from None
+            raise ClearheadError(f"the concept {concept.name} needs {error.name}: {pip_install('interop')}") from None
         except AssertionError as error:
             check = Check(check.name, False, str(error) or "an assertion of the program failed")
     related = f"Errata about it: {', '.join(map(str, concept.errata))}\n" if concept.errata else ""

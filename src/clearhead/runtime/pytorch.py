@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from clearhead.errors import ClearheadError
+from clearhead.runtime.installation import pip_install
 
 _OF_THE_EXTRA = {
     "babel": "Babel",
@@ -52,6 +53,4 @@ def needing_pytorch(what: str) -> Iterator[None]:
         package = _OF_THE_EXTRA.get((error.name or "").partition(".")[0])
         if package is None:
             raise
-        raise ClearheadError(
-            f"{what} needs {package}, which is not installed: pip install 'clearhead[train]'"
-        ) from None
+        raise ClearheadError(f"{what} needs {package}, which is not installed: {pip_install('train')}") from None

@@ -20,6 +20,7 @@ from clearhead.config import ServeConfig
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError
 from clearhead.runtime.device import set_num_threads
+from clearhead.runtime.installation import pip_install
 from clearhead.serving.app import make_app
 from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in
@@ -129,7 +130,7 @@ def application(given: Mapping[str, Any]) -> Application:
         from ray import serve
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"serving on Ray needs the package {error.name}, which is not installed: pip install 'clearhead[ray]'"
+            f"serving on Ray needs the package {error.name}, which is not installed: {pip_install('ray')}"
         ) from None
     scaling: dict[str, Any] = {"num_replicas": settings.replicas}
     if settings.max_replicas is not None:

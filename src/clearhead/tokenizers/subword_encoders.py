@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import DataError, ModelError
+from clearhead.runtime.installation import pip_install
 from clearhead.tokenizers.tokenizer_json import require_bounded, without_names
 from clearhead.tokenizers.vocabulary import refuse_surrogates, require_texts, typed_errors
 
@@ -276,7 +277,7 @@ def _library() -> ModuleType:
         import sentencepiece
     except ImportError:
         raise ModelError(
-            "this model encodes text with SentencePiece, which is not installed: pip install 'clearhead[interop]'"
+            f"this model encodes text with SentencePiece, which is not installed: {pip_install('interop')}"
         ) from None
     return sentencepiece
 

@@ -23,6 +23,7 @@ from clearhead.interop.ctranslate2.model_bin import read_model_bin
 from clearhead.interop.ctranslate2.writer import write_ctranslate2
 from clearhead.interop.onnx import graph as onnx_graph
 from clearhead.interop.onnx import writer as onnx_directory
+from clearhead.runtime.installation import pip_install
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
     output = tmp_path / "theirs"
     said = run_command(export, model, "-o", output, "--to", "hf")
     assert f"written  {output}, a pegasus model" in said.stdout
-    assert "not compared with transformers: pip install 'clearhead[interop]'" in said.stdout
+    assert f"not compared with transformers: {pip_install('interop')}" in said.stdout
     assert "divides by length ** 0.4, not by ((5 + length) / 6) ** 0.4" in said.stderr
     assert "does not end repetition loops" in said.stderr
     assert "positions end at 1,024 tokens there" in said.stderr
@@ -259,7 +260,7 @@ def test_what_onnx_needs_is_named(make_model_dir, tmp_path, run_command, monkeyp
     monkeypatch.setattr(
         onnx_directory.importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else name
     )
-    with pytest.raises(ModelError, match=r"not installed: onnxruntime; pip install 'clearhead\[interop\]'"):
+    with pytest.raises(ModelError, match=re.escape(f"not installed: onnxruntime; {pip_install('interop')}")):
         run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
     monkeypatch.setattr(onnx_directory.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match="not installed: onnx, onnxruntime; pip install"):

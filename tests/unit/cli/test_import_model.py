@@ -31,6 +31,7 @@ from clearhead.interop import export_state, imported
 from clearhead.interop.import_model import import_path
 from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.model import Transformer
+from clearhead.runtime.installation import pip_install
 from clearhead.translation.translator import Translator
 from every_run import slow
 
@@ -116,7 +117,7 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     (directory / "tokenizer_config.json").write_text('{"source_lang": "nl", "target_lang": "fr"}')
     said = run_command(import_model, directory, "-o", output)
     assert "of the kind marian" in said.stdout
-    assert "not compared with its own library: pip install 'clearhead[interop]'" in said.stdout
+    assert f"not compared with its own library: {pip_install('interop')}, and import again" in said.stdout
     assert "no_repeat_ngram_size = 2 is not taken over" in said.stderr
     bundle = load_bundle(output)
     assert (bundle.decode.beam_size, bundle.decode.length_penalty_form, bundle.decode.familiar) == (3, "power", False)

@@ -14,6 +14,7 @@ from clearhead.errors import ClearheadError
 from clearhead.inspection import canvas, plots
 from clearhead.inspection.canvas import require_plots
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series, draw, draw_heatmap, draw_lines
+from clearhead.runtime.installation import pip_install
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -186,4 +187,4 @@ def test_without_matplotlib_it_is_said_what_to_install(monkeypatch):
     for action in (require_plots, lambda: draw(lines())):
         with pytest.raises(ClearheadError) as caught:
             action()
-        assert str(caught.value) == "figures need matplotlib; install clearhead[plots] to draw them"
+        assert str(caught.value) == f"figures need matplotlib, which is not installed: {pip_install('plots')}"

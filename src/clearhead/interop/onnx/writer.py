@@ -15,6 +15,7 @@ from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.huggingface.tokenizer import TheirTokenizer, kind_and_tokenizer
 from clearhead.interop.huggingface.writer import write_settings
 from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files
+from clearhead.runtime.installation import pip_install
 
 
 def write_onnx(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> list[str]:
@@ -34,7 +35,7 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> 
         OSError: If the files cannot be written.
     """
     if missing := [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]:
-        raise ModelError(f"not installed: {', '.join(missing)}; pip install 'clearhead[interop]'")
+        raise ModelError(f"not installed: {', '.join(missing)}; {pip_install('interop')}")
     from clearhead.interop.onnx.model import ONNX, decoder_graph, encoder_graph
 
     model, config = bundle.model, bundle.model.config

@@ -9,6 +9,7 @@ from typing import Any
 from clearhead.errors import ModelError
 from clearhead.interop.readers.bounded_values import require_bounded
 from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.runtime.installation import pip_install
 
 _MOST_DIGITS = 100
 """Maximum length of a whole number; 64 bits in base 2 take 66 characters."""
@@ -37,9 +38,7 @@ def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, A
     try:
         import yaml
     except ImportError:
-        raise ModelError(
-            f"{origin} is read by PyYAML, which is not installed: pip install 'clearhead[interop]'"
-        ) from None
+        raise ModelError(f"{origin} is read by PyYAML, which is not installed: {pip_install('interop')}") from None
     kind = "BaseLoader" if as_texts else "SafeLoader"
     try:
         loader = getattr(yaml, f"C{kind}", getattr(yaml, kind))(text)

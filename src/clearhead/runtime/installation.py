@@ -1,0 +1,35 @@
+"""The pip command that adds an extra to this installation of clearhead, from where it was installed (PEP 610)."""
+
+from __future__ import annotations
+
+import json
+
+
+def pip_install(extra: str = "", *, options: str = "") -> str:
+    """Return the command that installs clearhead again, with an extra.
+
+    What pip took from anywhere but a package index (a checkout, a repository, a wheel) it noted in `direct_url.json`.
+    The index may have no clearhead of that name then, or somebody else's.
+
+    Args:
+        extra: Name of the extra; empty for none.
+        options: Options for pip.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution  # takes 50 ms
+
+    name, place = f"clearhead[{extra}]" if extra else "clearhead", ""
+    try:
+        origin = json.loads(distribution("clearhead").read_text("direct_url.json") or "null")
+    except PackageNotFoundError:  # PYTHONPATH names the sources
+        origin = {"dir_info": {}}
+    match origin:
+        case {"dir_info": {**details}}:
+            name, place = name.replace("clearhead", "."), " in the checkout of clearhead"
+            if details.get("editable"):
+                options = f"{options} -e"
+        case {"url": url, "vcs_info": {"vcs": vcs, "commit_id": commit}}:
+            name = f"{name} @ {vcs}+{url}@{commit}"
+        case {"url": url}:
+            name = f"{name} @ {url}"
+    requirement = f"'{name}'" if set(name) & set("[ ") else name
+    return " ".join(["pip install", *options.split(), requirement]) + place
