@@ -183,11 +183,11 @@ the import names them:
 clearhead import question-generator -o models/questions --markers '<hl>,<sep>'
 ```
 
-**Proof.** If the library is installed (the [extra](install.md#extras) `interop`), the import translates golden sentences,
-made of words of the vocabulary, and compares. With transformers it compares the ids of the source, the log-probability
-of our translation under their model, and the text their tokenizer decodes from its ids; with CTranslate2, the
-log-probabilities. From a sentencepiece model alone, the T5 tokenizer of transformers loses byte pieces (MADLAD); there
-the rest is compared, and the import says so. The first difference is an error, and nothing is written.
+**Proof.** If the library is installed (the [extra](install.md#extras) `interop`), the import translates golden
+sentences, made of words of the vocabulary, and compares. With transformers it compares the ids of the source, the
+log-probability of our translation under their model, and the text their tokenizer decodes from its ids; with
+CTranslate2, the log-probabilities. From a sentencepiece model alone, the T5 tokenizer of transformers loses byte pieces
+(MADLAD); there the rest is compared, and the import says so. The first difference is an error, and nothing is written.
 
 Marian and the toolkits cannot be run here, so their models are imported unproved; the import says so, and so does the
 model's card. The tests compare each kind with its formulas, log-probability by log-probability and text by text. Models
@@ -495,10 +495,11 @@ Find a concept by the words that you know:
 
 {index}
 
-`clearhead paper concepts NAME` shows the program and runs it; `-o DIR` also draws the picture (it needs
-the [extra](install.md#extras) `plots`), and `--json` prints everything as one object. NAME may be any of the words above. The
-programs are in [examples/](../examples/README.md); run or change them there. [build-up.md](build-up.md) measures what
-each part is good for, on two small tasks, and [the glossary](glossary.md) has more words, each in a sentence or two.
+`clearhead paper concepts NAME` shows the program and runs it; `-o DIR` also draws the picture (it needs the
+[extra](install.md#extras) `plots`), and `--json` prints everything as one object. NAME may be any of the words above.
+The programs are in [examples/](../examples/README.md); run or change them there. [build-up.md](build-up.md) measures
+what each part is good for, on two small tasks, and [the glossary](glossary.md) has more words, each in a sentence or
+two.
 
 A colour bar with 0, 0.05, 0.25, 0.5 and 1 is not linear: half of its colours are for values below 0.25, so that small
 weights can be told apart. This page is generated from `src/clearhead/paper/concepts.py` by `docs/generate.py`.
