@@ -109,9 +109,21 @@ def unknown_parts(model: nn.Module) -> list[str]:
 
 def has_own_forward(model: nn.Module) -> bool:
     """Return whether a call of a model does something else than `Transformer.forward`, such as running hooks."""
-    [first] = [methods["forward"] for kind, methods in _AT_FIRST.items() if kind.__name__ == "Transformer"]
-    has_hooks = bool(model._forward_hooks or model._forward_pre_hooks)
-    return has_hooks or getattr(model.forward, "__func__", None) is not first
+    return _has_hooks(model) or _has_own(model, "forward")
+
+
+def has_forward_alone(model: nn.Module) -> bool:
+    """Return whether a call of a model does something else than its `encode` and `decode` together."""
+    return _has_hooks(model) or (_has_own(model, "forward") and not _has_own(model, "decode"))
+
+
+def _has_hooks(model: nn.Module) -> bool:
+    return bool(model._forward_hooks or model._forward_pre_hooks)
+
+
+def _has_own(model: nn.Module, name: str) -> bool:
+    [first] = [methods[name] for kind, methods in _AT_FIRST.items() if kind.__name__ == "Transformer"]
+    return getattr(getattr(model, name), "__func__", None) is not first
 
 
 def changed_method() -> str | None:
@@ -207,13 +219,15 @@ def _digest(tensor: Tensor) -> int:
     if flat.device.type != "cpu":
         return _digest_on_device(flat)
     raw = flat.numpy()
-    table = raw[: len(raw) // (8 * _WIDTH) * 8 * _WIDTH].view(np.uint64).reshape(-1, _WIDTH)
+    # One byte on, where the sign of a number is not the highest bit of a word: two of those cancel each other in a sum.
+    rest = raw[1:]
+    table = rest[: len(rest) // (8 * _WIDTH) * 8 * _WIDTH].view(np.uint64).reshape(-1, _WIDTH)
     digest = np.zeros(_WIDTH, np.uint64)
     # Two rows of a matrix whose words fall on the same columns are never in one block, and the order of blocks counts.
     rows = max(1, min(_MOST_ROWS, tensor.shape[-1] * tensor.element_size() // 8 if tensor.dim() else 1))
     for start in range(0, len(table), rows):
         digest = digest * _ODD + table[start : start + rows].sum(axis=0)
-    return hash((digest.tobytes(), raw[table.nbytes :].tobytes()))
+    return hash((raw[:1].tobytes(), digest.tobytes(), rest[table.nbytes :].tobytes()))
 
 
 def _digest_on_device(flat: Tensor) -> int:
@@ -221,5 +235,8 @@ def _digest_on_device(flat: Tensor) -> int:
     words = flat[: len(flat) // 8 * 8].view(torch.int64)
     table = words[: len(words) // _WIDTH * _WIDTH].view(-1, _WIDTH)
     factors = 2 * torch.arange(len(table), device=flat.device)[:, None] + 1  # odd, so that every bit counts
-    parts = [(table * factors).sum(dim=0), words[table.numel() :], flat[8 * len(words) :].long()]
+    mixed = table >> 17  # so that the sign of a number is not in the highest bit alone; see above
+    mixed ^= table
+    mixed *= factors
+    parts = [mixed.sum(dim=0), words[table.numel() :], flat[8 * len(words) :].long()]
     return hash(torch.cat(parts).cpu().numpy().tobytes())

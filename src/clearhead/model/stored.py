@@ -143,8 +143,15 @@ def require_finite(arrays: Mapping[str, np.ndarray], *, origin: str) -> None:
 
 
 def module_arrays(model: Transformer) -> dict[str, np.ndarray]:
-    """Return the weights by name; a shared matrix once, if the configuration shares it."""
+    """Return the weights by name; a shared matrix once, if the configuration shares it.
+
+    Raises:
+        ModelError: If a weight is not in float32.
+    """
     weights = dict(model.named_parameters(remove_duplicate=False))
+    for name, weight in weights.items():
+        if (kind := str(weight.dtype).removeprefix("torch.")) != "float32":
+            raise ModelError(f"{name} is in {kind}, and models are stored in float32; call `model.float()` first")
     own = {name: weight for name, weight in weights.items() if owner(model.config, name) == name}
     others = {name: weight for name, weight in weights.items() if weight is not weights[owner(model.config, name)]}
     return {name: weight.numpy(force=True) for name, weight in {**own, **others}.items()}

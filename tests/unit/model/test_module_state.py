@@ -36,6 +36,16 @@ def test_a_digest_depends_on_every_element_and_its_place(digest, dtype, shape):
     assert digest(tensor) == before or not len(flat)
 
 
+@pytest.mark.parametrize("digest", [_digest, on_device])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_a_digest_depends_on_signs(digest, dtype, every):
+    tensor = torch.randn(4_084, 128, generator=torch.Generator().manual_seed(7)).to(dtype)  # whole rows of words
+    before = digest(tensor)
+    tensor[:, every - 1 :: every].neg_()
+    assert digest(tensor) != before
+
+
 def test_a_digest_of_a_transposed_matrix_is_of_its_values():
     matrix = torch.randn(37, 53)
     assert _digest(matrix.t()) == _digest(matrix.t().contiguous())

@@ -190,8 +190,11 @@ def loaded(make_model_dir):
         if shape == "core" and library() is None:
             pytest.skip("needs the compiled core")
         translator = Translator.load(make_model_dir(f"model-{shape}", **SHAPES[shape]), device="cpu")
-        bundle = translator.bundle
-        return translator if is_stored else Translator(Bundle(translator.model, bundle.tokenizer, bundle.decode))
+        if not is_stored:
+            bundle = translator.bundle
+            translator = Translator(Bundle(translator.model, bundle.tokenizer, bundle.decode))
+        translator.engines.parts = None  # parts of characters may stand alone, as in `by_hand`
+        return translator
 
     return load
 
@@ -217,6 +220,21 @@ def test_a_changed_module_is_what_translates_and_scores(loaded, shape, change, i
         assert translator.translate(TEXTS[0], beam_size=3, raw=True)[0].score is not None
     kind = ModuleEngine if change in PARTS else NativeEngine if shape == "core" else PyTorchEngine
     assert type(translator.engines.of("fp32")) is kind
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_module_of_another_precision_computes_itself_and_is_not_stored(loaded, tmp_path, shape, dtype):
+    translator = loaded(shape)
+    translator.score(*TEXTS)
+    translator.model.to(dtype)
+    with pytest.warns(ChangedModelWarning, match=f"weights in {str(dtype)[6:]}: the model computes itself"):
+        found = translator.translate(TEXTS[0], **GREEDY)
+    score, text = by_hand(translator)
+    assert texts(found) == [text]
+    assert translator.score(*TEXTS) == pytest.approx([score], abs=1e-3)
+    with pytest.raises(ModelError, match=r"is in (float64|bfloat16), and models are stored in float32; .*\.float\(\)"):
+        save_bundle(tmp_path / "model", translator.bundle)
 
 
 def test_what_is_put_back_is_noticed_too(loaded):

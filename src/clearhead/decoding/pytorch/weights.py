@@ -171,6 +171,8 @@ def unpackable(model: Transformer) -> str | None:
     """Return the reason why packed weights would not compute a model; None if they do."""
     if unknown := unknown_settings(model.config, PACKED):
         return f"no engine knows {', '.join(unknown)}"
+    if kinds := {weight.dtype for weight in model.parameters()} - {torch.float32}:
+        return f"no engine packs weights in {str(kinds.pop()).removeprefix('torch.')}"
     others = [name for name in unknown_parts(model) if not {"norm", "final_norm"} & set(name.split("."))]
     return f"no engine knows the class of {others[0] or 'the model'}" if others else departure(model)
 
