@@ -20,7 +20,6 @@ from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, sha
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
-from clearhead.model.weight_shapes import require_listed
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
@@ -86,8 +85,6 @@ class Loop:
         config = self.config
         torch.manual_seed(config.train.seed)
         self.model = self.own.make_model(config.model)  # a resumed run overwrites these random weights
-        if self.own.model is None:
-            require_listed(config.model, {name: tuple(weight.shape) for name, weight in self.model.named_parameters()})
         self.model.to(self.device)
         if config.train.shard and self.workers.count > 1:
             layers = [*self.model.encoder.layers, *self.model.decoder.layers]

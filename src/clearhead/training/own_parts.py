@@ -16,6 +16,7 @@ from clearhead.config.choices import OwnPart
 from clearhead.errors import ConfigError
 from clearhead.model.own_model import OwnModel, make_model
 from clearhead.model.transformer import Transformer
+from clearhead.model.weight_shapes import require_listed
 
 LossFunction = Callable[[Float[Tensor, "N V"], Int[Tensor, " N"], float], tuple[Float[Tensor, ""], Float[Tensor, ""]]]
 """A function with the arguments and results of `loss.label_smoothed_cross_entropy`."""
@@ -53,8 +54,15 @@ class OwnParts:
         )
 
     def make_model(self, config: ModelConfig) -> Transformer:
-        """Return a new model; see `own_model.make_model`."""
-        return make_model(self.model, config)
+        """Return a new model; see `own_model.make_model`.
+
+        Raises:
+            ConfigError: If it is not one of these settings, or could not be read again.
+        """
+        model = make_model(self.model, config)
+        if self.model is None:
+            require_listed(config, {name: tuple(weight.shape) for name, weight in model.named_parameters()})
+        return model
 
 
 NO_OWN_PARTS = OwnParts()

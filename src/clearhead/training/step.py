@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
+from clearhead.decoding.pytorch.plain_engine import require_searchable
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.kernels.dropout import drawn_by_row
@@ -85,6 +86,8 @@ class Stepper:
         workers: Workers | None = None,
         own: OwnParts = NO_OWN_PARTS,
     ) -> None:
+        if config.plain:
+            require_searchable(model)  # before training, for every validation searches
         self.model = model
         self.optimizer = optimizer
         self.config = config

@@ -12,6 +12,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files.tensors import read_weights
+from clearhead.model import weight_shapes
 from clearhead.training import step as training_step
 from clearhead.training.loss import label_smoothed_cross_entropy
 
@@ -113,6 +114,27 @@ def test_a_model_of_other_settings_is_refused(config):
         ch.train(config(), model=model)
     with pytest.raises(ConfigError, match=r"model must be a clearhead.Transformer.*makes Linear"):
         ch.train(config(), model=lambda config: nn.Linear(3, 5), fresh=True)
+
+
+def test_plain_training_of_a_model_that_plain_code_searches_otherwise_is_refused_before_it(config):
+    class Halved(ch.Transformer):
+        def forward(self, source, target):
+            return super().forward(source, target) / 2
+
+    earlier = ch.train(config())
+    with pytest.raises(ConfigError, match=r"`forward` was replaced.*leave out plain"):
+        ch.train(config(), model=Halved, plain=True, fresh=True)
+    assert (earlier.run / "model").exists()
+    assert not list(earlier.run.parent.glob("*.old-*"))
+    assert ch.train(config(), model=Gated, plain=True, fresh=True).step == 4  # it has a `decode` to its `forward`
+
+
+def test_a_model_that_could_not_be_read_again_leaves_the_earlier_run_in_its_place(config, monkeypatch):
+    earlier = ch.train(config())
+    monkeypatch.setattr(weight_shapes, "weight_shapes", lambda _: {})
+    with pytest.raises(ConfigError, match=r"model/weight_shapes\.py lists"):
+        ch.train(config(), fresh=True)
+    assert not list(earlier.run.parent.glob("*.old-*"))
 
 
 def test_plain_training_runs_the_readable_loss(config, monkeypatch):

@@ -29,7 +29,7 @@ def translator(make_bundle):
         {"beam_size": 3, "num_best": 2},
         {"beam_size": 3, "prefix": "On a d"},
         {"sampling": Sampling(seed=3), "num_best": 2},
-        {"beam_size": 2, "batch_tokens": 8, "no_repeat_ngram_size": 2},
+        {"beam_size": 2, "batch_tokens": 8, "no_repeat_ngram_size": 3},
     ],
 )
 def test_translations_and_scores_are_those_of_the_fast_engines(translator, settings):
@@ -89,6 +89,17 @@ def test_a_changed_function_of_the_model_counts(translator, monkeypatch):
 def test_what_has_no_plain_form_is_refused(translator, settings, message):
     with pytest.raises(ConfigError, match=message):
         translator.translate(LINES, **{"plain": True, **settings})
+
+
+@pytest.mark.parametrize(
+    "use", [lambda ours: ours.translate(LINES, plain=True), lambda ours: ch.explain(ours, LINES[0], plain=True)]
+)
+def test_a_model_whose_forward_alone_was_changed_is_not_searched_by_other_methods(translator, use):
+    handle = translator.model.register_forward_hook(lambda module, inputs, output: output.flip(-1))
+    with pytest.raises(ConfigError, match="the model's own `forward` was replaced, or has hooks"):
+        use(translator)
+    handle.remove()
+    use(translator)
 
 
 def test_an_ensemble_has_no_plain_form(make_model_dir):

@@ -26,15 +26,39 @@ from clearhead.decoding.step import DecodingBatch
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ConfigError
 from clearhead.kernels.plain_code import plain_code
+from clearhead.model.module_state import has_forward_alone
 
 if TYPE_CHECKING:
     from clearhead.decoding.constraints import Required
+    from clearhead.model.transformer import Transformer
+
+
+def require_searchable(model: Transformer) -> None:
+    """Require that the plain searches, which call `encode` and `decode`, compute the same as a call of the model.
+
+    Raises:
+        ConfigError: If its `forward` alone was changed.
+    """
+    if has_forward_alone(model):
+        raise ConfigError(
+            "the model's own `forward` was replaced, or has hooks, and plain code searches by its `encode` and "
+            "`decode`, which were not; change `decode` as well, or leave out plain"
+        )
 
 
 class PlainEngine(ModuleEngine):
-    """A `Transformer` searched by plain code; see `ModuleEngine`."""
+    """A `Transformer` searched by plain code; see `ModuleEngine`.
+
+    Raises:
+        ConfigError: If the model's `forward` alone was changed.
+        ValueError: If the model has no decoder.
+    """
 
     is_plain = True
+
+    def __init__(self, model: Transformer) -> None:
+        require_searchable(model)
+        super().__init__(model)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
