@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, overload
+from typing import Annotated, Any, overload
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from clearhead.bundle import model_directory
 from clearhead.config import Sampling
@@ -48,6 +48,12 @@ class PipelineArguments(Settings):
     """Maximum tokens of a translation, counting the start token; a longer one is cut."""
     max_new_tokens: PositiveInt | None = None
     """Maximum tokens of a translation without the start token; takes precedence over `max_length`."""
+    min_length: Annotated[NonNegativeInt, Field(le=10_000)] | None = None
+    """Minimum tokens of a translation, counting the end token; by default the model's."""
+    min_new_tokens: Annotated[NonNegativeInt, Field(le=9_999)] | None = None
+    """Minimum tokens of a translation without the end token; takes precedence over `min_length`."""
+    no_repeat_ngram_size: Annotated[NonNegativeInt, Field(le=10_000)] | None = None
+    """Never write a sequence of this many tokens a second time; by default the model's."""
     do_sample: bool = False
     """Draw translations at random instead of searching."""
     temperature: float = 1.0
@@ -63,10 +69,73 @@ class PipelineArguments(Settings):
     """Texts of a generator that are translated at once. Results do not depend on it."""
     num_workers: int | None = None
     """Has no effect."""
-    early_stopping: Literal[False, "never"] = False
-    clean_up_tokenization_spaces: Literal[False] = False
-    return_text: Literal[True] = True
-    return_tensors: Literal[False] = False
+
+
+_NO_SEARCH = "it is not a setting of the search here"
+_COUNTERPARTS: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "early_stopping": ((False, "never"), "beam search ends when nothing better can be found, as with 'never'"),
+    "clean_up_tokenization_spaces": ((False,), "translations are as the model wrote them"),
+    "return_text": ((True,), "results are texts; Translator.translate gives tokens as well"),
+    "return_tensors": ((False,), "results are texts; Translator.translate gives tokens as well"),
+    "num_beam_groups": (
+        (1,),
+        "write Translator.translate(texts, diversity=0.5, num_best=4); each beam is a group",
+    ),
+    "diversity_penalty": ((0.0,), "write Translator.translate(texts, diversity=0.5, num_best=4)"),
+    "repetition_penalty": ((1.0,), "use no_repeat_ngram_size; repetition loops are ended anyway (decode.end_loops)"),
+    "encoder_repetition_penalty": ((1.0,), _NO_SEARCH),
+    "encoder_no_repeat_ngram_size": ((0,), _NO_SEARCH),
+    "bad_words_ids": ((), _NO_SEARCH),
+    "force_words_ids": ((), "write Translator.translate(texts, terms=...), for words that translations must have"),
+    "constraints": ((), "write Translator.translate(texts, terms=...), for words that translations must have"),
+    "prefix_allowed_tokens_fn": ((), "write Translator.translate(texts, prefix=...), for how translations begin"),
+    "decoder_input_ids": ((), "write Translator.translate(texts, prefix=...), for how translations begin"),
+    "forced_bos_token_id": ((), "use tgt_lang, the target language by its name"),
+    "decoder_start_token_id": ((), "the model's own token is used"),
+    "bos_token_id": ((), "the model's own token is used"),
+    "eos_token_id": ((), "the model's own token is used"),
+    "pad_token_id": ((), "the model's own token is used"),
+    "generation_config": ((), "the model's own is read; give what differs by name, such as num_beams=4"),
+    "max_time": ((), "a translation has no time limit here; requests of clearhead serve have one (request_seconds)"),
+    "typical_p": ((1.0,), "there are temperature, top_k and top_p, and Sampling(epsilon=...) in Translator.translate"),
+    "epsilon_cutoff": ((0.0,), "write Translator.translate(texts, sampling=Sampling(epsilon=0.02))"),
+    "eta_cutoff": ((0.0,), "write Translator.translate(texts, sampling=Sampling(epsilon=0.02))"),
+    "penalty_alpha": ((), "there is no contrastive search; there are beam search and samples"),
+    "min_p": ((), "there are temperature, top_k and top_p"),
+    "output_scores": ((False,), "results are texts; Translator.translate gives the score of each"),
+    "output_attentions": ((False,), "clearhead.explain gives the attention of a translation"),
+    "return_dict_in_generate": ((False,), "results are texts; Translator.translate gives more of each"),
+    "use_cache": ((True,), "keys and values are always cached, which changes no result"),
+    "framework": (("pt",), "the compiled core or PyTorch computes"),
+    "use_fast": ((True, False), "the model's tokenizer is used"),
+    "config": ((), "the model's own is read"),
+    "feature_extractor": ((), "translation needs none"),
+    "image_processor": ((), "translation needs none"),
+    "processor": ((), "translation needs none"),
+    "pipeline_class": ((), "write a class of your own around a Translator"),
+    "revision": ((), "nothing is downloaded; choose it when you fetch the model: hf download NAME --revision ..."),
+    "token": ((), "nothing is downloaded; hf download takes it"),
+    "use_auth_token": ((), "nothing is downloaded; hf download takes it"),
+    "trust_remote_code": ((False,), "code of a model is never run"),
+    "device_map": (("auto",), "use device, such as device='cuda:1'; a model is on one device"),
+    "torch_dtype": (("auto", "float32"), "set decode.precision, such as Translator.translate(texts, precision='int8')"),
+    "dtype": (("auto", "float32"), "set decode.precision, such as Translator.translate(texts, precision='int8')"),
+    "model_kwargs": (({},), "give arguments by their names"),
+}
+"""Other arguments of version 4: the values that change nothing here, besides None, and what to do for any other."""
+
+
+def _own_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments without those of version 4 that change nothing.
+
+    Raises:
+        ConfigError: Naming the counterpart of one that would.
+    """
+    for name, value in arguments.items():
+        harmless, instead = _COUNTERPARTS.get(name, ((), ""))
+        if instead and value is not None and str(value).removeprefix("torch.") not in map(str, harmless):
+            raise ConfigError(f"{name}={value!r:.60} cannot be given: {instead}")
+    return {name: value for name, value in arguments.items() if name not in _COUNTERPARTS}
 
 
 class TranslationPipeline:
@@ -82,11 +151,11 @@ class TranslationPipeline:
     def __init__(self, task: str, model: Translator, prefix: str = "", **arguments: Any) -> None:
         self.task, self.model = task, model
         self._prefix = prefix
-        self._given = arguments
+        self._given = _own_arguments(arguments)
         matched = _TRANSLATION.fullmatch(task)
         self._key = "translation_text" if matched else "generated_text"
         self._languages = matched.groups() if matched else (None, None)
-        self._read(arguments)  # refuses what is impossible at once
+        self._read(self._given)  # refuses what is impossible at once
 
     def __repr__(self) -> str:
         return f"<TranslationPipeline {self.task}: {self.model!r}>"
@@ -116,7 +185,7 @@ class TranslationPipeline:
             ConfigError: If an argument is unknown or impossible.
             DataError: If the texts are something else, or one is longer than the model reads.
         """
-        asked = self._read({**self._given, **arguments})
+        asked = self._read({**self._given, **_own_arguments(arguments)})
         if isinstance(texts, str):
             return self._records([texts], asked)[0]
         if isinstance(texts, Iterator):
@@ -168,14 +237,20 @@ class TranslationPipeline:
             how |= {"length_penalty": asked.length_penalty, "length_penalty_form": "power"}
         if (limit := _most_tokens(asked)) is not None:
             how["extra_length"] = min(10_000, max(limit, self.model.bundle.decode.extra_length))
+        if asked.min_new_tokens is not None:
+            how["min_length"] = asked.min_new_tokens + 1  # the end token
         return self.model.translate(
             lines,
             num_best=asked.num_return_sequences,
             scores=False,
-            beam_size=asked.num_beams,
-            source_lang=asked.src_lang,
-            target_lang=asked.tgt_lang,
-            **how,
+            **{
+                "beam_size": asked.num_beams,
+                "source_lang": asked.src_lang,
+                "target_lang": asked.tgt_lang,
+                "min_length": asked.min_length,
+                "no_repeat_ngram_size": asked.no_repeat_ngram_size,
+                **how,
+            },
         )
 
     def _cut(self, text: str, asked: PipelineArguments) -> str:
@@ -189,7 +264,7 @@ class TranslationPipeline:
 def pipeline(
     task: str,
     model: str | Path | Translator | None = None,
-    tokenizer: None = None,
+    tokenizer: str | Path | None = None,
     *,
     device: int | str | None = None,
     **arguments: Any,
@@ -200,9 +275,10 @@ def pipeline(
         task: `translation_de_to_en` or the like, `translation` or `text2text-generation`.
         model: Path of a model directory or a run directory, or of a model that `clearhead import` reads, such as a
             directory of transformers; or a translator. Nothing is downloaded.
-        tokenizer: Comes with the model; there is no other.
+        tokenizer: The path of the model again; there is no other.
         device: `auto` (the default), `cpu`, `cuda` or `cuda:1`; or the number of a GPU, where -1 is the CPU.
-        **arguments: Fields of `PipelineArguments`, such as `num_beams=4`, for every call.
+        **arguments: Fields of `PipelineArguments`, such as `num_beams=4`, for every call. Of the other arguments of
+            version 4 those values are taken that change nothing here.
 
     Raises:
         ConfigError: If the task or an argument is unknown or impossible.
@@ -214,7 +290,7 @@ def pipeline(
             f"unknown task {task!r:.60}; there are translation, translation_XX_to_YY (such as translation_de_to_en) "
             f"and text2text-generation"
         )
-    if tokenizer is not None:
+    if tokenizer is not None and not (isinstance(tokenizer, str | Path) and str(tokenizer) == str(model)):
         raise ConfigError("leave out tokenizer: the one in the model's directory is used")
     if isinstance(model, Translator):
         if device is not None:
@@ -222,7 +298,12 @@ def pipeline(
         return TranslationPipeline(task, model, **arguments)
     if model is None:
         raise ConfigError("name a model, such as model='runs/de-en'; there is no default, and nothing is downloaded")
-    PipelineArguments.from_dict(arguments, origin=f"pipeline {task}")  # before a model is loaded
+    if not isinstance(model, str | Path):
+        raise ConfigError(
+            f"model is the path of a model, or a Translator, not a {type(model).__name__}; write a model of "
+            f"transformers to a directory with save_pretrained, and its tokenizer too"
+        )
+    PipelineArguments.from_dict(_own_arguments(arguments), origin=f"pipeline {task}")  # before a model is loaded
     path, named = Path(model), str(device)
     if isinstance(device, int):
         named = "cpu" if device < 0 else f"cuda:{device}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 import clearhead as ch
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -63,6 +64,78 @@ def test_a_translation_is_cut_at_the_maximum_length(directory, texts_of, argumen
     assert pipe(TEXTS, **{argument: 500}) == [
         {"translation_text": text} for text in texts_of(TEXTS, beam_size=1, extra_length=500 - (argument[4] == "l"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"min_length": 8}, {"min_length": 8}),
+        ({"min_new_tokens": 8, "min_length": 2}, {"min_length": 9}),
+        ({"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 1}),
+    ],
+)
+def test_minimum_lengths_and_repetition_are_settings_of_the_search(directory, monkeypatch, given, settings):
+    pipe = ch.pipeline("translation", directory, device="cpu", num_beams=1)
+    expected = pipe.model.translate(TEXTS, **AS_IS, **settings, beam_size=1)
+    asked = {}
+
+    def translate(lines, **how):
+        asked.update(how)
+        return Translator.translate(pipe.model, lines, **how)
+
+    monkeypatch.setattr(pipe.model, "translate", translate)
+    assert [one["translation_text"] for one in pipe(TEXTS, **given)] == [one.text for one in expected]
+    assert asked.items() >= settings.items()
+
+
+def test_other_arguments_of_version_4_are_taken_where_they_change_nothing(directory):
+    harmless = {
+        "framework": "pt",
+        "use_fast": True,
+        "torch_dtype": torch.float32,
+        "revision": None,
+        "device_map": "auto",
+        "trust_remote_code": False,
+        "use_cache": True,
+        "num_beam_groups": 1,
+        "repetition_penalty": 1.0,
+        "early_stopping": False,
+        "return_text": True,
+        "clean_up_tokenization_spaces": False,
+        "model_kwargs": {},
+    }
+    plain = ch.pipeline("translation", directory, device="cpu")
+    pipe = ch.pipeline("translation", str(directory), str(directory), device=torch.device("cpu"), **harmless)
+    assert pipe(TEXTS) == plain(TEXTS) == plain(TEXTS, use_cache=True, num_beam_groups=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "counterpart"),
+    [
+        ({"num_beam_groups": 4}, "diversity=0.5"),
+        ({"torch_dtype": torch.bfloat16}, "decode.precision"),
+        ({"device_map": {"": 0}}, "use device"),
+        ({"revision": "main"}, "hf download"),
+        ({"framework": "tf"}, "compiled core or PyTorch"),
+        ({"repetition_penalty": 1.2}, "no_repeat_ngram_size"),
+        ({"force_words_ids": [[3]]}, "terms="),
+        ({"forced_bos_token_id": 250004}, "tgt_lang"),
+        ({"early_stopping": True}, "as with 'never'"),
+        ({"trust_remote_code": True}, "never run"),
+    ],
+)
+def test_an_argument_of_version_4_that_is_not_taken_names_its_counterpart(directory, given, counterpart):
+    for asked in (
+        lambda: ch.pipeline("translation", directory, device="cpu", **given),
+        lambda: ch.pipeline("translation", directory, device="cpu")(TEXTS, **given),
+    ):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* cannot be given: .*{counterpart}"):
+            asked()
+
+
+def test_a_model_of_transformers_in_memory_is_not_a_path():
+    with pytest.raises(ConfigError, match="not a Linear; write a model of transformers to a directory with save_pre"):
+        ch.pipeline("translation", torch.nn.Linear(1, 1))
 
 
 def test_languages_are_those_of_the_call_or_of_the_tasks_name(make_model_dir):
