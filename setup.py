@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 from tempfile import TemporaryDirectory
 
 from setuptools import Command, Extension, setup
@@ -179,6 +180,11 @@ class BuildWeb(Command):
         build_web("src/clearhead/kernels")
 
 
+def commit():
+    """Return the commit that is built, for `clearhead --version`; empty for a release, or if it is not known."""
+    return run_path("src/clearhead/runtime/version.py")["commit"]() or ""
+
+
 class BuildWithExamples(build_py):
     """Puts into the package the examples, which `clearhead paper concepts` runs, and the core for browsers."""
 
@@ -193,6 +199,7 @@ class BuildWithExamples(build_py):
                 build_web(kernels)
             else:
                 self.warn("without ziglang no core for browsers was built: clearhead export --to web needs it")
+            Path(self.build_lib, "clearhead/runtime/commit.txt").write_text(commit())
             directory = f"{self.build_lib}/clearhead/paper/examples"
             self.mkpath(directory)
             for path in Path("examples").glob("*.py"):

@@ -24,7 +24,7 @@ from clearhead.cli.help import Command
 from clearhead.errors import ClearheadError
 from clearhead.runtime.cpus import prepare_openmp
 from clearhead.runtime.pytorch import needing_pytorch
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
 """Errors of standard output: full, closed or broken."""
@@ -94,7 +94,7 @@ def make_app(only: str | None = None) -> typer.Typer:
 def options(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Handle the options given before the command."""
     if version:
-        typer.echo(f"clearhead {__version__}")
+        typer.echo(f"clearhead {full_version()}")
         raise typer.Exit
 
 

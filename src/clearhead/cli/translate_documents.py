@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from clearhead.cli.options import OptionGroup
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
+from clearhead.formats.document_files import typed_columns, typed_names
 
 if TYPE_CHECKING:
     from clearhead.formats.document import Document
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 AS_TEXT = "; --as-text translates every line of it as it is"
 SHOWN_LINES = 10
-LONGEST_NUMBER = 6
-"""Maximum digits of a column number."""
 
 
 class DocumentOptions(OptionGroup):
@@ -140,10 +138,7 @@ class DocumentOptions(OptionGroup):
         Raises:
             ConfigError: If they cannot be read.
         """
-        names = _typed("--columns", self.columns)
-        if names is None:
-            return None
-        return [int(name) if name.isdecimal() and len(name) <= LONGEST_NUMBER else name for name in names]
+        return None if self.columns is None else typed_columns("--columns", self.columns)
 
     def typed_keys(self) -> list[str] | None:
         """Return the keys; quotation marks enclose a name with a comma.
@@ -151,21 +146,7 @@ class DocumentOptions(OptionGroup):
         Raises:
             ConfigError: If they cannot be read.
         """
-        return _typed("--keys", self.keys)
-
-
-def _typed(option: str, value: str | None) -> list[str] | None:
-    """Return the names in the value of an option, separated by commas.
-
-    Raises:
-        ConfigError: If they cannot be read.
-    """
-    if value is None:
-        return None
-    try:
-        return [name.strip() for name in next(csv.reader([value], skipinitialspace=True, strict=True), [])]
-    except csv.Error as error:
-        raise ConfigError(f"{option} {value}: {error}") from None
+        return None if self.keys is None else typed_names("--keys", self.keys)
 
 
 def translate_documents(

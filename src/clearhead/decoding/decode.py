@@ -25,7 +25,7 @@ from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix
 from clearhead.errors import ChangedModelWarning, ModelError
 from clearhead.model.stored import StoredModel
-from clearhead.runtime.pytorch import needing_pytorch
+from clearhead.runtime.pytorch import needing_pytorch, require_pytorch
 
 if TYPE_CHECKING:
     from clearhead.decoding.constraints import Required
@@ -78,8 +78,7 @@ def require_computable(model: StoredModel, precision: DecodePrecision) -> None:
         ClearheadError: If the core does not support the model, or is not in use, and PyTorch is not installed.
     """
     if (obstacle := NativeEngine.obstacle(model, precision)) is not None:
-        with needing_pytorch(f"this model ({obstacle})"):
-            import torch  # noqa: F401
+        require_pytorch(f"this model ({obstacle})")
 
 
 def decode(

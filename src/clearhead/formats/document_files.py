@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,6 +29,8 @@ class DocumentFormat(NamedTuple):
     """Whether its files are no text, which a terminal cannot show."""
 
 
+_LONGEST_NUMBER = 6
+"""Digits of the number of a column; longer ones are names."""
 OF_UNITS = ("from_lang", "to_lang", "skip_bad_units")
 DOCUMENTS: dict[str, DocumentFormat] = {
     ".csv": DocumentFormat("csv", ("columns",)),
@@ -215,3 +218,25 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
     from clearhead.formats.plain_text_document import read_paragraphs
 
     return read_paragraphs(path)
+
+
+def typed_names(option: str, value: str) -> list[str]:
+    """Return the names in the value of an option, separated by commas; quotation marks enclose one with a comma.
+
+    Raises:
+        ConfigError: If they cannot be read.
+    """
+    try:
+        return [name.strip() for name in next(csv.reader([value], skipinitialspace=True, strict=True), [])]
+    except csv.Error as error:
+        raise ConfigError(f"{option} {value}: {error}") from None
+
+
+def typed_columns(option: str, value: str) -> list[int | str]:
+    """Return the columns in the value of an option as numbers or names.
+
+    Raises:
+        ConfigError: If they cannot be read.
+    """
+    names = typed_names(option, value)
+    return [int(name) if name.isdecimal() and len(name) <= _LONGEST_NUMBER else name for name in names]

@@ -37,6 +37,19 @@ def has_pytorch() -> bool:
     return True
 
 
+def require_pytorch(what: str) -> None:
+    """Require that PyTorch can be imported; it is imported.
+
+    Args:
+        what: What needs it, as for `needing_pytorch`.
+
+    Raises:
+        ClearheadError: If it is not installed.
+    """
+    with needing_pytorch(what):
+        import torch  # noqa: F401
+
+
 @contextmanager
 def needing_pytorch(what: str) -> Iterator[None]:
     """Say what needs a package of the extra if it is not installed and the block imports it.

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.pages import style
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 from clearhead.serving.api import native_router
 from clearhead.serving.docs_page import description_page
 from clearhead.serving.libretranslate_api import libre_router
@@ -34,7 +34,7 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
         cors_origins: Origins of other web pages that may call the API, such as `https://example.org`; `*` allows all.
         hosts: Names under which the server is asked; empty allows all.
     """
-    app = FastAPI(title="clearhead", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="clearhead", version=full_version(), docs_url=None, redoc_url=None)
     app.include_router(native_router(service))
     app.include_router(libre_router(service))
     app.include_router(page_router(service))
@@ -94,6 +94,7 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
         allow_origins=list(cors_origins),
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After", "X-Request-Id"],
     )
 
 

@@ -18,14 +18,14 @@ from typing import Any
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.formats.document import Document
-from clearhead.formats.document_files import DOCUMENTS, PLAIN_TEXT
+from clearhead.formats.document_files import DOCUMENTS, PLAIN_TEXT, typed_columns, typed_names
 from clearhead.serving.document_process import open_document
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 
 EXTENSIONS = (*filter(None, PLAIN_TEXT), *DOCUMENTS)
 """Extensions of the supported files that clients are told; all plain text is read in paragraphs."""
 _PREFIX = "clearhead-files-"
-_FIELDS = {"--from-lang": "source", "--to-lang": "target"}
+_FIELDS = {"--from-lang": "source", "--to-lang": "target", "--columns": "columns", "--keys": "keys"}
 """Options of the command line that are fields of a request."""
 _OPTION = re.compile(r"(?<!\S)--[a-z]")
 MOST_BYTES = 200_000_000
@@ -211,6 +211,29 @@ def safe_name(name: str) -> str:
     stem, dot, extension = split_name(re.split(r"[/\\]", name)[-1])
     plain = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).strip("._-")[:100] for part in (stem, extension)]
     return f"{plain[0] or 'file'}{dot}{plain[1]}"
+
+
+def file_options(name: str, columns: object, keys: object) -> dict[str, Any]:
+    """Return the options of a file's format that the fields of a request give, as for `read_document`.
+
+    Raises:
+        HTTPError: If a field is given that the format has not, or that cannot be read.
+    """
+    format_ = DOCUMENTS.get(Path(name).suffix.lower())
+    found: dict[str, Any] = {}
+    for option, value, typed in (("columns", columns, typed_columns), ("keys", keys, typed_names)):
+        if not value:
+            continue
+        if format_ is None or option not in format_.options:
+            has = ", ".join(extension for extension, one in DOCUMENTS.items() if option in one.options)
+            raise bad_request(f"Invalid request: {option} is for files of {has}")
+        if not isinstance(value, str):
+            raise bad_request(f"Invalid request: {option} parameter is not a text")
+        try:
+            found[option] = typed(option, value)
+        except ConfigError as error:
+            raise bad_request(str(error)) from None
+    return found
 
 
 @contextmanager

@@ -7,7 +7,7 @@ another type is refused instead of causing a 500.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -20,7 +20,7 @@ from clearhead.formats.document_files import refuse_foreign_extension
 from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.document_process import memory_of
-from clearhead.serving.files import EXTENSIONS, safe_name, split_name, uploaded
+from clearhead.serving.files import EXTENSIONS, file_options, safe_name, split_name, uploaded
 from clearhead.serving.forms import FormFile
 from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
 from clearhead.serving.languages import AUTO
@@ -182,11 +182,12 @@ def libre_router(service: Service) -> APIRouter:
             raise bad_request("Invalid request: empty file")
         name, data = safe_name(file.name), file.data
         refuse_foreign_extension(name)
+        options = file_options(name, fields.get("columns"), fields.get("keys"))
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded
         config = service.config
         with service.work.admitted(client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens) as job:
-            work = partial(_translated_file, service, job, name, data, source, target)
+            work = partial(_translated_file, service, job, name, data, source, target, options)
             kept, report = await service.work.run(job, work, partial(wait_until_gone, request))
         return {
             "translatedFileUrl": str(request.url_for("download_file", filename=kept)),
@@ -289,7 +290,7 @@ def _others(one: Translation) -> list[str]:
 
 
 def _translated_file(
-    service: Service, job: Job, name: str, data: bytes, source: str, target: str
+    service: Service, job: Job, name: str, data: bytes, source: str, target: str, options: Mapping[str, Any]
 ) -> tuple[str, TranslationReport]:
     """Translate a file and store the result; return its download name, and the report on it."""
     report = TranslationReport()
@@ -297,7 +298,7 @@ def _translated_file(
     filled = None
     if not is_same:
         with service.file_memory.taken(memory_of(name, len(data)), job.require_time):
-            filled = _filled(service, job, name, data, source, target, report)
+            filled = _filled(service, job, name, data, source, target, options, report)
     if filled is None:
         report.add_file(f"{name}: already in the target language, unchanged")
     stem, dot, extension = split_name(name)
@@ -306,7 +307,14 @@ def _translated_file(
 
 
 def _filled(
-    service: Service, job: Job, name: str, data: bytes, source: str, target: str, report: TranslationReport
+    service: Service,
+    job: Job,
+    name: str,
+    data: bytes,
+    source: str,
+    target: str,
+    options: Mapping[str, Any],
+    report: TranslationReport,
 ) -> bytes | None:
     """Return the translation of a file and report on it; None if it is detected to be in the target language."""
     limit = service.config.max_file_characters
@@ -316,8 +324,8 @@ def _filled(
     is_packed = name.lower().endswith(".docx")
     if not is_packed and (size := max(data.count(b"\n"), data.count(b"\r"))) > limit:
         raise bad_request(f"Invalid request: request ({size} lines) exceeds text limit ({limit})")
-    languages = {"from_lang": None if source == AUTO else source, "to_lang": target}
-    with uploaded(name, data, service.files.directory, job.require_time, limit, **languages) as document:
+    read = {"from_lang": None if source == AUTO else source, "to_lang": target, **options}
+    with uploaded(name, data, service.files.directory, job.require_time, limit, **read) as document:
         only_missing = document.keeps_finished
         lines = lines_to_translate(document, only_missing=only_missing)
         choice, _ = choose(service.models, lines, source, target)

@@ -9,9 +9,12 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
+
+from clearhead.runtime.version import __version__, commit
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,10 +31,17 @@ class Metrics:
         num_open: Returns the number of sentences that wait or are in flight.
         num_requests: Returns the number of requests at work.
         is_ready: Returns whether requests are served.
+        search_process: Returns the number of the process that searches, whose memory and time are reported beside
+            those of this one; 0 if there is none.
     """
 
     def __init__(
-        self, *, num_open: Callable[[], int], num_requests: Callable[[], int], is_ready: Callable[[], bool]
+        self,
+        *,
+        num_open: Callable[[], int],
+        num_requests: Callable[[], int],
+        is_ready: Callable[[], bool],
+        search_process: Callable[[], int] = lambda: 0,
     ) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter("clearhead_requests", "Requests answered.", ["endpoint", "status"], registry=registry)
@@ -55,6 +65,21 @@ class Metrics:
         self.reloads = Counter(
             "clearhead_reloads", "Models, terms and memories read anew.", ["result"], registry=registry
         )
+        self.of_models = Counter(
+            "clearhead_model_requests", "Requests answered by a model.", ["model", "status"], registry=registry
+        )
+        self.seconds_of_models = Histogram(
+            "clearhead_model_request_seconds", "As clearhead_request_seconds, by model.", ["model"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self.search_restarts = Counter(
+            "clearhead_search_restarts", "Processes that search and were replaced, by reason.", ["reason"],
+            registry=registry,
+        )  # fmt: skip
+        build = Gauge("clearhead_build_info", "Always 1.", ["version", "commit"], registry=registry)
+        build.labels(__version__, commit() or "").set(1)
+        ProcessCollector(registry=registry)
+        ProcessCollector("clearhead_search", pid=search_process, registry=registry)
         for name, help_text, read in (
             ("clearhead_open_sentences", "Sentences that wait or are in flight.", num_open),
             ("clearhead_open_requests", "Requests that are worked on or wait for it.", num_requests),
@@ -75,6 +100,18 @@ class Metrics:
         self.sentences.inc()
         self.tokens.labels("source").inc(source_tokens)
         self.tokens.labels("target").inc(target_tokens)
+
+    def answered_by(self, models: str, status: int, seconds: float) -> None:
+        """Count a request for each of the models that it asked.
+
+        Args:
+            models: Their names, as `noted_models` joins them.
+            status: Status of the answer.
+            seconds: From the headers to the end of the answer.
+        """
+        for model in models.split(", "):
+            self.of_models.labels(model, str(status)).inc()
+            self.seconds_of_models.labels(model).observe(seconds)
 
     def text(self) -> bytes:
         """Return the metrics in Prometheus's text format."""

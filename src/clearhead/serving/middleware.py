@@ -31,6 +31,8 @@ FILE_PATH = "/translate_file"
 """Path whose forms may be as large as files."""
 KEY_FIELD_PATHS = frozenset({"/translate", "/detect", FILE_PATH})
 """Paths whose requests may have their API key in the field `api_key`, as in LibreTranslate."""
+_PROBES = frozenset({"/livez", "/readyz", "/health", "/metrics"})
+"""Paths that are asked every few seconds, and that the log leaves out."""
 _CHARACTER_BYTES = 12
 """Most bytes of a character of text in a body, as two JSON escapes or four percent escapes."""
 _KEYLESS_BYTES = 20_000
@@ -134,7 +136,10 @@ class Gate:
                 "seconds": round(seconds, 4),
                 **noted,
             }
-            LOGGER.log(logging.ERROR if "error" in noted else logging.INFO, json.dumps(fields))
+            if "model" in noted:
+                self._metrics.answered_by(noted["model"], answer.status, seconds)
+            if "error" in noted or endpoint not in _PROBES:
+                LOGGER.log(logging.ERROR if "error" in noted else logging.INFO, json.dumps(fields))
 
     def _endpoint(self, path: str) -> str:
         if path in self._endpoints:

@@ -162,6 +162,10 @@ class FileFields(_Fields):
     """Code of the source language, or `auto` to detect it."""
     target: str
     """Code of the target language."""
+    columns: str | None = None
+    """Columns of a CSV or TSV file, by number or name, separated by commas, as `clearhead translate --columns`."""
+    keys: str | None = None
+    """Keys of a JSON file whose strings are text, separated by commas, as `clearhead translate --keys`."""
     api_key: str | None = None
     """API key, if the server requires one."""
 

@@ -133,7 +133,8 @@ class SearchProcess:
 
     def __init__(self, connection: Connection, observer: MetricsListener, number: int = 0) -> None:
         self._connection = connection
-        self._process = number
+        self.process = number
+        """Number of the process; 0 if it is not to be watched."""
         self._unheard_since: float | None = None
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._numbers = count()
@@ -198,10 +199,10 @@ class SearchProcess:
 
         A machine that is busy with something else keeps it waiting, but not stopped or waiting for itself.
         """
-        if not self._process or (since := self._unheard_since) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
+        if not self.process or (since := self._unheard_since) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
             return False
         with suppress(OSError):  # it has just ended
-            return not self._connection.poll() and not _is_running(self._process)
+            return not self._connection.poll() and not _is_running(self.process)
         return False
 
     def sweep(self) -> None:
@@ -215,7 +216,7 @@ class SearchProcess:
     def kill(self) -> None:
         """End the process at once; its calls fail."""
         with suppress(ProcessLookupError):
-            os.kill(self._process, signal.SIGKILL)
+            os.kill(self.process, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process and wait for it, for `SECONDS_TO_END` at most, since it may be stuck."""

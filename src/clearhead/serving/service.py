@@ -89,6 +89,7 @@ class Service:
             num_open=lambda: self._searches.num_open,
             num_requests=lambda: self.work.num_requests,
             is_ready=lambda: self.is_ready,
+            search_process=lambda: getattr(self._searches, "process", 0),
         )
         self._search_processes = search_processes
         self._replaced_at: list[float] = []
@@ -248,7 +249,9 @@ class Service:
         if self._search_processes is None or len(self._replaced_at) >= MOST_REPLACEMENTS:
             raise ClearheadError(_ENDED)
         self._replaced_at.append(now)
-        note(logging.ERROR, event="search", result="stuck" if not before.is_ended else "ended")
+        reason = "ended" if before.is_ended else "stuck"
+        self.metrics.search_restarts.labels(reason).inc()
+        note(logging.ERROR, event="search", result=reason)
         assert isinstance(before, SearchProcess)
         before.kill()
         self._searches = self._begin_searches(self._search_processes)

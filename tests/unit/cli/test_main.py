@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import clearhead
 from clearhead.cli.main import make_app, run
+from clearhead.runtime.version import full_version
 from every_run import slow
 
 CLOSED = """
@@ -53,7 +53,7 @@ def test_the_package_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True, timeout=120, check=True
     )
-    assert done.stdout == f"clearhead {clearhead.__version__}\n"
+    assert done.stdout == f"clearhead {full_version()}\n"
 
 
 AS_CLEARHEAD = "import sys; sys.argv[0] = 'clearhead'; from clearhead.cli.main import run; run()"

@@ -124,6 +124,10 @@ def test_pages_of_one_origin_may_ask(strict):
     for origin, allowed in (("https://example.org", "https://example.org"), ("https://example.com", None)):
         headers = httpx.get(f"{strict.url}/languages", headers={"origin": origin}).headers
         assert headers.get("access-control-allow-origin") == allowed
+    refused = httpx.post(f"{strict.url}/translate", json={}, headers={"origin": "https://example.org"})
+    assert refused.status_code == 400
+    for answer in (refused, httpx.get(f"{strict.url}/languages", headers={"origin": "https://example.org"})):
+        assert answer.headers["access-control-expose-headers"] == "Retry-After, X-Request-Id"
 
 
 def address(server):
@@ -463,6 +467,10 @@ def test_a_search_that_is_stopped_is_replaced(start_server, models):
     wait_until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200, server.process)
     assert server.search != search
     assert ask(server, "").status_code == 200
+    metrics = httpx.get(f"{server.url}/metrics").text
+    assert 'clearhead_search_restarts_total{reason="stuck"} 1.0' in metrics
+    memory = re.search(r"^clearhead_search_process_resident_memory_bytes (\S+)$", metrics, re.MULTILINE)
+    assert float(memory[1]) > 10_000_000
     assert server.end() == 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import errno
+import io
 import json
 import logging
 import re
@@ -25,6 +27,7 @@ from clearhead.cli.main import app, run
 from clearhead.config import ServeConfig
 from clearhead.errors import ModelError
 from clearhead.inspection.explain import explain
+from clearhead.runtime.version import __version__, commit
 from clearhead.serving import files, search_process
 from clearhead.serving.app import make_app
 from clearhead.serving.http_errors import HTTPError
@@ -463,6 +466,61 @@ def test_neither_log_nor_metrics_tell_what_was_asked_or_by_whom(server, client):
     assert [event for event in server.events() if "127.0.0.1" in json.dumps(event)] == [server.events()[0]]
     assert 'clearhead_requests_total{endpoint="/translate",status="400"}' in counted
     assert 'clearhead_stage_seconds_count{stage="wait"}' in counted
+
+
+def test_metrics_tell_models_memory_and_build(client):
+    def count(name):
+        found = re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    name = 'clearhead_model_requests_total{model="de-en",status="200"}'
+    seconds = 'clearhead_model_request_seconds_count{model="de-en"}'
+    before = count(name), count(seconds)
+    for _ in range(2):
+        assert client.post("/v1/translate", json={"text": "a", "model": "de-en"}).status_code == 200
+    assert (count(name), count(seconds)) == (before[0] + 2, before[1] + 2)
+    assert count(f'clearhead_build_info{{commit="{commit() or ""}",version="{__version__}"}}') == 1
+    assert count("process_resident_memory_bytes") > 10_000_000
+
+
+def test_probes_are_not_in_the_log(server, client):
+    probes = ("/livez", "/readyz", "/health", "/metrics")
+    assert [client.get(path).status_code for path in probes] == [200] * 4
+    server.wait_for("request", id=client.get("/languages").headers["x-request-id"])
+    logged = {event.get("endpoint") for event in server.events()}
+    assert "/languages" in logged
+    assert not logged & {*probes}
+
+
+def test_columns_and_keys_of_a_file_are_fields_of_its_form(client):
+    fields = {"source": "de", "target": "en"}
+
+    def sent(name, content, **more):
+        return client.post("/translate_file", data={**fields, **more}, files={"file": (name, content)})
+
+    def translated(*arguments, **more):
+        return client.get(sent(*arguments, **more).json()["translatedFileUrl"]).text
+
+    table = f'id,"a, b",c\nEin Hund.,{LINES[0]},{LINES[1]}\n'.encode()
+    assert "columns" in sent("a.csv", table).json()["error"]
+    for columns in ('"a, b"', "2"):
+        rows = list(csv.reader(io.StringIO(translated("a.csv", table, columns=columns))))
+        assert columns == "2" or rows[0] == ["id", "a, b", "c"]  # a number tells nothing of a header
+        assert (rows[1][0], rows[1][2]) == ("Ein Hund.", LINES[1])
+        assert rows[1][1] != LINES[0]
+    values = {"label": LINES[0], "id": LINES[1]}
+    found = json.loads(translated("a.json", json.dumps(values), keys="label"))
+    assert found["label"] != LINES[0]
+    assert found["id"] == LINES[1]
+    for name, more, message in (
+        ("a.txt", {"columns": "1"}, "columns is for files of .csv, .tsv"),
+        ("a.csv", {"keys": "a"}, "keys is for files of .json"),
+        ("a.csv", {"columns": '"a'}, 'columns "a: unexpected end of data'),
+        ("a.csv", {"columns": "zzz"}, "zzz"),
+    ):
+        refused = sent(name, table, **more)
+        assert refused.status_code == 400
+        assert message in refused.json()["error"]
 
 
 @pytest.fixture

@@ -214,6 +214,24 @@ def test_only_the_last_text_is_asked_for_and_what_was_asked_before_is_broken_off
     assert (asked, broken) == (["Ein Hund", "Ein Hund rennt"], ["Ein Hund"])
 
 
+def test_what_an_input_method_composes_is_asked_for_when_it_is_chosen(own_page):
+    page = own_page
+    asked = []
+    page.on("request", lambda one: one.url.endswith("/v1/translate") and asked.append(one.post_data_json["text"]))
+    page.route("**/v1/translate", answering(日本="Japan"))
+    stop_clock(page)
+    page.locator("#source").click()
+    tool = page.context.new_cdp_session(page)
+    for text in ("n", "に", "にh", "にほ", "にほn", "にほん"):
+        tool.send("Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)})
+        page.clock.run_for(1_000)
+    assert asked == []
+    tool.send("Input.insertText", {"text": "日本"})
+    page.clock.run_for(1_000)
+    expect(page.locator("#translation")).to_have_text("Japan")
+    assert asked == [["日本"]]
+
+
 def test_a_line_that_is_known_is_not_asked_for_again(page):
     asked = []
     page.on("request", lambda one: one.url.endswith("/v1/translate") and asked.append(one.post_data_json["text"]))

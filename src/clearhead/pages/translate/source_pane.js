@@ -17,7 +17,12 @@ export class SourcePane {
     this.list = new LineList(this.#mirror, ({ source }) => make("span", { class: "line" }, ...partsOf(source)));
     this.#area.addEventListener("input", (event) => {
       this.#update();
+      if (event.isComposing) return; // the input method's text is not yet what the reader will choose
       onInput(event.inputType === "insertFromPaste" || event.inputType === "insertFromDrop");
+    });
+    this.#area.addEventListener("compositionend", () => {
+      this.#update();
+      onInput(false);
     });
     this.#update();
   }
