@@ -183,11 +183,18 @@ the import names them:
 clearhead import question-generator -o models/questions --markers '<hl>,<sep>'
 ```
 
+**Generation settings** of transformers come from `generation_config.json`, which counts more than `config.json`, as in
+`generate`. Taken over are the start, forced and end token, the beam, the length penalty, `min_length`, `min_new_tokens`
+and `no_repeat_ngram_size`. Several end tokens, and a forced token that is no language where the model is told one, are
+refused. Every other setting that changes what is written is named by the import (`suppress_tokens`,
+`repetition_penalty`, `exponential_decay_length_penalty`, ..), and so is one that is unknown.
+
 **Proof.** If the library is installed (the [extra](install.md#extras) `interop`), the import translates golden
 sentences, made of words of the vocabulary, and compares. With transformers it compares the ids of the source, the
-log-probability of our translation under their model, and the text their tokenizer decodes from its ids; with
-CTranslate2, the log-probabilities. From a sentencepiece model alone, the T5 tokenizer of transformers loses byte pieces
-(MADLAD); there the rest is compared, and the import says so. The first difference is an error, and nothing is written.
+log-probability of our translation under their model, the text their tokenizer decodes from its ids, and what their
+`generate` finds with its own settings; with CTranslate2, the log-probabilities. From a sentencepiece model alone, the
+T5 tokenizer of transformers loses byte pieces (MADLAD); there the rest is compared, and the import says so. The first
+difference is an error, and nothing is written.
 
 Marian and the toolkits cannot be run here, so their models are imported unproved; the import says so, and so does the
 model's card. The tests compare each kind with its formulas, log-probability by log-probability and text by text. Models
@@ -387,7 +394,7 @@ import names the tasks that a directory lists.
   record whether a model was trained on text tokenized by Moses. The import then says so; such text must be tokenized
   before, and detokenized after.
 - **Search.** The number of beams and the length penalty are imported, in their form (`power`). The import names
-  settings without a counterpart here, such as `no_repeat_ngram_size` and `clean_up_tokenization_spaces`: spaces that
+  settings without a counterpart here, such as `repetition_penalty` and `clean_up_tokenization_spaces`: spaces that
   the model wrote stay. Our search stops when no hypothesis can win any more (their `early_stopping="never"`), and ends
   repetition loops (`decode.end_loops`).
 - **Normalization.** Case and white space are not normalized (`decode.familiar`), because the training text is not

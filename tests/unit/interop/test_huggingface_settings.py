@@ -6,9 +6,21 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import transformers
 
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.interop.huggingface.reader import _decode, _not_taken
+from clearhead.errors import ConfigError
+from clearhead.interop.huggingface.generation import (
+    NOT_TAKEN,
+    SEPARATE,
+    TAKEN,
+    WITHOUT_EFFECT,
+    generation_notes,
+    read_generation,
+    search_settings,
+    with_special_tokens,
+)
+from clearhead.interop.huggingface.reader import _decode
 from clearhead.interop.vocabularies.huggingface_files import _sides
 
 
@@ -25,13 +37,55 @@ from clearhead.interop.vocabularies.huggingface_files import _sides
         ({"min_length": 0, "repetition_penalty": 1.0, "do_sample": False}, []),
         (
             {"min_length": 1, "repetition_penalty": 1.5, "do_sample": True},
-            ["do_sample", "min_length", "repetition_penalty"],
+            ["do_sample", "repetition_penalty"],
         ),
+        ({"min_length": 9, "min_new_tokens": 7, "no_repeat_ngram_size": 3}, []),  # taken over
+        ({"begin_suppress_tokens": [0]}, []),
+        ({"begin_suppress_tokens": [7]}, ["begin_suppress_tokens"]),
+        ({"exponential_decay_length_penalty": [5, 1.5]}, ["exponential_decay_length_penalty"]),
+        ({"forced_eos_token_id": 2}, []),
+        ({"forced_eos_token_id": 5}, ["forced_eos_token_id"]),
+        ({"max_length": 20}, ["max_length"]),
+        ({"max_length": 5_000, "max_new_tokens": 2_000}, []),  # more than ours ever writes
+        ({"temperature": 0.5, "use_cache": True, "bos_token_id": 7}, []),
+        ({"penalty_of_tomorrow": 2, "flag_of_tomorrow": False}, ["penalty_of_tomorrow"]),
     ],
 )
 def test_settings_that_change_nothing_here_are_not_named(generation, named):
-    notes = _not_taken(ModelConfig(vocab_size=37, pad_id=0, bos_id=1, eos_id=2), generation, DecodeConfig())
+    notes = generation_notes(ModelConfig(vocab_size=37, pad_id=0, bos_id=1, eos_id=2), generation, DecodeConfig())
     assert [note.split(" = ")[0] for note in notes] == named
+
+
+def test_every_generation_setting_of_transformers_is_known():
+    fields = {name for name in vars(transformers.GenerationConfig()) if name != "_original_object_hash"}
+    assert fields - {*TAKEN, *NOT_TAKEN, *SEPARATE, *WITHOUT_EFFECT} == set()
+
+
+def test_search_settings_count_as_in_transformers():
+    said = {"min_length": 9, "min_new_tokens": 3, "no_repeat_ngram_size": 2, "num_beams": 5, "length_penalty": 0.8}
+    found = {"beam_size": 5, "length_penalty": 0.8, "min_length": 4, "no_repeat_ngram_size": 2}  # the end token as well
+    assert search_settings(said, is_decoder_alone=False) == found
+    assert search_settings({"min_length": 9}, is_decoder_alone=False)["min_length"] == 9
+    assert "no_repeat_ngram_size" not in search_settings(said, is_decoder_alone=True)  # there the input counts as well
+    [least, ngrams] = generation_notes(
+        ModelConfig(vocab_size=37, num_encoder_layers=0, tying="decoder"),
+        {"min_length": 9, "no_repeat_ngram_size": 2},
+        DecodeConfig(),
+    )
+    assert (least[:10], ngrams[:8]) == ("min_length", "no_repea")
+
+
+def test_generation_settings_count_more_than_the_configuration(tmp_path):
+    values = {"eos_token_id": 2, "decoder_start_token_id": 2, "num_beams": 4, "decoder": {"length_penalty": 0.5}}
+    tokens = {"eos_token_id": 2, "decoder_start_token_id": 2}
+    assert read_generation(tmp_path, values) == {**tokens, "num_beams": 4, "length_penalty": 0.5}
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [5], "bos_token_id": 3, "num_beams": null}')
+    found = read_generation(tmp_path, values)
+    assert found == {"eos_token_id": [5], "bos_token_id": 3}
+    changed = with_special_tokens(values, found, tmp_path)
+    assert (changed["eos_token_id"], changed["decoder_start_token_id"]) == (5, 3)
+    with pytest.raises(ConfigError, match=r"eos_token_id is \[2, 5\], but our search ends at one token"):
+        with_special_tokens(values, {"eos_token_id": [2, 5]}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,16 @@ from torch import Tensor
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions, decode, given_prefix
+from clearhead.decoding.rules import never_written
 from clearhead.errors import ModelError
+from clearhead.interop.huggingface.generation import neutral_settings
 from clearhead.interop.imported import TOLERANCE, proof_settings
 from clearhead.text.language_tags import tagged_language
 from clearhead.tokenizers import Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary
 
+_MOST_GENERATED = 100
+"""Maximum number of tokens that `generate` writes for a golden sentence."""
 _MOST_ADDED = 100
 """Maximum number of added tokens that are compared, each within a text."""
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -75,7 +79,10 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
             raise ModelError(f"{where}: its translation has log-probability {found.log_prob:.4f}, there {theirs:.4f}")
         of_text = [token_id for token_id in target_ids if token_id not in bytes_here]
         lost += is_lost or of_text != target_ids
-        _require_same_text(f"{where} is translated", tokenizer, ours, of_text)
+        # Neither the tokens that begin every translation nor the end token, which may be special in one library alone.
+        framed = {*given, bundle.model.config.eos_id}
+        _require_same_text(f"{where} is translated", tokenizer, ours, [one for one in of_text if one not in framed])
+        _require_same_search(where, model, bundle, settings, source_ids, language)
     _require_same_added(directory, tokenizer, ours, sources[:1], settings, bytes_here)
     return (
         f"the same, but for bytes in {lost} of {len(sources)} sentences, which their tokenizer loses from a "
@@ -83,6 +90,59 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         if lost
         else None
     )
+
+
+def _require_same_search(
+    where: str, model: Any, bundle: Bundle, settings: DecodeConfig, source: list[int], language: str | None
+) -> None:
+    """Require that `generate`, with its own settings, starts, continues and ends as our search does.
+
+    Settings that are not taken over, as the notes say, are set to have no effect. The translations are compared if both
+    end by themselves; of two that are equally good, either may be found.
+    """
+    config, vocabulary = bundle.model.config, bundle.tokenizer
+    given, is_alone = vocabulary.given(language), config.is_decoder_alone
+    limit = min(len(source) + settings.extra_length, _MOST_GENERATED)
+    own = {name: value for name, value in model.generation_config.to_dict().items() if value is not None}
+    search = neutral_settings(own, is_decoder_alone=is_alone)
+    search["suppress_tokens"] = [token for token in never_written(config) if token not in given] or None
+    is_told = isinstance(vocabulary, ForeignVocabulary) and "target_lang" in vocabulary.file.target_frame
+    if is_told and given:
+        search["forced_bos_token_id"] = given[0]
+    ids = torch.tensor([source])
+    if own.get("num_beams", 1) == 1:
+        del search["early_stopping"]
+    with warnings.catch_warnings():  # of settings that have no effect without sampling
+        warnings.simplefilter("ignore")
+        [row] = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_length=None, max_new_tokens=limit, **search
+        ).tolist()
+    theirs = row[len(source) :] if is_alone else row[1:]
+    if not is_alone:
+        _require_same(f"{where} is translated from the start tokens", [config.bos_id, *given], row[: 1 + len(given)])
+    forced = own.get("forced_bos_token_id")
+    if not (is_alone or is_told or forced is None):
+        _require_same(f"{where} is translated with the forced token", given[:1], (forced,))
+    end = own.get("eos_token_id")
+    if end is not None:
+        ends = end if isinstance(end, list) else [end]
+        _require_same(f"{where} is translated with the end token", [config.eos_id], ends)
+    if theirs[-1] != config.eos_id:
+        return
+    here = settings.with_changes({"length_penalty_form": "power", "end_loops": False, "extra_length": limit})
+    prefix = given_prefix(given)
+    [[found]] = decode(bundle.model, [source], SearchOptions(here), prefixes=[prefix])
+    if found.tokens == tuple(theirs) or len(found.tokens) >= limit:
+        return
+    both = [list(found.tokens), theirs]
+    here_score, their_score = (_rank_score(model, config, source, ids, settings.length_penalty) for ids in both)
+    if not abs(here_score - their_score) <= TOLERANCE:
+        _require_same(f"{where} is translated as", *both)
+
+
+def _rank_score(model: Any, config: ModelConfig, source: list[int], target: list[int], alpha: float) -> float:
+    log_probs = _their_logits(model, config, source, target).double().log_softmax(dim=-1)
+    return log_probs.gather(1, torch.tensor(target)[:, None]).sum().item() / len(target) ** alpha
 
 
 def _require_same_text(what: str, tokenizer: Any, ours: Vocabulary, ids: Sequence[int]) -> None:

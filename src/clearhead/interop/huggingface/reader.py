@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,15 @@ import torch
 from clearhead.bundle import Bundle, read_card
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
-from clearhead.decoding.rules import never_written
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
+from clearhead.interop.huggingface.generation import (
+    forced_token,
+    generation_notes,
+    read_generation,
+    search_settings,
+    with_special_tokens,
+)
 from clearhead.interop.huggingface.parity import prove_huggingface
 from clearhead.interop.huggingface.state import family_of, import_state, restored_state
 from clearhead.interop.imported import (
@@ -31,25 +37,12 @@ from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.foreign_weights import read_their_weights
 from clearhead.interop.round_trip import KEY, own_bundle, read_origin
 from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary
+from clearhead.interop.vocabularies.vocabulary_files import special_ids
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers.foreign import ForeignVocabulary
 
 LIBRARY = "Hugging Face transformers"
 
-_NOT_TAKEN: Mapping[str, Any] = {
-    "bad_words_ids": None,
-    "diversity_penalty": 0.0,
-    "do_sample": False,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "min_new_tokens": None,
-    "no_repeat_ngram_size": 0,
-    "num_beam_groups": 1,
-    "renormalize_logits": False,
-    "repetition_penalty": 1.0,
-    "suppress_tokens": None,
-}
-"""Search settings of transformers that ours lacks, and the value that disables each."""
 _SOURCES = 8
 """Number of source words in the test of the first token that a model writes."""
 
@@ -73,9 +66,8 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         family_of(kind)
     except ConfigError as error:
         raise ConfigError(f"{directory / 'config.json'}: {error}") from None
-    generation = _generation(directory, values)
-    if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
-        values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
+    generation = read_generation(directory, values)
+    values = with_special_tokens(values, generation, directory)
     theirs, files = read_their_weights(directory)
     try:
         config, tensors = import_state(kind, values, theirs)
@@ -89,12 +81,15 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         if restored is None:
             notes.append(f"the settings under {KEY!r} in config.json do not fit the weights, and are not used")
         asked = {"source_lang": source_lang, "target_lang": target_lang}
-        changed = changed_search(directory, origin.decode)
+        changed = changed_search(directory, origin.decode, is_decoder_alone=config.is_decoder_alone)
         bundle, more = own_bundle(origin, directory, restored or (config, tensors), info, anew, **asked, **changed)
         notes += more
     else:
         file, model = anew(), as_model(config, tensors, directory)
         vocabulary = as_vocabulary(file, directory)
+        forced = forced_token(generation, directory)
+        if "target_lang" in file.target_frame and forced not in (None, *file.languages.values()):
+            raise ConfigError(f"{directory}: forced_bos_token_id is {forced}, which is no language of the model")
         if kind == "encoder-decoder" and _writes_start_first(model, vocabulary):
             begun = file.model_copy(update={"target_frame": (config.bos_id, *file.target_frame)})
             vocabulary = as_vocabulary(begun, directory)
@@ -103,7 +98,12 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         settings = _tokenizer_settings(directory)
         written = _language(settings.get("tgt_lang", settings.get("target_lang")), vocabulary)
         bundle = Bundle(model, vocabulary, decode, stating(info, decode.source_lang, written))
-    notes += _not_taken(config, generation, bundle.decode)
+    notes += generation_notes(config, generation, bundle.decode) if config.num_decoder_layers else []
+    forced = generation.get("forced_bos_token_id")
+    if isinstance(bundle.tokenizer, ForeignVocabulary) and forced in bundle.tokenizer.given(None):
+        file = bundle.tokenizer.file
+        if forced not in {*special_ids(file.target or file.source), *file.languages.values(), config.eos_id}:
+            notes.append(f"forced_bos_token_id = {forced} begins every translation, and is not part of its text")
     compare = partial(prove_huggingface, directory, kind, bundle) if can_prove() else None
     notes += [*_tasks(values), *_cleaning(directory)]
     return Imported(bundle, LIBRARY, kind, tuple(notes), read_card(directory), compare)
@@ -125,12 +125,6 @@ def _writes_start_first(model: Transformer, vocabulary: ForeignVocabulary) -> bo
     return 2 * first.count(vocabulary.bos_id) > len(first)
 
 
-def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the generation settings; old directories have them in `config.json`."""
-    said = optional_json(directory / "generation_config.json")
-    return dict(values) if said is None else said
-
-
 def _tokenizer_settings(directory: Path) -> dict[str, Any]:
     return optional_json(directory / "tokenizer_config.json") or {}
 
@@ -147,7 +141,7 @@ def _decode(
     asked = _tokenizer_settings(directory)
     languages = {token_id: language for language, token_id in tokenizer.languages.items()}
     written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
-    forced = generation.get("forced_bos_token_id")
+    forced = forced_token(generation, directory)
     written = written or (languages.get(forced) if isinstance(forced, int) else None) or languages.get(config.bos_id)
     read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
     require_told(directory, tokenizer.languages, source_lang, target_lang)
@@ -156,7 +150,7 @@ def _decode(
         raise ConfigError(f"{directory} starts every translation from the token of {start}, and cannot write {written}")
     return read_settings(
         directory,
-        **_search(generation),
+        **search_settings(generation, is_decoder_alone=config.is_decoder_alone),
         length_penalty_form="power",
         familiar=False,
         split="never" if config.is_decoder_alone else "auto",
@@ -166,39 +160,12 @@ def _decode(
     )
 
 
-def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the search settings that have the same meaning in both libraries."""
-    return {
-        "beam_size": 1 if generation.get("num_beams") is None else generation["num_beams"],
-        "length_penalty": 1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
-    }
-
-
-def changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
+def changed_search(directory: Path, exported: DecodeConfig, *, is_decoder_alone: bool) -> dict[str, Any]:
     """Return the search settings changed since the export; a changed length penalty has transformers' form."""
-    said = optional_json(directory / "generation_config.json")
-    found = {} if said is None else _search(said)
+    path = directory / "generation_config.json"
+    found = search_settings(read_generation(directory, {}), is_decoder_alone=is_decoder_alone) if path.exists() else {}
     changed = {name: value for name, value in found.items() if value != getattr(exported, name)}
     return {**changed, "length_penalty_form": "power"} if "length_penalty" in changed else changed
-
-
-def _not_taken(config: ModelConfig, generation: Mapping[str, Any], decode: DecodeConfig) -> list[str]:
-    """Return notes on search settings that are not imported."""
-    never = never_written(config)
-    ours: dict[str, list[Any]] = {"bad_words_ids": [[token] for token in never], "suppress_tokens": never}
-    notes = [
-        f"{name} = {generation[name]!r:.60} is not taken over: our search has no such setting"
-        for name, nothing in _NOT_TAKEN.items()
-        if generation.get(name, nothing) not in (nothing, None) and not _is_among(generation[name], ours.get(name, []))
-    ]
-    if generation.get("early_stopping") not in (None, "never") and decode.beam_size > 1:
-        notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
-    return notes
-
-
-def _is_among(asked: object, done: Sequence[object]) -> bool:
-    """Return whether our search already excludes all tokens that their setting excludes."""
-    return isinstance(asked, list) and all(token in done for token in asked)
 
 
 def _tasks(values: Mapping[str, Any]) -> list[str]:

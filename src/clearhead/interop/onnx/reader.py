@@ -63,9 +63,8 @@ def import_onnx(directory: Path, kind: str | None, source_lang: str | None, targ
     info = origin_info(LIBRARY, KIND, directory, [directory / name for name in _FILES])
     anew = partial(their_vocabulary, directory, part_of(str(values.get("model_type")), values), origin.model)
     asked = {"source_lang": source_lang, "target_lang": target_lang}
-    bundle, more = own_bundle(
-        origin, directory, (origin.model, tensors), info, anew, **asked, **changed_search(directory, origin.decode)
-    )
+    changed = changed_search(directory, origin.decode, is_decoder_alone=origin.model.is_decoder_alone)
+    bundle, more = own_bundle(origin, directory, (origin.model, tensors), info, anew, **asked, **changed)
     compare = partial(prove_onnx, directory, bundle, precision="float32") if can_prove("onnxruntime") else None
     return Imported(bundle, LIBRARY, KIND, tuple(more), read_card(directory), compare)
 

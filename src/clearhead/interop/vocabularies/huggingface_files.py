@@ -79,10 +79,13 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
     # Used if tokenizer_config.json names no class.
     asked = {"tokenizer_class": values.get("tokenizer_class")}
     asked |= optional_json(directory / "tokenizer_config.json") or {}
-    generation = optional_json(directory / "generation_config.json") or values
-    source, target = _with_added(directory, model_type, config, asked)
+    generation = optional_json(directory / "generation_config.json")
+    generation = values if generation is None else generation
+    # The end of a source is the tokenizer's, which generation_config.json does not change.
+    end = values["eos_token_id"] if type(values.get("eos_token_id")) is int else config.eos_id
+    source, target = _with_added(directory, model_type, config.model_copy(update={"eos_id": end}), asked)
     languages = _languages(source, model_type, asked)
-    source_frame, target_frame = _frames(model_type, config, asked, generation, source, bool(languages))
+    source_frame, target_frame = _frames(model_type, config, end, asked, generation, source, bool(languages))
     if not languages and "source_lang" in source_frame:
         raise ModelError(
             f"{directory} does not name the tokens of its languages (additional_special_tokens in "
@@ -300,6 +303,7 @@ def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, le
 def _frames(
     model_type: str,
     config: ModelConfig,
+    end: int,
     asked: Mapping[str, Any],
     generation: Mapping[str, Any],
     source: VocabularySide,
@@ -307,24 +311,26 @@ def _frames(
 ) -> tuple[Frame, Frame]:
     """Return the source frame, and the target frame after the start token."""
     eos, forced = config.eos_id, generation.get("forced_bos_token_id")
-    begin: Frame = () if forced is None else (forced,)
+    begin: Frame = (forced,) if type(forced) is int else ()
     match model_type:
         case "marian" | "clearhead":
-            return (("target_lang", "text", eos) if has_languages else ("text", eos)), ("text", eos)
+            return (("target_lang", "text", end) if has_languages else ("text", end)), (*begin, "text", eos)
         case "bart":
-            return (_id_of(source, "<s>"), "text", eos), (*begin, "text", eos)
+            return (_id_of(source, "<s>"), "text", end), (*begin, "text", eos)
         case "mbart" if not _is_mbart50(asked):
-            return ("text", eos, "source_lang"), ("text", eos)  # the start token names the language
+            return ("text", end, "source_lang"), (*begin, "text", eos)  # the start token names the language
         case "m2m_100" if asked.get("legacy_behaviour"):
-            return ("text", eos, "source_lang"), ("target_lang", "text", eos)
+            return ("text", end, "source_lang"), ("target_lang", "text", eos)
         case "m2m_100" | "mbart":
-            return ("source_lang", "text", eos), ("target_lang", "text", eos)
+            return ("source_lang", "text", end), ("target_lang", "text", eos)
         case "bert":
             return (_id_of(source, "[CLS]"), "text", _id_of(source, "[SEP]")), (*begin, "text", eos)
-        case "bert-generation" | "gpt2":
+        case "bert-generation":
+            return ("text",), (*begin, "text", eos)
+        case "gpt2":
             return ("text",), ("text", eos)
         case _:
-            return ("text", eos), ("text", eos)
+            return ("text", end), (*begin, "text", eos)
 
 
 def _languages(source: VocabularySide, model_type: str, asked: Mapping[str, Any]) -> dict[str, int]:
