@@ -69,6 +69,18 @@ def test_the_walk_is_what_the_command_prints(capsys):
     assert [line for line in example if line not in [*printed, "..."]] == []
 
 
+def test_the_summary_is_what_the_command_prints_within_two_percent(capsys):
+    [shown] = re.findall(r"^```text\n(source .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    model = DOCS.parent / "tests" / "compat" / "checkpoint-3" / "run"
+    with pytest.raises(SystemExit):
+        run(["explain", str(model), "null drei"])
+    number = re.compile(r"-?\d+(?:\.\d+)?")
+    texts = [re.sub(r"\s+", " ", text.strip()) for text in (shown, capsys.readouterr().out)]
+    assert number.sub("#", texts[0]) == number.sub("#", texts[1])
+    expected, printed = ([float(found) for found in number.findall(text)] for text in texts)
+    assert printed == pytest.approx(expected, rel=0.02, abs=0.2)
+
+
 @pytest.mark.usefixtures("models")
 def test_the_python_runs():
     [code] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
