@@ -27,6 +27,7 @@ from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.pages import Html, content_policy, data_block, fill, joined, picture, script, style
 from clearhead.text.language_names import english_name
+from clearhead.text.language_tags import split_tag
 from clearhead.text.quality_flags import KINDS
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.alignment import alignment_head
@@ -181,6 +182,7 @@ def _require_fit(bundle: Bundle) -> None:
 def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[str, Any]:
     """Return what the worker of the page needs beside the files."""
     sources, targets = bundle.languages
+    golden = _golden(bundle)
     return {
         **engine_settings(bundle.config),
         "name": name,
@@ -197,9 +199,23 @@ def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[
         ],
         "text": text_settings(bundle, alignment_head(bundle)),
         "explanation": explanation_settings(bundle),
-        "golden": _golden(bundle),
+        "golden": golden,
+        "example": _example(bundle, golden[0]["source"]),
         "files": {file: {"bytes": len(content), "crc32": crc32(content)} for file, content in contents.items()},
     }
+
+
+def _example(bundle: Bundle, source: str) -> dict[str, str | None]:
+    """Return a golden sentence to try, and the languages that the page opens with: those of the model; None if unknown.
+
+    Args:
+        bundle: The model.
+        source: The sentence, which may begin with a language tag.
+    """
+    sources, targets = bundle.languages
+    target, text = split_tag(source, bundle.tokenizer.language_tags)
+    own = bundle.decode.target_lang or target or (targets[0] if len(targets) == 1 else None)
+    return {"text": text, "source": sources[0] if len(sources) == 1 else None, "target": own}
 
 
 def _golden(bundle: Bundle) -> list[dict[str, Any]]:

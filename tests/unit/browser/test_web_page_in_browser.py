@@ -187,6 +187,8 @@ WRONG_CALLS = {
     "translate('a', { beam: '4' })": "beam must be a whole number from 1 to 1000, not 4",
     "translate('a', { target: 'xx' })": "unknown target language 'xx'; choose en",
     "translate('a', { signal: {} })": "signal must be an AbortSignal",
+    "translate('a', { beams: 4 })": "unknown option 'beams'",
+    "explain('a', { beam: 4 })": "unknown option 'beam'",
     "explain()": "a text must be a string, not undefined",
     "explain('a', { translation: 5 })": "a text must be a string, not number",
     "explain('a', { target: {} })": "unknown target language",
@@ -199,6 +201,36 @@ def test_wrong_arguments_of_a_program_are_refused(context, single):
         with pytest.raises(Error, match=says):
             page.evaluate(f"() => clearhead.{call}")
     assert page.evaluate("() => clearhead.translate('a', null)")["text"]
+
+
+def test_a_page_opens_with_the_languages_of_its_model_and_an_example(context, complaints, make_bundle, tmp_path):
+    languages = {"language_tags": ("ar_AR", "de"), "decode": {"target_lang": "ar_AR"}}
+    bundle = make_bundle(**languages, **SIZES)
+    translator = Translator(bundle)
+    save_bundle(tmp_path / "model", bundle, golden=make_golden(translator), card="# A small model\n")
+    write_web(load_bundle(tmp_path / "model"), tmp_path / "page.html", "ar", "float32", single_file=True)
+    page = opened(context, (tmp_path / "page.html").as_uri())
+    expect(page.locator("#into")).to_have_value("ar_AR")
+    expect(page.locator("#from")).to_have_value("de")
+    expect(page.locator("#translation")).to_have_attribute("dir", "rtl")
+    expect(page.locator("#source")).to_have_attribute("dir", "ltr")
+    page.locator("#example").click()
+    source = page.locator("#source").input_value()
+    assert source.strip()
+    [own] = translator.translate([source], target_lang="ar_AR")
+    expect(page.locator("#translation")).to_have_text(own.text)
+    assert complaints == []
+
+
+def test_a_text_that_is_longer_than_the_model_reads_is_told(context, make_bundle, tmp_path):
+    bundle = make_bundle(info=INFO, decode={"max_input_tokens": 7, "split": "never"}, **SIZES)
+    save_bundle(tmp_path / "model", bundle, golden=make_golden(Translator(bundle)), card="# A small model\n")
+    write_web(load_bundle(tmp_path / "model"), tmp_path / "page.html", "de-en", "float32", single_file=True)
+    page = opened(context, (tmp_path / "page.html").as_uri())
+    told = [
+        page.evaluate("(text) => clearhead.translate(text)", text)["source_truncated"] for text in ("a", "a dog " * 9)
+    ]
+    assert told == [False, True]
 
 
 @pytest.mark.parametrize(

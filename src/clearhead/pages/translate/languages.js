@@ -7,7 +7,7 @@ import { forEver, keep, kept } from "./storage.js";
 const AUTO = "auto";
 /** Maximum number of languages that are listed in a sentence. */
 const MOST_NAMED = 6;
-const RIGHT_TO_LEFT_LANGUAGES = /^(ar|arc|ckb|dv|fa|he|iw|nqo|ps|sd|syr|ug|ur|yi)\b|[-_](Arab|Hebr|Thaa|Nkoo|Adlm)\b/i;
+const RIGHT_TO_LEFT_LANGUAGES = /^(ar|arc|ckb|dv|fa|he|iw|nqo|ps|sd|syr|ug|ur|yi)(?![a-z])|[-_](Arab|Hebr|Thaa|Nkoo|Adlm)\b/i;
 
 /** The selected source and target language. */
 export class Languages {
@@ -58,7 +58,8 @@ export class Languages {
   #fill() {
     const pairs = this.#pairs();
     const [from, into] = [byId("from"), byId("into")];
-    const wanted = { from: from.value || this.#chosen.from, into: into.value || this.#chosen.into };
+    const { source, target } = this.#models[0]?.example ?? {};
+    const wanted = { from: from.value || this.#chosen.from || source, into: into.value || this.#chosen.into || target };
     const isUnknown = pairs.size === 0;
     from.disabled = isUnknown;
     into.disabled = isUnknown;
@@ -79,6 +80,7 @@ export class Languages {
       ...sources.map(option),
     );
     if ([...from.options].some(({ value }) => value === wanted.from)) from.value = wanted.from;
+    else if (!DETECTS) from.value = sources.find((code) => pairs.get(code).includes(wanted.into)) ?? from.value;
     const targets = sorted(new Set([...pairs.values()].flat()));
     into.replaceChildren(...targets.map(option));
     into.value = targets.includes(wanted.into) ? wanted.into : (this.#targetsOf(from.value)[0] ?? targets[0]);

@@ -148,6 +148,7 @@ async function load({ isQuiet = false } = {}) {
     const [served, models] = await Promise.all([servedLanguages(), servedModels()]);
     languages.take(served, models.models);
     terms.take(models.terms, models.default_terms);
+    offer(models.models[0]?.example);
     isServed = true;
     layOut();
     if (!isQuiet) {
@@ -158,6 +159,18 @@ async function load({ isQuiet = false } = {}) {
     if (!(error instanceof Refused)) throw error;
     if (!isQuiet) messages.refused(error);
   }
+}
+
+/** Offers a text to try, in a page of one model. */
+function offer(example) {
+  const button = byId("example");
+  if (button === null || example === undefined) return;
+  button.hidden = false;
+  button.onclick = () => {
+    const into = example.target ?? languages.into;
+    const other = languages.from === into ? languages.into : languages.from;
+    takeFromHistory({ from: example.source ?? other, into, text: example.text });
+  };
 }
 
 function again() {

@@ -88,8 +88,10 @@ const opened = call("open", { settings: model, files }, {
 );
 opened.catch(() => {}); // each call says why
 
-/** Checks the arguments of a program; throws an Error that says which is wrong. */
-function requireArguments(texts, target, signal) {
+/** Checks the arguments of a program; throws an Error that says which is wrong. `others` are options without a meaning. */
+function requireArguments(texts, target, signal, others) {
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) throw new Error(`unknown option '${unknown}'; docs/web.md lists those of each call`);
   if (!(signal === null || signal instanceof AbortSignal)) throw new Error("signal must be an AbortSignal");
   for (const text of texts)
     if (typeof text !== "string") throw new Error(`a text must be a string, not ${text === null ? "null" : typeof text}`);
@@ -104,21 +106,21 @@ globalThis.clearhead = {
   ready: false,
 
   /**
-   * Translates a text; resolves to `{text, score, tokens, warnings, alternatives}`. Throws an Error that says why not,
-   * or the reason of `signal` when it is aborted.
+   * Translates a text; resolves to `{text, score, tokens, warnings, alternatives, source_truncated}`. Throws an Error
+   * that says why not, or the reason of `signal` when it is aborted.
    */
   async translate(text, options) {
-    const { beam = null, nbest = 1, target = null, signal = null } = options ?? {};
-    requireArguments([text], target, signal);
+    const { beam = null, nbest = 1, target = null, signal = null, ...others } = options ?? {};
+    requireArguments([text], target, signal, others);
     const [answer] = await call("translate", { lines: [text], target, beam, nbest }, { signal });
-    const { text: translation, score, tokens, warnings, alternatives } = answer;
-    return { text: translation, score, tokens, warnings, alternatives };
+    const { text: translation, score, tokens, warnings, alternatives, source_truncated } = answer;
+    return { text: translation, score, tokens, warnings, alternatives, source_truncated };
   },
 
   /** Explains the translation of a sentence; resolves to what docs/explanation-json.md describes, with arrays packed. */
   async explain(text, options) {
-    const { translation = null, target = null, signal = null } = options ?? {};
-    requireArguments(translation === null ? [text] : [text, translation], target, signal);
+    const { translation = null, target = null, signal = null, ...others } = options ?? {};
+    requireArguments(translation === null ? [text] : [text, translation], target, signal, others);
     return call("explain", { text, translation, target }, { signal });
   },
 };
@@ -133,7 +135,7 @@ export async function servedLanguages() {
 
 export async function servedModels() {
   await opened;
-  return { models: [{ name: model.name, ...model.languages }] };
+  return { models: [{ name: model.name, ...model.languages, example: model.example }] };
 }
 
 export async function translateTexts({ text: lines, target }, signal, take) {
