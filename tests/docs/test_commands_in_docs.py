@@ -67,6 +67,20 @@ ONLY_PARSED = {
     r"evaluate .* --gold-alignments": "needs the corpus of the measurement",
 }
 """Patterns of commands of clearhead that are not run, and why."""
+OTHER_PROGRAMS = {
+    "awk": "run in test_own_text.py",
+    "cat": "shows a file",
+    "curl": "tests/unit/serving/test_documented_clients.py",
+    "docker": "needs docker and a network; test_project_files.py",
+    "grep": "shows a line of a file",
+    "make": "takes minutes; its targets exist",
+    "pip": "needs a network; the extras exist",
+    "pytest": "test_project_files.py",
+    "python": "takes minutes; each program of bench/ and examples/ has a test here, which runs it on little",
+    "srun": "needs a cluster",
+    "torchrun": "needs several machines; tests/unit/training",
+}
+"""Other programs that the pages run, and why they are not run here."""
 FOR_WORDS = {
     "A": "0.6",
     "CHANGES": "",
@@ -208,6 +222,8 @@ def test_what_is_not_run_here_is_named_with_its_reason():
     for pattern in ONLY_PARSED:
         assert any(re.search(rf"clearhead {pattern}", command + " ") for _, command in PARSED)
     assert len(RUN) > 60
+    programs = {Path(words[0]).name for _, command in PARSED for words in steps(command)}
+    assert programs - {"clearhead", "echo"} == OTHER_PROGRAMS.keys()
 
 
 def write(name: str) -> None:

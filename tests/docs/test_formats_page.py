@@ -116,3 +116,17 @@ def test_the_commands_of_the_data_doctor_run(files, capsys):
     assert Path("report.html").stat().st_size > 5_000
     assert len(Path("clean.tsv").read_text(encoding="utf-8").splitlines()) == len(PAIRS)
     assert len(Path("pairs.tsv").read_text(encoding="utf-8").splitlines()) == 7 + len(PAIRS)
+
+
+def test_the_doctor_prints_the_finding_that_its_page_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"^```text\n(moderate: .*?)^```", DOCTOR, re.MULTILINE | re.DOTALL)
+    german, english = shown[0].splitlines()[-2:]
+    pairs = [("Ein Hund rennt.", "A dog runs."), ("Zwei Hunde.", "Two dogs."), (german.strip(), english.strip())]
+    for name, side in (("train.de", 0), ("train.en", 1)):
+        texts = [pair[side] for pair in [*pairs, ("Eine Katze schläft.", "A cat is sleeping.")]]
+        Path(name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        run(["corpus", "check", "--source", "train.de", "--target", "train.en"])
+    assert not ended.value.code
+    assert f"\n{shown[0]}\n" in capsys.readouterr().out
