@@ -80,7 +80,9 @@ def import_model(
             golden = make_golden(Translator(imported.bundle))
         sources, compared = [sentence["source"] for sentence in golden], "tokens, scores and texts"
     proof = f"not compared with its own library: {imported.why_unproven}"
-    if imported.prove is not None:
+    if imported.prove is not None and not sources:
+        proof = "not compared: the vocabulary has no words to make sentences of"
+    elif imported.prove is not None:
         with stage(f"comparing with {imported.library}"):
             found = imported.prove(sources)
         proof = found or f"{len(sources)} sentences have the same {compared} as in {imported.library}"

@@ -302,6 +302,11 @@ def sentencepiece_pieces(model: str) -> list[str]:
     return [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
 
 
+def sentencepiece_unknown(model: str) -> int:
+    """Return the id of unknown pieces of a SentencePiece model, whatever its name; see `sentencepiece_pieces`."""
+    return int(_processor(model).unk_id())
+
+
 def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
     """Return a SentencePiece model that segments text only into some pieces; single characters and special ones stay.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clearhead.errors import ModelError
 
-_MOST_DEPTH = 64
+MOST_DEPTH = 64
 """Maximum nesting depth; the settings in checkpoints of toolkits have about 10 levels."""
 _MOST_REPEATED = 16
 """Maximum ratio of the size of a value written out to the size of its file."""
@@ -39,7 +39,7 @@ def require_bounded(root: Any, parts: Callable[[Any], Iterable[Any]], *, stored:
             return 1 + len(value), 0
         if (known := found.get(id(value))) is not None:
             return known
-        if depth == _MOST_DEPTH:
+        if depth == MOST_DEPTH:
             return math.inf, 0
         found[id(value)] = math.inf, 0  # the result for a value inside itself
         inside = [measured(part, depth + 1) for part in parts(value)]
@@ -47,8 +47,8 @@ def require_bounded(root: Any, parts: Callable[[Any], Iterable[Any]], *, stored:
         return found[id(value)]
 
     size, depth = measured(root, 0)
-    if size > _MOST_REPEATED * stored + _ALWAYS_ALLOWED or depth > _MOST_DEPTH:
+    if size > _MOST_REPEATED * stored + _ALWAYS_ALLOWED or depth > MOST_DEPTH:
         raise ModelError(
-            f"{origin} is damaged: its values are nested deeper than {_MOST_DEPTH} levels, or repeat parts until they "
+            f"{origin} is damaged: its values are nested deeper than {MOST_DEPTH} levels, or repeat parts until they "
             f"are more than {_MOST_REPEATED} times as large as the file"
         )

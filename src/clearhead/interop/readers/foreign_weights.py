@@ -35,8 +35,14 @@ def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
     for name in WEIGHT_FILES:
         if (path := directory / name).exists():
             tensors, files = _read_shards(path) if path.suffix == ".json" else (_read(path), [path])
+            tensors = {_today(name): tensor for name, tensor in tensors.items()}
             return require_finite(float32(tensors), path), files
     raise ModelError(f"{directory} holds no weights: none of {', '.join(WEIGHT_FILES)}")
+
+
+def _today(name: str) -> str:
+    """Return today's name of a tensor, as transformers does: the norms of BERT's first files have gamma and beta."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def require_finite(tensors: Mapping[str, Tensor], origin: Path | str) -> dict[str, Tensor]:

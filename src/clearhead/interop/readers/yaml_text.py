@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ModelError
-from clearhead.interop.readers.bounded_values import require_bounded
+from clearhead.interop.readers.bounded_values import MOST_DEPTH, require_bounded
 from clearhead.interop.readers.vocabulary_text import file_text
 from clearhead.runtime.installation import pip_install
 
@@ -41,7 +41,14 @@ def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, A
         raise ModelError(f"{origin} is read by PyYAML, which is not installed: {pip_install('interop')}") from None
     kind = "BaseLoader" if as_texts else "SafeLoader"
     try:
-        loader = getattr(yaml, f"C{kind}", getattr(yaml, kind))(text)
+        made = getattr(yaml, f"C{kind}", getattr(yaml, kind))
+        # Events come without recursion; libyaml's nodes are made by recursive functions in C, which would crash.
+        depth = 0
+        for event in yaml.parse(text, Loader=made):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_DEPTH:
+                raise ValueError(f"its values are nested deeper than {MOST_DEPTH} levels")
+        loader = made(text)
         if (node := loader.get_single_node()) is not None:
             require_bounded(node, _parts, stored=len(text), origin=origin)
         values = None if node is None else loader.construct_document(node)

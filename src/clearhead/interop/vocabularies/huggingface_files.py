@@ -21,6 +21,7 @@ from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import (
     byte_level_tokenizer,
     sentencepiece_pieces,
+    sentencepiece_unknown,
     with_added_tokens,
     wordpiece_tokenizer,
 )
@@ -132,7 +133,7 @@ def _sides(
     if model_type == "marian":
         return _marian_sides(directory, config)
     if (path := directory / "tokenizer.json").is_file():
-        return VocabularySide(speller="tokenizers", model=checked_json(path)), None
+        return VocabularySide(speller="tokenizers", model=_as_asked(checked_json(path), model_type, asked)), None
     if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
         merges = [tuple(line.split(" ")) for line in file_text(directory / "merges.txt").split("\n")]
         pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
@@ -153,6 +154,36 @@ def _sides(
     raise ModelError(
         f"{directory} has no tokenizer: neither tokenizer.json nor, for a {model_type} model, the files it is made of"
     )
+
+
+def _as_asked(text: str, model_type: str, asked: Mapping[str, Any]) -> str:
+    """Return a `tokenizer.json` with the settings of `tokenizer_config.json`, which count more in transformers.
+
+    They do so for the tokenizer classes of BERT, BART and GPT-2, and not for a class that takes the file as it is.
+    """
+    if any(name in str(asked.get("tokenizer_class")) for name in ("PreTrainedTokenizerFast", "TokenizersBackend")):
+        return text
+    values = json.loads(text)
+    if model_type == "bert":
+        part, names = (
+            values.get("normalizer"),
+            {
+                "do_lower_case": "lowercase",
+                "strip_accents": "strip_accents",
+                "tokenize_chinese_chars": "handle_chinese_chars",
+            },
+        )
+    else:
+        part, names = values.get("pre_tokenizer"), {"add_prefix_space": "add_prefix_space"}
+        names = names if model_type in ("bart", "gpt2") else {}
+    kinds = ("BertNormalizer", "ByteLevel")
+    changed = {ours: asked[theirs] for theirs, ours in names.items() if theirs in asked}
+    if not (isinstance(part, dict) and part.get("type") in kinds):
+        return text
+    if all(part.get(name) == value for name, value in changed.items()):
+        return text
+    part.update(changed)
+    return json.dumps(values, ensure_ascii=False)
 
 
 def _with_added(
@@ -287,9 +318,10 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
         case _:
             extra = _number(path, asked, "extra_ids", 100) if model_type in ("t5", "mt5") else 0
             pieces = [*own, *(f"<extra_id_{number}>" for number in reversed(range(extra)))]
-            named = {number for number, piece in enumerate(own) if piece in ("<pad>", "<s>", "</s>", "<unk>")}
+            unk_id = _checked(path, lambda: sentencepiece_unknown(file_base64(path)))
+            named = {unk_id, *(number for number, piece in enumerate(own) if piece in ("<pad>", "<s>", "</s>"))}
             named |= {config.pad_id, config.eos_id, *range(len(own), len(pieces))}
-            return sentencepiece_side(path, pieces, sorted(named), own.index("<unk>") if "<unk>" in own else 0)
+            return sentencepiece_side(path, pieces, sorted(named), unk_id)
 
 
 def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
