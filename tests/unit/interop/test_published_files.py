@@ -15,7 +15,8 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.readers.foreign_weights import read_their_weights
 from clearhead.interop.readers.yaml_text import parse_yaml
-from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
+from clearhead.interop.vocabularies.huggingface_files import checked_json, their_vocabulary
+from clearhead.tokenizers import tokenizer_json
 from clearhead.tokenizers.subword_encoders import TokenizersEncoder
 
 LINES = ["Ein Hund rennt.", "Zwei Hunde bellen laut.", "A dog runs."] * 20
@@ -70,6 +71,17 @@ def test_settings_beside_a_tokenizer_json_count_for_bert(tmp_path, asked, lowers
     encoder = TokenizersEncoder(their_vocabulary(tmp_path, "bert", config).source.model)
     [upper], [lower] = encoder.encode(["Hund"]), encoder.encode(["hund"])
     assert (upper == lower) is lowers
+
+
+def test_a_tokenizer_json_of_too_many_pieces_is_refused_when_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizer_json, "_MOST_PIECES", 100)
+    values = {
+        "model": {"type": "WordPiece", "vocab": {f"p{number}": number for number in range(101)}},
+        "added_tokens": [],
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(ModelError, match="its vocab has 101 entries, but must have at most 100"):
+        checked_json(tmp_path / "tokenizer.json")
 
 
 @pytest.mark.parametrize("space", [True, False])

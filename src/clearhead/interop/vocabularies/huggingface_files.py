@@ -25,6 +25,7 @@ from clearhead.tokenizers.subword_encoders import (
     with_added_tokens,
     wordpiece_tokenizer,
 )
+from clearhead.tokenizers.tokenizer_json import require_bounded
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
 _CODES = {
@@ -480,6 +481,7 @@ def checked_json(path: Path) -> str:
         raise ModelError(
             f"{path} is damaged: it must hold a model with its vocab, and added_tokens with content and id"
         )
+    _checked(path, lambda: require_bounded(values))  # before anything takes long
     return text
 
 
