@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS, CHINESE_AND_JAPANESE_MARKS
+from clearhead.text.scripts import (
+    CHINESE_AND_JAPANESE_LETTERS,
+    CHINESE_AND_JAPANESE_MARKS,
+    LETTERS_WITHOUT_SPACES,
+)
 
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
@@ -51,6 +55,10 @@ _KEY = "[A-Za-z_][A-Za-z0-9_]{0,40}"
 _BEFORE_COLON = rf"""(?<![^\s{CHINESE_AND_JAPANESE_LETTERS}(\[<>/"'«„“‘¿¡,;=|$€£\#+–—-])(?<!\w["'])"""
 """Pattern of a place where `:name` can be a placeholder: not behind a word, an address or a closing sign."""
 
+_BESIDE_CODES = rf"{LETTERS_WITHOUT_SPACES}\uac00-\ud7a3"
+"""Letters that stand beside codes without a space: those of scripts without spaces, and Korean, for its particles."""
+_BEGIN, _END = rf"(?<![^\W{_BESIDE_CODES}])", rf"(?![^\W{_BESIDE_CODES}])"
+"""Patterns of places where a code can begin and end: not beside other letters, digits or `_`."""
 _NO_SHARE = r"(?<!\d[ \u00a0\u202f])"
 """Pattern of a place where a percent sign is not that of a share."""
 _ROLE = ":[a-z][a-z0-9:+._-]{0,40}:"
@@ -85,19 +93,19 @@ _SIGNED_KINDS = (
     CodeKind("named format of Python and Ruby", ("%(name)s", "%<name>d"),
              rf"%(?:\(\w{{1,60}}\) ?|<\w{{1,60}}>){_SPEC}[hlL]?[a-zA-Z]"),
     CodeKind("format of elements in D", ("%(%s, %)",), r"%\([^()\n]{1,60}%\)"),
-    CodeKind("name of Symfony", ("%name%",), r"(?<![\w%])%[A-Za-z_]\w{2,40}%(?![\w%])"),
+    CodeKind("name of Symfony", ("%name%",), rf"{_BEGIN}(?<!%)%[A-Za-z_]\w{{2,40}}%(?!%){_END}"),
     CodeKind("numbered format of printf", ("%1$s", "%1$ld", "%1$#@boats@"),
              rf"(?<!\d)%[0-9]{{1,3}}\$(?:\#@\w{{1,60}}@|{_SPEC}(?:{_MACRO}|{_SIZED}|[a-zA-Z@]))"),
     CodeKind("numbered format of Go", ("%[1]q", "%[2]*.1f"), rf"%\[[0-9]{{1,2}}\]{_SPEC}[a-zA-Z]"),
-    CodeKind("argument of Swift", ("%arg",), r"%arg(?!\w)"),
+    CodeKind("argument of Swift", ("%arg",), rf"%arg{_END}"),
     CodeKind("format of printf", ("%5.2f", "%ld", "%Ld", "%vd", "%<PRIu64>"),  # not the share in 50%ig
              rf"(?<!\d)%{_SPEC}(?:{_MACRO}|(?:{_SIZED}|v[dx]|L[diu]|[sdifgucxX@])(?![a-zA-Z]))"),
     CodeKind("format of one letter, of strftime and others", ("%r", "%-d", "%.1f", "%#@x@"),
              rf"(?<!\d)%(?:-?(?!L[0-9])[a-zA-Z](?![a-zA-Z])|{_SPEC}\.[0-9]{{1,9}}[a-zA-Z]|\#@\w{{1,60}}@)"),
     CodeKind("name of Drupal with a percent sign", ("%title",),  # not the formats in %dpx and %slink%s
-             rf"(?<![\w%]){_NO_SHARE}%(?![sd]|(?:age|ile)(?!\w))[a-z][a-z_]{{2,40}}(?![\w%])"),
+             rf"{_BEGIN}(?<!%){_NO_SHARE}%(?![sd]|(?:age|ile)(?!\w))[a-z][a-z_]{{2,40}}(?!%){_END}"),
     CodeKind("format before letters", ("%s", "%d"), rf"(?<!\d){_NO_SHARE}%(?:[sd@]|(?:ll?|z)[du])"),  # not 50 %sure
-    CodeKind("number of Qt", ("%1", "%L2"), r"(?<![\w%])%L?[1-9][0-9]?(?![0-9]|[.,][0-9])"),
+    CodeKind("number of Qt", ("%1", "%L2"), rf"{_BEGIN}(?<!%)%L?[1-9][0-9]?(?![0-9]|[.,][0-9])"),
     CodeKind("unescaped value of Handlebars", ("{{{name}}}",), r"\{\{\{[^{}\n]{1,200}\}\}\}"),
     CodeKind("value of a template, also with braces in it", ("{{ name }}", "{{% note %}}", "{{ t('a', { b: c }) }}"),
              r"\{\{(?=[^}\n])[^{}\n]{0,200}(?:\{[^{}\n]{0,100}\}[^{}\n]{0,100}){0,3}\}\}"),
@@ -118,20 +126,22 @@ _SIGNED_KINDS = (
     CodeKind("key of i18next", ("$t(key)",), r"\$tc?\([^()\n]{1,100}\)"),
     CodeKind("variable of Make", ("$(name)",), r"\$\([\w.-]{1,40}\)"),
     CodeKind("key of Vue", ("@:key", "@.lower:(a.b)"),
-             rf"(?<![\w@.:])@(?:\.[a-z]{{1,20}})?:(?:\([\w.-]{{1,80}}\)|{_KEY}(?:\.{_KEY}){{0,8}})"),
+             rf"{_BEGIN}(?<![@.:])@(?:\.[a-z]{{1,20}})?:(?:\([\w.-]{{1,80}}\)|{_KEY}(?:\.{_KEY}){{0,8}})"),
     CodeKind("directive of Blade, name of Drupal, user", ("@lang('a.b')", "@count", "@scope/name"),
-             r"(?<![\w@.:/+-])@[A-Za-z_][\w-]{1,40}(?:\([^()\n]{0,100}\)|/[\w-]{1,40})?"),
+             rf"{_BEGIN}(?<![@.:/+-])@[A-Za-z_][A-Za-z0-9_-]{{1,40}}"
+             r"(?:\([^()\n]{0,100}\)|/[A-Za-z0-9_-]{1,40})?"),
     CodeKind("tag", ("<b>", "</b>", '<a href="x">', "<br/>", "</0>"),
              r"</?(?:[A-Za-z][A-Za-z0-9:.-]{0,60}(?:\s[^<>=]*=[^<>]*)?|[0-9]{1,3})\s?/?>"),
     CodeKind("entity", ("&amp;", "&#160;"), r"&(?:[A-Za-z]\w{1,30}|\#[0-9]{1,7}|\#x[0-9A-Fa-f]{1,6});"),
     CodeKind("role of reStructuredText", (":func:`open`", r":term:`oar`\ "), rf"{_ROLE}`[^`<>\n]{{1,100}}`(?:\\ )?"),
     CodeKind("role of reStructuredText with a label", (), rf"{_ROLE}`{_LABELLED}"),
-    CodeKind("emoji by its name", (":smile:",), r"(?<![\w:]):[a-z][a-z0-9_+-]{1,30}:(?![\w`])"),
+    CodeKind("emoji by its name", (":smile:",), rf"{_BEGIN}(?<!:):[a-z][a-z0-9_+-]{{1,30}}:(?!`){_END}"),
     CodeKind("name of Laravel", (":name",), rf"{_BEFORE_COLON}:[a-z][A-Za-z0-9_]{{1,60}}(?![A-Za-z0-9_:(])"),
     CodeKind("literal of reStructuredText", ("``a code``",), r"``[^`\n]{1,200}``"),
     CodeKind("link of reStructuredText", (), rf"(?<![\w`:\\])`{_LABELLED}"),
     CodeKind("reference of reStructuredText", ("`a page`_", "`a`__"), r"(?<![\w`:])`[^`<>\n]{1,80}`__?(?!\w)"),
-    CodeKind("code of Markdown, a word", ("`code`",), r"(?<![\w`:])`[^`\s<>]{1,80}`(?![`_\w])"),
+    CodeKind("code of Markdown, a word", ("`code`",),
+             rf"{_BEGIN}(?<![`:])`[^`\s<>]{{1,80}}`(?![`_]){_END}"),
     CodeKind("substitution of reStructuredText", ("|version|", "|boat|_"), r"\|[A-Za-z][\w.-]{0,40}\|_{0,2}"),
     CodeKind("merge field of Mailchimp", ("*|FNAME|*",), r"\*\|[A-Za-z][\w:,. -]{0,60}\|\*"),
     CodeKind("beginning of emphasis", (), r"(?<![\w*])\*{1,2}(?=[\w`:\"'(«“])"),
@@ -155,21 +165,22 @@ _WORD_KINDS = (
     CodeKind("link target and label of reStructuredText", (),
              r"(?<=[\w)\]\"'.!?])\s<[^<>`\n]{1,200}>`_{0,2}(?![\w`])"),
     CodeKind("path", ("/etc/app/conf.d", "~/notes", "./a.sh"),
-             rf"(?<![\w.:/<>~@-])(?:(?:~|\.\.?)?(?:/{_FILE}){{2,}}|(?:~|\.\.?)/{_FILE})/?"),
+             rf"{_BEGIN}(?<![.:/<>~@-])(?:(?:~|\.\.?)?(?:/{_FILE}){{2,}}|(?:~|\.\.?)/{_FILE})/?"),
     CodeKind("path of Windows", ("C:\\Users\\x",),
              rf"""(?<![A-Za-z0-9_])[A-Za-z]:\\(?:[^\s<>"'|?*{_CJK}]*[^\W{_CJK}])?"""),
     CodeKind("option of a command", ("--verbose", "--max-minutes"),  # not the dash of --Ja
-             r"(?<![^\s<>(\[\"'])--[a-z][a-z0-9]*(?:(?:-[a-z0-9]+)+(?![\w-])|(?![^\s,<>=)\]\"']))"),
+             rf"(?<![^\s<>(\[\"'«„“{_CJK}{_BESIDE_CODES}])--[a-z][a-z0-9]*"
+             rf"(?:(?:-[a-z0-9]+)+(?!-){_END}|(?![^\s,<>=)\]\"'»”“{_CJK}{_BESIDE_CODES}]))"),
     CodeKind("character in POD", ("E<lt>",), r"E<\w{1,12}>"),
     CodeKind("name in POD and man pages", ("B<ls>", "I<FILE>"),
-             rf"(?<![\w<])[BCFILRSXZ]<{_NO_TAG}[^<>\s/]{{1,60}}>"),
-    CodeKind("words in POD", (), rf"(?<![\w<])[BCFILRSXZ]<(?={_NO_TAG}[^<>\n/]{{1,100}}>)"),
-    CodeKind("call", ("f()", "os.getcwd()"), rf"(?<![\w.@/-])(?:{_NAME}\.)*{_NAME}\(\)"),
+             rf"{_BEGIN}(?<!<)[BCFILRSXZ]<{_NO_TAG}[^<>\s/]{{1,60}}>"),
+    CodeKind("words in POD", (), rf"{_BEGIN}(?<!<)[BCFILRSXZ]<(?={_NO_TAG}[^<>\n/]{{1,100}}>)"),
+    CodeKind("call", ("f()", "os.getcwd()"), rf"{_BEGIN}(?<![.@/-])(?:{_NAME}\.)*{_NAME}\(\)"),
     CodeKind("name with a dot", ("user.name", "README.md", "a_b.cd"),
-             r"(?<![\w./@:-])[A-Za-z_][A-Za-z0-9_]+(?:\.[a-z_][A-Za-z0-9_]+)+(?![\w(])"),
+             rf"{_BEGIN}(?<![./@:-])[A-Za-z_][A-Za-z0-9_]+(?:\.[a-z_][A-Za-z0-9_]+)+(?!\(){_END}"),
     CodeKind("name with an underscore", ("MAX_SIZE", "file_name", "__init__"),  # not the German Leser_innen
-             r"(?<![\w./@-])(?![A-Z][a-z]+_(?:in|innen|r|n|e)(?!\w))"
-             r"(?:_{0,2}[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+_{0,2}|__[A-Za-z][A-Za-z0-9]*__)(?!\w)"),
+             rf"{_BEGIN}(?<![./@-])(?![A-Z][a-z]+_(?:in|innen|r|n|e)(?!\w))"
+             rf"(?:_{{0,2}}[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+_{{0,2}}|__[A-Za-z][A-Za-z0-9]*__){_END}"),
 )  # fmt: skip
 """Kinds that do not begin with a sign."""
 
