@@ -131,9 +131,9 @@ class Translator:
             model_directory(one)  # what is not there is refused before anything is loaded
         bundle = load_bundle(path, device=found, model=model)
         others = [load_bundle(other, device=found) for other in ensemble]
-        for one in (bundle, *others):
-            if isinstance(one.weights, StoredModel):
-                require_computable(one.weights, bundle.decode.precision)
+        for weights in (member.weights for member in (bundle, *others)):
+            if isinstance(weights, StoredModel):
+                require_computable(weights, bundle.decode.precision)
         for other, own in zip(ensemble, others, strict=True):
             if own.tokenizer.sha256 != bundle.tokenizer.sha256:
                 raise ModelError(
