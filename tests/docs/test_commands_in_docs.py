@@ -251,7 +251,7 @@ def write(name: str) -> None:
             texts = {
                 ".csv": "id,name\n1,null drei\n",
                 ".html": "<p>null <b>drei</b></p>",
-                ".json": '{"title": "null drei", "id": 7}',
+                ".json": '{"label": "null drei", "message": "eins", "help": {"text": "zwei"}, "id": 7}',
                 ".md": "# null\n\ndrei\n",
                 ".py": workbook(),
                 ".srt": f"1\n{cue}",
@@ -266,11 +266,15 @@ def test_the_command_runs(one, tmp_path, monkeypatch):
     _, command = one
     monkeypatch.chdir(tmp_path)
     *before, words = steps(command)
-    written = [word for option, word in pairwise(words) if option in OUTPUTS and word != "-"]
+    outputs = OUTPUTS if words[1] == "api-key" else {*OUTPUTS} - {"--keys"}
+    written = [word for option, word in pairwise(words) if option in outputs and word != "-"]
     for word in words[2:]:
         is_input = re.fullmatch(r"MODEL|(runs|models)/[\w-]+|[\w./-]+\.(?!\d)\w+", word)
         if is_input and word not in written and not Path(word).exists():
             write(word)
+    if {"--list", "--revoke"} & {*words}:  # of a key that there is
+        with pytest.raises(SystemExit):
+            run(["api-key", "anna", "--keys", "keys.jsonl"])
     with ExitStack() as opened:
         if before:
             write("stdin.txt")
