@@ -125,14 +125,16 @@ def test_a_line_without_its_tags_still_has_its_terms(translator):
     terms = Terms([Term("Hund", ("small dog",))])
     found = translator.translate([LINES[0]], terms=terms, extra_length=20, **how)[0]
     assert "placed_markup" in [flag.kind for flag in found.warnings]
-    assert Counter(placeholders_of(found.text)) == Counter(placeholders_of(LINES[0]))
+    codes = [code for code in placeholders_of(found.text) if code.strip("*")]  # emphasis may be added
+    assert Counter(codes) == Counter(placeholders_of(LINES[0]))
     words = re.findall(r"\w+", re.sub(r"</?b>|%s", " ", found.text).lower())  # a tag may have come between
     assert ("small", "dog") in pairwise(words)
 
 
 def test_the_quality_of_a_line_is_that_of_its_words(translator):
     how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
-    marked, plain = translator.translate(["A <b>small</b> dog", "A small dog"], quality=True, **how)
+    lines = ["A <b>brown</b> dog", "A brown dog"]
+    marked, plain = translator.translate(lines, quality=True, extra_length=5, **how)  # room for the tags
     assert "placed_markup" in [flag.kind for flag in marked.warnings]
     assert marked.quality == pytest.approx(plain.quality, rel=1e-4)
     assert marked.score < plain.score - 1  # with the tags, which the model would not have written
