@@ -76,7 +76,7 @@ class AllowedTokens:
         self._end_loops = end_loops
         self._min_length = min_length
         self._no_repeat_ngram_size = no_repeat_ngram_size
-        ever = self._all_but(never_written(config))
+        self._ever = ever = self._all_but(never_written(config))
         self.parts = parts
         self.of_states = [] if parts is None else list((ever & parts.masks).reshape(-1, config.vocab_size))
         """Masks of the tokens allowed in each state of UTF-8, room by room; see `CharacterParts.masks`."""
@@ -115,11 +115,32 @@ class AllowedTokens:
         if mask is self.end and not state:
             return mask
         room = sentence.max_length - len(written) - 2 - len(self._missing_placeholders(written, sentence))
-        valid = self.of_states[min(max(room, 0), NUM_ROOMS - 1) * NUM_STATES + state]
-        if mask is None:
+        valid, allowed = self.of_states[_known_room(room) * NUM_STATES + state], parts.masks[_known_room(room), state]
+        if sentence.required is not None:
+            allowed = self._with_room_for_terms(allowed, room, state, written, sentence.required, parts)
+        elif mask is None:
             return valid
-        both = mask & parts.masks[min(max(room, 0), NUM_ROOMS - 1), state]
-        return both if both.any() else valid
+        found = ((self.anything if mask is None else mask) & allowed, valid & allowed)
+        return next((one for one in found if one.any()), valid)
+
+    def _with_room_for_terms(
+        self,
+        allowed: Mask,
+        room: int,
+        state: int,
+        written: Sequence[int],
+        required: Required,
+        parts: CharacterParts,
+    ) -> Mask:
+        """Return a mask of parts of characters without those that would take the room of missing terms."""
+        from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD
+
+        now = required.progress(written)
+        remaining = max(required.after(now, token).remaining for token in (ANOTHER_WORD, SAME_WORD))
+        rest = parts.masks[_known_room(room - remaining), state].copy()
+        own = list(now.next_tokens)  # of a term, which has room for all of its tokens
+        rest[own] = allowed[own]
+        return rest
 
     def _by_content(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the length limit, the prefix, repetition loops, placeholders and terms."""
@@ -177,7 +198,7 @@ class AllowedTokens:
         most = min(room, now.remaining - 1) if is_over else room
         mask = self.anything & np.where(required.edges.continues, same <= most, another <= most)
         for token in required.tokens:
-            mask[token] = self.anything[token] and required.after(now, token).remaining <= most
+            mask[token] = self._ever[token] and required.after(now, token).remaining <= most
         mask[self._end_id] = is_complete
         if another <= (now.remaining if is_over else room + 1):
             mask[next_ones] = True
@@ -227,6 +248,11 @@ class AllowedTokens:
 
     def _all_but(self, tokens: Sequence[int]) -> Mask:
         return ~self._only(tokens)
+
+
+def _known_room(room: int) -> int:
+    """Return the room for further tokens as a place in `CharacterParts.masks`."""
+    return min(max(room, 0), NUM_ROOMS - 1)
 
 
 def _rest_of_prefix(written: Sequence[int], prefix: Prefix) -> tuple[int, ...]:

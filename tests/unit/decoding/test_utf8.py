@@ -191,3 +191,14 @@ def test_a_prefix_that_a_part_of_a_character_completes(writing_bytes):
     found = translator.translate(LINES[:1], prefix="犬")[0]
     assert found.text.startswith("犬")
     assert isinstance(translator.preprocessor(LINES[:1], translator.bundle.decode, "犬").prefixes[0], Prefix)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_characters_leave_room_for_missing_terms_and_placeholders(writing_bytes, beam_size):
+    terms = Terms([Term("Hund", ("hound", "犬")), Term("Bank", ("bench",))])
+    for seed in range(6):
+        how = {"beam_size": beam_size, "num_best": beam_size, "extra_length": 12, "end_loops": False}
+        for one in writing_bytes(seed).translate(["Hund %s Bank", "Hund"], terms=terms, **how):
+            for text in (one.text, *(other.text for other in one.alternatives)):
+                assert "hound" in text.lower() or "犬" in text
+                assert text.count("%s") == one.source.count("%s")
