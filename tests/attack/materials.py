@@ -83,8 +83,15 @@ def make_models(directory: str) -> dict[str, Any]:
     return references
 
 
-def make_bundle(kind: str, seed: int, **settings: Any) -> Any:
-    """Return a model with random weights, sharp enough that no two translations tie."""
+def make_bundle(kind: str, seed: int, *, placeholders: bool = False, **settings: Any) -> Any:
+    """Return a model with random weights, sharp enough that no two translations tie.
+
+    Args:
+        kind: One of `KINDS`.
+        seed: Of the weights.
+        placeholders: Whether it has tokens for placeholders.
+        **settings: Of the model, beside those of its kind.
+    """
     import torch
 
     from clearhead.bundle import Bundle
@@ -99,9 +106,10 @@ def make_bundle(kind: str, seed: int, **settings: Any) -> Any:
         kind="unigram" if tagged else "bpe",
         vocab_size=310,
         language_tags=("de", "fr") if tagged else (),
+        placeholders=placeholders,
     )
     shape: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "d_model": 24, "num_heads": 4, "d_ff": 40}
-    shape |= {"num_encoder_layers": 2, "num_decoder_layers": 1}
+    shape |= {"num_encoder_layers": 2, "num_decoder_layers": 1, "num_placeholders": tokenizer.num_placeholders}
     shape |= (
         {"positions": "learned", "max_positions": 128, "tying": "none", "attention_bias": True, "output_bias": True}
         if tagged
