@@ -24,6 +24,7 @@ PARTS = (
     "structured",
     "changed_modules",
     "searches",
+    "text_forms",
     "journals",
     "kills",
     "full_disks",

@@ -43,7 +43,7 @@ def attack(lines: int, how: dict[str, Any], seed: float) -> list[dict[str, str]]
 
     choose = Random(seed)
     bundle = make_bundle("plain", choose.randrange(99), placeholders=True, output_bias=True)
-    _write_words(bundle)
+    _write_words(bundle, ending=choose.choice((0.0, 5.0, 50.0)))
     translator = Translator(bundle)
     results = []
     for _ in range(lines):  # by itself: terms are those of all lines of a call
@@ -57,13 +57,14 @@ def attack(lines: int, how: dict[str, Any], seed: float) -> list[dict[str, str]]
     return results
 
 
-def _write_words(bundle: Any) -> None:
-    """Let a model write no signs, which would make other codes, such as paths, of its words."""
+def _write_words(bundle: Any, ending: float) -> None:
+    """Let a model write no signs, which would make other codes, such as paths, of its words; and end early or late."""
     import torch
 
     signs = [number for number, name in enumerate(bundle.tokenizer.tokens()) if set(name) & set(punctuation)]
     with torch.no_grad():
         bundle.model.output_proj.bias[signs] = -100.0
+        bundle.model.output_proj.bias[bundle.model.config.eos_id] = ending
 
 
 def _line(choose: Random, *, has_terms: bool) -> tuple[str, str, dict[str, Sequence[str]]]:

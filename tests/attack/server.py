@@ -131,8 +131,8 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
 
 def attack(work: str, model: str, seeds: Mapping[str, float]) -> list[dict[str, str]]:
     """Send a request for each seed to one server and examine its log; runs in a child."""
-    with _server(Path(work), model) as server:
-        _sent(server.port, _ask("/v1/translate", {"text": "drei", "model": "de-en"}))
+    with server_of(Path(work), model) as server:
+        sent(server.port, ask("/v1/translate", {"text": "drei", "model": "de-en"}))
         before = server.memory()
         with ThreadPoolExecutor(CLIENTS) as clients:
             done = list(clients.map(lambda seed: _one(server.port, Random(seed)), seeds.values()))
@@ -146,7 +146,7 @@ def attack(work: str, model: str, seeds: Mapping[str, float]) -> list[dict[str, 
             results.append({"outcome": Outcome.memory, "detail": f"the server grew by {grown >> 20} MB"})
         if not alive:
             trouble.append(f"the server ended with {server.process.returncode}")
-        elif refused := _end(server):
+        elif refused := end(server):
             trouble.append(refused)
     return [*results, *({"outcome": Outcome.wrong, "detail": one} for one in trouble)]
 
@@ -154,26 +154,26 @@ def attack(work: str, model: str, seeds: Mapping[str, float]) -> list[dict[str, 
 def end_while_answering(work: str, model: str, seed: float) -> dict[str, str]:
     """Send SIGTERM to a server that is answering requests; runs in a child."""
     choose = Random(seed)
-    with _server(Path(work), model) as server, ThreadPoolExecutor(CLIENTS) as clients:
+    with server_of(Path(work), model) as server, ThreadPoolExecutor(CLIENTS) as clients:
         for number in range(2 * CLIENTS):
             text = {"text": "drei eins " * 300, "model": "de-en", "stream": number % 2 == 0}
-            clients.submit(_sent, server.port, _ask("/v1/translate", text) if number % 3 else _file(choose))
+            clients.submit(sent, server.port, ask("/v1/translate", text) if number % 3 else _file(choose))
         time.sleep(choose.random())
-        trouble = [*filter(None, [_end(server)]), *server.trouble()]
+        trouble = [*filter(None, [end(server)]), *server.trouble()]
     return {"outcome": Outcome.wrong if trouble else Outcome.works, "detail": "; ".join(trouble)}
 
 
-class _Server:
+class Server:
     """A server in a process of its own."""
 
-    def __init__(self, directory: Path, model: str) -> None:
+    def __init__(self, directory: Path, model: str, *options: str) -> None:
         directory.mkdir()
         self._log = directory / "log"
         limits = [part for name, value in LIMITS.items() for part in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "clearhead", "serve", f"de-en={model}", "--port", "0", "--threads", "1"]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*command, "--device", "cpu", *limits],
+                [*command, "--device", "cpu", *limits, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -202,23 +202,39 @@ class _Server:
             yield f"a traceback: {self._text()[place : place + 1_000]}"
 
     def memory(self) -> int:
-        """Return the bytes of memory of the process and those that it started; a page that several have counts once."""
-        found, waiting = 0, [self.process.pid]
-        while waiting:
-            root = Path(f"/proc/{waiting.pop()}")
+        """Return the bytes of memory of its processes; a page that several have counts once."""
+        found = 0
+        for root in self._processes():
             with suppress(OSError):  # it has ended meanwhile
                 found += int(re.findall(r"^Pss: +(\d+) kB", (root / "smaps_rollup").read_text(), re.M)[0]) * 1024
+        return found
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of its processes and of those that have ended."""
+        found = 0
+        for root in self._processes():
+            with suppress(OSError):
+                found += sum(map(int, (root / "stat").read_text().rpartition(")")[2].split()[11:15]))
+        return found / os.sysconf("SC_CLK_TCK")
+
+    def _processes(self) -> Iterator[Path]:
+        """Yield the directory in /proc of the process and of each that it started."""
+        waiting = [self.process.pid]
+        while waiting:
+            root = Path(f"/proc/{waiting.pop()}")
+            yield root
+            with suppress(OSError):  # it has ended meanwhile
                 for one in root.glob("task/*/children"):
                     waiting += map(int, one.read_text().split())
-        return found
 
     def _text(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
 
 @contextmanager
-def _server(directory: Path, model: str) -> Iterator[_Server]:
-    server = _Server(directory, model)
+def server_of(directory: Path, model: str, *options: str) -> Iterator[Server]:
+    """Start a server with more options, and end it."""
+    server = Server(directory, model, *options)
     try:
         yield server
     finally:
@@ -226,7 +242,7 @@ def _server(directory: Path, model: str) -> Iterator[_Server]:
         server.process.wait()
 
 
-def _end(server: _Server) -> str:
+def end(server: Server) -> str:
     """Send SIGTERM; return what is wrong with how the server ends."""
     server.process.send_signal(signal.SIGTERM)
     try:
@@ -242,7 +258,7 @@ def _one(port: int, choose: Random) -> tuple[Outcome, str]:
     request = _KINDS[kind](choose)
     behaviour = choose.choice(("wait", "wait", "wait", "wait", "half closed", "slow", "gone", "reset"))
     try:
-        answer = _sent(port, request, behaviour, choose)
+        answer = sent(port, request, behaviour, choose)
     except TimeoutError:
         return Outcome.hung, f"{kind}, {behaviour}: no answer after {PATIENCE:.0f} s to {request[:300]!r}"
     statuses = [int(status) for status in re.findall(rb"^HTTP/1\.1 (\d{3})", answer, re.M)]
@@ -252,7 +268,7 @@ def _one(port: int, choose: Random) -> tuple[Outcome, str]:
     return (Outcome.refused if is_refused else Outcome.works), f"{kind}, {behaviour}: {statuses}"
 
 
-def _sent(port: int, request: bytes, behaviour: str = "wait", choose: Random | None = None) -> bytes:
+def sent(port: int, request: bytes, behaviour: str = "wait", choose: Random | None = None) -> bytes:
     """Send bytes and return the whole answer; empty if the server only closes the connection.
 
     Raises:
@@ -281,13 +297,13 @@ def _sent(port: int, request: bytes, behaviour: str = "wait", choose: Random | N
     return answer
 
 
-def _ask(path: str, body: object, *headers: str) -> bytes:
+def ask(path: str, body: object, *headers: str) -> bytes:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = ["content-type: application/json", "connection: close", f"content-length: {len(data)}", *headers]
-    return _head(f"POST {path} HTTP/1.1", *lines) + data
+    return head(f"POST {path} HTTP/1.1", *lines) + data
 
 
-def _head(first: str, *lines: str, host: str = "127.0.0.1") -> bytes:
+def head(first: str, *lines: str, host: str = "127.0.0.1") -> bytes:
     return "\r\n".join([first, *([f"host: {host}"] if host else []), *lines, "", ""]).encode("utf-8", "surrogatepass")
 
 
@@ -318,13 +334,13 @@ def _broken_body(choose: Random) -> bytes:
     kind = choose.choice(
         ("application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "")
     )
-    return _ask(choose.choice(PATHS), body, f"content-type: {kind}")
+    return ask(choose.choice(PATHS), body, f"content-type: {kind}")
 
 
 def _fields(choose: Random) -> bytes:
     path, body = choose.choice(list(BODIES.items()))
     names = choose.choices((*body, *NAMES), k=choose.choice((1, 1, 1, 3)))
-    return _ask(path, {**body, **{name: choose.choice(VALUES) for name in names}})
+    return ask(path, {**body, **{name: choose.choice(VALUES) for name in names}})
 
 
 def _text(choose: Random) -> bytes:
@@ -332,13 +348,13 @@ def _text(choose: Random) -> bytes:
     text = structured_text(choose)(choose.choice((50, 500, 2_500, 4_900)))
     given = {name: [text] if isinstance(body[name], list) else text for name in body if name not in CHOICE}
     if path != "/v1/translate":
-        return _ask(path, {**body, **given})
+        return ask(path, {**body, **given})
     how: dict[str, Any] = {name: True for name in ("alignments", "stream") if choose.random() < 0.3}
     if choose.random() < 0.3:
         how["terms"] = [{"source": piece, "target": choose.choice((piece, "x y"))} for piece in CONSTRUCTS["markup"]]
     if not how:
         how["format"] = choose.choice(("text", "html"))
-    return _ask(path, {**body, **given, **how, "num_best": choose.choice((1, 1, 1, 5))})
+    return ask(path, {**body, **given, **how, "num_best": choose.choice((1, 1, 1, 5))})
 
 
 def _headers(choose: Random) -> bytes:
@@ -391,7 +407,7 @@ def _headers(choose: Random) -> bytes:
         ),
         choose.choice((1, 2, 4)),
     )
-    return _head(
+    return head(
         first, *lines, host=choose.choice(("127.0.0.1", "127.0.0.1", "", "evil.example", "[::1", "127.0.0.1:x"))
     )
 
@@ -400,9 +416,7 @@ def _lengths(choose: Random) -> bytes:
     data = json.dumps(BODIES["/v1/translate"]).encode()
     if choose.random() < 0.5:
         length = len(data) + choose.choice((-5, 7, 999))
-        return (
-            _head("POST /v1/translate HTTP/1.1", "content-type: application/json", f"content-length: {length}") + data
-        )
+        return head("POST /v1/translate HTTP/1.1", "content-type: application/json", f"content-length: {length}") + data
     size = choose.choice((f"{len(data):x}", "-1", "f" * 17, "zz", "", "1;x=" + "y" * 9_999, f"{len(data) + 9:x}"))
     end = choose.choice(("0\r\n\r\n", "0\r\nx: y\r\n\r\n", "", "0", "5\r\nab"))
     lines = [
@@ -410,13 +424,13 @@ def _lengths(choose: Random) -> bytes:
         "transfer-encoding: chunked",
         *choose.choice(([], ["content-length: 3"])),
     ]
-    return _head("POST /v1/translate HTTP/1.1", *lines) + f"{size}\r\n".encode() + data + b"\r\n" + end.encode()
+    return head("POST /v1/translate HTTP/1.1", *lines) + f"{size}\r\n".encode() + data + b"\r\n" + end.encode()
 
 
 def _pipeline(choose: Random) -> bytes:
-    get = _head("GET /languages HTTP/1.1")
-    ask = _ask("/v1/translate", {"text": "drei", "model": "de-en"}).replace(b"connection: close", b"x: y")
-    return b"".join(choose.choice((get, ask, b"\r\n", b"x\r\n\r\n" * (choose.random() < 0.1))) for _ in range(20))
+    get = head("GET /languages HTTP/1.1")
+    post = ask("/v1/translate", {"text": "drei", "model": "de-en"}).replace(b"connection: close", b"x: y")
+    return b"".join(choose.choice((get, post, b"\r\n", b"x\r\n\r\n" * (choose.random() < 0.1))) for _ in range(20))
 
 
 def _file(choose: Random) -> bytes:
@@ -433,7 +447,7 @@ def _file(choose: Random) -> bytes:
     head = f'--x\r\ncontent-disposition: form-data; name="file"; filename="a{extension}"\r\n\r\n'
     kind = choose.choice(("multipart/form-data; boundary=x",) * 4 + ("multipart/form-data", "text/plain"))
     body = (parts + head).encode() + bytes(content) + f"\r\n{end}".encode()
-    return _ask("/translate_file", body, f"content-type: {kind}").replace(b"content-type: application/json\r\n", b"", 1)
+    return ask("/translate_file", body, f"content-type: {kind}").replace(b"content-type: application/json\r\n", b"", 1)
 
 
 _KINDS = {
