@@ -351,12 +351,12 @@ class XliffDocument(Document):
         # What the target has besides these segments stays.
         filled: list[tuple[int, int, str]] = []
         for segment, there, is_unreviewed in zip(unit.segments, counterparts, are_unreviewed, strict=True):
-            text = file.raw(segment.source.content, segment.source.content_end, done)
+            written = file.raw(segment.source.content, segment.source.content_end, done)
             if is_unreviewed:
                 tag = re.sub(r"\s*/>$", ">", self._tag_for_review(there))
-                filled.append((there.start, there.end, f"{tag}{text}</{tag_name(tag)}>"))
+                filled.append((there.start, there.end, f"{tag}{written}</{tag_name(tag)}>"))
             else:
-                filled.append(file.with_content(there, text))
+                filled.append(file.with_content(there, written))
         return file.raw(target.content, target.content_end, sorted(filled))
 
     def _unreviewed(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[bool]:
