@@ -33,6 +33,7 @@ PARTS = (
     "command_line",
     "publishing",
     "server",
+    "connections",
 )
 """Modules with an `ATTACK`, in the order of docs/reliability.md."""
 

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from string import ascii_letters, digits
 from typing import Any
 
 from child import command, refused_or, trouble_of
@@ -114,13 +115,15 @@ PIECES = (
         b"9" * 999,
     ),
 )
+FOREIGN = "foreign"
+"""In place of an extension: one that is not read."""
 FORMS = ("as it is", "as it is", "with a mark", "utf-16", "carriage returns", "many times")
 
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Damage one document for every case, read it and fill it in every way."""
     model = "" if campaign.is_small else str(campaign.stock.models / "plain")
-    extensions = [*SOUND, ".docx"]
+    extensions = [*SOUND, ".docx", FOREIGN]
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():
@@ -143,6 +146,8 @@ def attack(
 ) -> dict[str, str]:
     """Write one document, read it and fill it; runs in a child."""
     choose = Random(seed)
+    if extension == FOREIGN:
+        return _foreign(Path(work), choose)
     path = Path(work) / f"document{extension}"
     path.parent.mkdir()
     path.write_bytes(_damaged_docx(choose, times) if extension == ".docx" else _damaged(choose, extension, form, times))
@@ -157,6 +162,32 @@ def attack(
     if path.read_bytes() != before:
         outcome, detail = Outcome.wrong, "the file was changed"
     return {"outcome": outcome, "detail": detail}
+
+
+def _foreign(work: Path, choose: Random) -> dict[str, str]:
+    """Write a file of a format that is not read, by its extension or its beginning; it must be refused."""
+    from clearhead.formats.document_files import refuse_foreign_format
+
+    work.mkdir()
+    is_named = choose.random() < 0.7
+    extension = "." + "".join(choose.choices(ascii_letters + digits, k=choose.randint(4, 8))) if is_named else ""
+    known = (*SOUND, ".docx", ".html", ".json", ".markdown", ".text", ".txlf", ".mxliff", ".mqxliff")
+    extension = ".mdx" if extension.lower() in known else extension or choose.choice(("", ".txt", ".text", ".de"))
+    path = work / f"document{extension}"
+    beginnings = (
+        "<?xml version='1.0'?>",
+        "<!DOCTYPE html>",
+        "<HTML>",
+        '{"a": "b"}',
+        '\n[{"a": 1}]',
+        "\ufeff<html lang=x>",
+    )
+    start = choose.choice(("eins", *beginnings)) if is_named else choose.choice(beginnings)
+    path.write_text(f"{start}\nzwei drei\n", encoding="utf-8")
+    refusal, _ = refused_or(lambda: refuse_foreign_format(str(path)))
+    if refusal is None:
+        return {"outcome": Outcome.wrong, "detail": f"{path.name} with {start!r} is translated line by line"}
+    return {"outcome": Outcome.refused, "detail": refusal[:200]}
 
 
 def filled_document(path: Path) -> tuple[Outcome, str]:

@@ -144,4 +144,4 @@ def _unit_of_version_2(choose: Random, number: int, extension: str) -> Unit:
     return Unit(f'<unit id="{number}">{"".join(segments)}</unit>', kept, is_new)
 
 
-ATTACK = Attack("finished translations", "files", full=2_000, few=100, run=run)
+ATTACK = Attack("finished translations", "files", full=1_000, few=50, run=run)

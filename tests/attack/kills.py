@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from errno import EIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ FILE_OPERATIONS = {
 }
 """Audit events of Python at which a command may be killed; it does not go on to the operation itself."""
 
+ERROR = "an error"
+"""A file operation that fails once, as on a damaged disk, in place of a signal."""
+ENDINGS = {"SIGKILL": (-signal.SIGKILL,), "SIGTERM": (-signal.SIGTERM, 143), ERROR: (1,)}
+"""Exit codes of a command that does not end well."""
+
 LEFTOVERS = ("partial", ".tmp", "tmp.", ".old", "~")
 """What the name of a temporary file or directory holds."""
 
@@ -34,11 +40,11 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
         for number in campaign.numbers():
             choose = campaign.choose(number)
             name = list(SCENARIOS)[number % len(SCENARIOS)]
-            kind = choose.choice(("SIGKILL", "SIGKILL", "SIGTERM"))
+            kind = choose.choice(("SIGKILL", "SIGKILL", "SIGTERM", ERROR))
             undisturbed = campaign.stock.undisturbed(name)
             count, seconds = undisturbed["count"], undisturbed["seconds"]
             arguments: dict[str, Any] = {"kind": kind, "at": choose.randint(1, count), "after": None}
-            if choose.random() < 0.3:
+            if choose.random() < 0.3 and kind != ERROR:
                 arguments |= {"at": None, "after": choose.uniform(0.0, seconds)}
             older = choose.random() < 0.5
             when = f"operation {arguments['at']} of {count}" if arguments["at"] else f"{arguments['after']:.3f} s"
@@ -116,14 +122,15 @@ def _interrupted(
     ending = run_in_child("kills:interrupted", arguments, SECONDS)
     if ending["hung"]:
         return Outcome.hung, f"no end of the command after {kind}"
-    if ending["code"] not in (0, -getattr(signal, kind), *((143,) if kind == "SIGTERM" else ())):
+    if ending["code"] not in (0, *ENDINGS[kind]):
         return Outcome.wrong, f"exit code {ending['code']} after {kind}: {ending['errors'][-300:]}"
     if "Traceback" in ending["errors"]:
         return Outcome.untyped, ending["errors"][-300:]
     if changed := differing(read, inputs(directory, scenario)):
         return Outcome.wrong, f"the inputs {', '.join(changed)} were changed"
-    if kind == "SIGTERM" and (left := _leftovers(set(before), directory)):
-        return Outcome.wrong, f"SIGTERM (exit code {ending['code']}) left {', '.join(left)}"
+    kept = [] if scenario.aside is None else [f"out/{scenario.aside[1]}"]
+    if kind != "SIGKILL" and (left := _leftovers({*before, *kept}, directory)):
+        return Outcome.wrong, f"{kind} (exit code {ending['code']}) left {', '.join(left)}"
     expected = outputs(undisturbed, scenario)
     if scenario.model:
         new_model = what_a_reader_finds(undisturbed, scenario)
@@ -144,11 +151,13 @@ def _interrupted(
 
 
 def interrupted(work: str, name: str, kind: str, at: int | None, after: float | None) -> None:
-    """Run a scenario's command until its end or the signal; runs in a child."""
-    number, count = getattr(signal, kind), 0
+    """Run a scenario's command until its end, the signal or the error; runs in a child."""
+    count = 0
 
     def strike() -> None:
-        os.kill(os.getpid(), number)
+        if kind == ERROR:
+            raise OSError(EIO, os.strerror(EIO))  # out of the operation
+        os.kill(os.getpid(), getattr(signal, kind))
 
     def maybe_strike() -> None:
         nonlocal count

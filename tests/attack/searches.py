@@ -94,4 +94,4 @@ def _missing(text: str, source: str, prefix: str, terms: dict[str, Sequence[str]
     return ""
 
 
-ATTACK = Attack("searches", "searches", full=1_000, few=5, run=run)
+ATTACK = Attack("searches", "searches", full=500, few=5, run=run)
