@@ -136,7 +136,8 @@ def _translations(answers: bytes) -> list[str]:
         first, _, rest = answers.partition(b"\r\n\r\n")
         size = int((re.findall(rb"(?i)content-length: (\d+)", first) or [b"0"])[0])
         body, answers = rest[:size], rest[size:]
-        found.append(json.loads(body).get("text", "") if _status(first) == 200 else str(_status(first)))
+        is_answered = _status(first) == 200
+        found.append(json.loads(body)["translations"][0]["text"] if is_answered else str(_status(first)))
     return found
 
 
