@@ -839,7 +839,7 @@ def test_a_translator_is_shown_in_one_line(make_bundle, make_model_dir):
 
 def test_help_shows_what_users_may_call_and_nothing_else():
     public = {name for name in vars(Translator) if not name.startswith("_")}
-    assert public == {"load", "translate", "score", "align", "translates", "config", "model", "decode_config"}
+    assert public == {"load", "translate", "score", "align", "translates", "config", "model", "decode_config", "plain"}
     special = {name for name in vars(Translator) if name.startswith("__")}
     of_every_class = {"__doc__", "__module__", "__dict__", "__weakref__", "__slotnames__"}
     assert special - of_every_class == {"__init__", "__repr__"}

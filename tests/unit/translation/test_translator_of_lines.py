@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import string
 
 import pytest
@@ -257,9 +258,14 @@ def test_a_model_directory_keeps_what_lines_were_like(make_model_dir):
 
 @pytest.mark.parametrize("damage", [{"sentences": [0]}, 7, [], {}])
 def test_damaged_statistics_of_a_model_directory_are_named(make_model_dir, damage):
-    directory = make_model_dir(info={"data": {"line_statistics": damage}})
-    with pytest.raises(ModelError, match=r"config.json is damaged: info.data.line_statistics: "):
-        Translator.load(directory)
+    message = r"config.json is damaged: info.data.line_statistics: "
+    with pytest.raises(ModelError, match=message):  # nothing is written that could not be read
+        make_model_dir(info={"data": {"line_statistics": damage}})
+    path = make_model_dir("sound") / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "info": {"data": {"line_statistics": damage}}}), encoding="utf-8")
+    with pytest.raises(ModelError, match=message):
+        Translator.load(path.parent)
 
 
 def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowing):
