@@ -19,7 +19,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Generic, NamedTuple, Self, TypeVar
 
-from clearhead.decoding.constraints import precedence
 from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
 from clearhead.text.placeholders import find_placeholders
@@ -134,6 +133,8 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
     >>> forms_in([dog, dog], "Der Hund bellt in der Hundehütte.")
     ['Hund', '']
     """
+    from clearhead.decoding.constraints import precedence  # most searches have no terms
+
     words, place = term_words(text), 0
     texts = _texts(words)
     forms = [""] * len(found)

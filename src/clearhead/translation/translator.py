@@ -160,7 +160,7 @@ class Translator:
         return Ensemble((self.bundle.weights, *others)) if self.ensemble else self.bundle.weights
 
     @cached_property
-    def quality_estimator(self) -> QualityEstimator:
+    def _quality_estimator(self) -> QualityEstimator:
         """The estimator of quality.
 
         Raises:
@@ -249,7 +249,7 @@ class Translator:
         options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
             self.aligner.require()
-        estimate, scores = (self.quality_estimator, True) if quality else (None, scores)
+        estimate, scores = (self._quality_estimator, True) if quality else (None, scores)
         matches = matches_of(memory, lines)
         to_translate = left_to_translate(lines, matches)
         told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}

@@ -65,18 +65,18 @@ def test_unigram_vocabularies_have_terms_as_well(make_bundle):
 
 
 def test_a_term_that_makes_its_sentence_far_less_probable_is_met_at_a_price(translator, monkeypatch):
-    terms, free = Terms([Term("Hund", ("dog",))]), translator.translate(["Zwei Hund"])[0]
-    (bound,) = translator.translate(["Zwei Hund"], terms=terms)
+    terms, free = Terms([Term("Hund", ("dog",))]), translator.translate(["Der Hund"])[0]
+    (bound,) = translator.translate(["Der Hund"], terms=terms)
     price = free.score - bound.score
     assert price > 0.1
     monkeypatch.setattr("clearhead.translation.term_constraints.MOST_PRICE", price - 0.01)
     for scores in (True, False):
-        (found,) = translator.translate(["Zwei Hund"], terms=terms, scores=scores)
+        (found,) = translator.translate(["Der Hund"], terms=terms, scores=scores)
         assert found.text == bound.text
         assert found.terms == (TermUse("Hund", "dog", met([found])[0][0], "costly", free.text),)
         assert found.problems["terms"] == f"Hund -> {found.terms[0].form} at a price (without it: {free.text})"
     monkeypatch.setattr("clearhead.translation.term_constraints.MOST_PRICE", price + 0.01)
-    assert translator.translate(["Zwei Hund"], terms=terms)[0].terms[0].reason is None
+    assert translator.translate(["Der Hund"], terms=terms)[0].terms[0].reason is None
 
 
 def test_a_term_that_is_there_without_asking_costs_nothing(translator, monkeypatch):

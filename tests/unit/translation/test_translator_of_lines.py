@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import string
 
 import pytest
+from model_files import rewrite_config
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling
@@ -261,11 +261,10 @@ def test_damaged_statistics_of_a_model_directory_are_named(make_model_dir, damag
     message = r"config.json is damaged: info.data.line_statistics: "
     with pytest.raises(ModelError, match=message):  # nothing is written that could not be read
         make_model_dir(info={"data": {"line_statistics": damage}})
-    path = make_model_dir("sound") / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**values, "info": {"data": {"line_statistics": damage}}}), encoding="utf-8")
+    directory = make_model_dir("sound")
+    rewrite_config(directory, info={"data": {"line_statistics": damage}})
     with pytest.raises(ModelError, match=message):
-        Translator.load(path.parent)
+        Translator.load(directory)
 
 
 def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowing):
