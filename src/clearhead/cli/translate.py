@@ -154,7 +154,7 @@ def translate(
         refuse_mixing("--alignments", alignments, "translations")
 
     from clearhead.files import display_name, open_output, some_names
-    from clearhead.formats.plain_text_document import refuse_markup
+    from clearhead.formats.markup_start import refuse_markup
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.worker_pool import TranslatorTeam
 

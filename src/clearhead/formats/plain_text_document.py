@@ -10,21 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clearhead.errors import DataError
-from clearhead.files.streams import display_name
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
+from clearhead.formats.markup_start import refuse_markup
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
 from clearhead.text.line_ends import on_one_line
 
 _INDENTATION = re.compile(r"\s*+(?:>\s*+)*+")
 _MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s++")
-
-_MARKUP = re.compile(
-    r"""[\s\ufeff]*+(?: <(?:\?xml|!doctype|html)\b  |  (?:\[\s*+)*+ \{\s*+ "(?:[^"\\]|\\.)*+" \s*+ : )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-"""The beginning of XML, of HTML, or of an object of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +72,6 @@ class Paragraphs(Document):
             (one.start, one.end, one.written(filling.text, line_end))
             for one, filling in zip(self._paragraphs, fillings, strict=True)
             if filling is not None
-        )
-
-
-def refuse_markup(start: str, path: str, otherwise: str = "") -> None:
-    """Refuse a file that is called plain text but begins as XML, HTML or JSON.
-
-    Args:
-        start: The beginning of its text.
-        path: The file; `-` is standard input.
-        otherwise: What else the user can do.
-
-    Raises:
-        DataError: If it begins with markup.
-    """
-    if markup := _MARKUP.match(start):
-        raise DataError(
-            f"{display_name(path)} is no plain text, for it begins with {markup[0].strip()[:20]!r}; give it the "
-            f"extension of its format{otherwise}"
         )
 
 

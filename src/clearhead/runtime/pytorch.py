@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from clearhead.errors import ClearheadError
-from clearhead.runtime.installation import pip_install
 
 _OF_THE_EXTRA = {
     "babel": "Babel",
@@ -66,4 +65,6 @@ def needing_pytorch(what: str) -> Iterator[None]:
         package = _OF_THE_EXTRA.get((error.name or "").partition(".")[0])
         if package is None:
             raise
+        from clearhead.runtime.installation import pip_install
+
         raise ClearheadError(f"{what} needs {package}, which is not installed: {pip_install('train')}") from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +22,9 @@ def commit() -> str | None:
     checkout = Path(__file__).resolve().parents[3]
     if not (checkout / ".git").exists():  # of another project, perhaps, that the package is installed in
         return None
+    import os
+    import subprocess  # 10 ms, which a command that prints no version need not take
+
     describe = ["git", "-C", str(checkout), "describe", "--tags", "--match=v*", "--always", "--dirty", "--abbrev=9"]
     quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # writes nothing into the checkout
     try:
