@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from pathlib import Path
 
 __version__ = "0.1.0"
 
-COMMIT_FILE = Path(__file__).with_name("commit.txt")
+COMMIT_FILE = os.path.join(os.path.dirname(__file__), "commit.txt")
 """The commit that a wheel was built from, written by setup.py; a checkout has none, and git is asked."""
 
 
@@ -17,12 +17,13 @@ def commit() -> str | None:
 
     None for a release, or if the commit is not known.
     """
-    if COMMIT_FILE.is_file():
-        return COMMIT_FILE.read_text(encoding="utf-8").strip() or None
+    from pathlib import Path
+
+    if os.path.isfile(COMMIT_FILE):
+        return Path(COMMIT_FILE).read_text(encoding="utf-8").strip() or None
     checkout = Path(__file__).resolve().parents[3]
     if not (checkout / ".git").exists():  # of another project, perhaps, that the package is installed in
         return None
-    import os
     import subprocess  # 10 ms, which a command that prints no version need not take
 
     describe = ["git", "-C", str(checkout), "describe", "--tags", "--match=v*", "--always", "--dirty", "--abbrev=9"]
