@@ -148,7 +148,12 @@ class Stepper:
                 with self._precision():
                     head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
                     recorder = NOTHING if batch.links is None else Recorder(head=head)
-                    part_loss, part_nll = self._loss(self._outputs(source, target_in, recorder), target_out)
+                    if self._takes_logits and recorder is NOTHING:
+                        outputs = self.model(source, target_in)
+                    else:
+                        states = self._states(target_in, *self._encode(source), recorder=recorder)
+                        outputs = self.model.output_proj(states) if self._takes_logits else states
+                    part_loss, part_nll = self._loss(outputs, target_out)
                 whole_loss = part_loss
                 if batch.links is not None:
                     part_alignment = guided_alignment_loss(head.log_weights[0], batch.links)
@@ -167,13 +172,6 @@ class Stepper:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return result
-
-    def _outputs(self, source: Tensor, target_in: Tensor, recorder: Recorder) -> Tensor:
-        """Return the decoder states, or the logits if the loss takes those."""
-        if self._takes_logits and recorder is NOTHING:
-            return self.model(source, target_in)
-        states = self._states(target_in, *self._encode(source), recorder=recorder)
-        return self.model.output_proj(states) if self._takes_logits else states
 
     def _clip(self, limit: float) -> float:
         """Scale the gradient down to a maximum norm, and return its norm before that.
