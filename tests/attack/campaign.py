@@ -23,7 +23,7 @@ PARTS = (
     "finished_translations",
     "structured",
     "changed_modules",
-    "searches",
+    "term_searches",
     "text_forms",
     "journals",
     "kills",

@@ -135,7 +135,7 @@ def test_figures_without_matplotlib_are_refused_before_anything_is_computed(
     run_command, fake_parts, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ClearheadError, match=r"install clearhead\[plots\]"):
+    with pytest.raises(ClearheadError, match=r"pip install .*\[plots\]"):
         run_command(paper, "errata", "-o", tmp_path / "out")
     assert fake_parts == []
     assert run_command(paper, "errata").exit_code == 0  # text needs none

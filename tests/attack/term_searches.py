@@ -31,7 +31,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                 ({"beam_size": 1}, {"beam_size": 3}, {"beam_size": 4, "num_best": 3}, {"beam_size": 3, "plain": True})
             )
             arguments = {"lines": for_each, "how": how, "seed": choose.random()}
-            yield Case(number, f"{how}", "searches:attack", arguments, seconds=120.0)
+            yield Case(number, f"{how}", "term_searches:attack", arguments, seconds=120.0)
 
     yield from campaign.children.judge(cases())
 
