@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial, wraps
 from random import Random
 from typing import Any
+from unicodedata import normalize
 
 from harness import Attack, Campaign, Case, Outcome, Verdict
 from materials import ENGLISH, KINDS, make_bundle, sentences
@@ -93,7 +94,7 @@ def _differences(said: Found, by_hand: Found) -> tuple[str, bool]:
         if isinstance(one, float):
             if not math.isclose(one, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
                 return f"a score of {one}; the module: {expected}", False
-        elif not one.startswith(expected):
+        elif not one.startswith(normalize("NFC", expected)):  # as texts are written
             return f"{one!r}; the module: {expected!r}", False
     return "", any(isinstance(one, Exception) for one in said)
 
