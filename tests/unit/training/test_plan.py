@@ -245,7 +245,7 @@ def test_the_plan_says_that_adapters_learn(planned):
 
 
 def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, capsys):
-    def step(*_):
+    def step(*_, **__):
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(plan_module, "Stepper", step)
