@@ -195,8 +195,8 @@ def test_what_the_command_imports_is_imported_once_and_not_for_each_file(monkeyp
             "a.csv",
             b"one,two,three\nx,y,z\n",
             HTTPError,
-            r"^a\.csv has 3 columns \(numbers 1 to 3\); say which to translate, for example columns 1, or which one into "
-            r"which other, columns 1,2; a file of one column needs no choice$",
+            r"^a\.csv has 3 columns \(numbers 1 to 3\); say which to translate, for example columns 1, or which one "
+            r"into which other, columns 1,2; a file of one column needs no choice$",
         ),
         ("a.tmx", b"<tmx>\n\x1e</tmx>", DataError, r"^a\.tmx, line 2, .* U\+001E; remove it$"),
         ("a.srt", b"one", DataError, r"^a\.srt has 1 lines, and none with times, .* --> 00:00:04,000$"),
