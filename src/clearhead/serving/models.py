@@ -107,7 +107,7 @@ def load_model(
     # Build what is otherwise built on first use.
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
     asked.translate(["."], scores=False, raw=True, target_lang=language)
-    translator.translate([], quality=True)
+    asked.translate([], quality=True)
     translator.term_encoder.prepare()
     sources, targets = languages_of(translator.bundle, source.name)
     usual = translator.decode_config({})
