@@ -55,7 +55,11 @@ def exported(request, tmp_path_factory):
     }
     torch.manual_seed(2)
     model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, norm=request.param))
-    chain(model, torch.Generator().manual_seed(2), num_tokens=40)
+    # Other libraries know no rule against half a character, which a trained model does not write.
+    whole = [
+        token for token in range(tokenizer.vocab_size) if "\N{REPLACEMENT CHARACTER}" not in tokenizer.decode([token])
+    ]
+    chain(model, torch.Generator().manual_seed(2), tokens_of_text=whole, num_tokens=40)
     decode = DecodeConfig(beam_size=4, length_penalty=1.0, length_penalty_form="power", end_loops=False, split="never")
     bundle = Bundle(model.eval(), tokenizer, decode)
     directory = tmp_path_factory.mktemp("exported") / request.param
@@ -94,7 +98,7 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
 
 def test_minimum_length_and_no_repeated_ngrams_are_exported(exported, tmp_path):
     translator, their_tokenizer, _, sources = exported
-    decode = translator.bundle.decode.with_changes({"min_length": 31, "no_repeat_ngram_size": 2})
+    decode = translator.bundle.decode.with_changes({"min_length": 23, "no_repeat_ngram_size": 2})
     ours = Translator(replace(translator.bundle, decode=decode))
     export_directory(ours.bundle, tmp_path / "hf", "hf", sources[:4])
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").eval()
@@ -109,7 +113,7 @@ def test_minimum_length_and_no_repeated_ngrams_are_exported(exported, tmp_path):
     assert texts != [one.text for one in translator.translate(sources, raw=True)]
     _, compared, notes = export_directory(ours.bundle, tmp_path / "ct2", "ctranslate2", sources[:4])
     assert "finds 4 of the same translations" in compared
-    assert any(note.endswith("give translate_batch min_decoding_length=30, no_repeat_ngram_size=2") for note in notes)
+    assert any(note.endswith("give translate_batch min_decoding_length=22, no_repeat_ngram_size=2") for note in notes)
 
 
 def load_search():

@@ -48,7 +48,7 @@ def draw_sources(config, number, generator):
     return [[*tokens[uniform(len(tokens), length)].tolist(), config.eos_id] for length in lengths]
 
 
-def chain(ours, generator, *, num_tokens=None):
+def chain(ours, generator, *, tokens_of_text=None, num_tokens=None):
     """Set weights such that tokens of text follow each other in a row, behind the last of which outputs end.
 
     Their embeddings are orthonormal. The last layer is a linear map, f(x) - f(-x) = x of each activation, from every
@@ -58,11 +58,12 @@ def chain(ours, generator, *, num_tokens=None):
     Args:
         ours: A model whose `d_ff` is twice its `d_model`.
         generator: Draws the order of the tokens, and their embeddings.
+        tokens_of_text: Those that may be in the row; None is all.
         num_tokens: How many are in the row, fewer than the limit of the search; None is all.
     """
     config = ours.config
     special = {config.pad_id, config.bos_id, config.eos_id}
-    text = torch.tensor([token for token in range(config.vocab_size) if token not in special])
+    text = torch.tensor([token for token in tokens_of_text or range(config.vocab_size) if token not in special])
     order = text[torch.randperm(len(text), generator=generator)][:num_tokens].tolist()
     tokens = functional.normalize(torch.randn(config.vocab_size, config.d_model, generator=generator))
     used = [*sorted(special), *order]

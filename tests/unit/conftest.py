@@ -81,6 +81,7 @@ def make_bundle() -> Callable[..., Bundle]:
         placeholders: bool = False,
         info: dict[str, Any] | None = None,
         decode: dict[str, Any] | None = None,
+        printable: bool = False,
         **settings: object,
     ) -> Bundle:
         tokenizer = Tokenizer(trained(kind, 307 + 32 * placeholders, placeholders, tuple(language_tags)))
@@ -92,6 +93,9 @@ def make_bundle() -> Callable[..., Bundle]:
             for weight in model.parameters():
                 if weight.dim() == 2:
                     weight.mul_(2.0 if weight is model.source_embedding.weight else 4.0)
+            if printable:  # a row of zeros has never the highest logit
+                texts = [tokenizer.decode([token]) for token in range(tokenizer.vocab_size)]
+                model.source_embedding.weight[[not text.isprintable() for text in texts]] = 0.0
         return Bundle(model, tokenizer, DecodeConfig(**{"extra_length": 5, **(decode or {})}), info or {})
 
     return make

@@ -10,7 +10,7 @@ from clearhead.translation.translator import Translator
 
 @pytest.fixture
 def model(make_model_dir):
-    return make_model_dir(seed=4, decode={"beam_size": 2, "extra_length": 60})
+    return make_model_dir(seed=6, printable=True, decode={"beam_size": 2, "extra_length": 60})
 
 
 def test_a_model_writes_one_side_of_the_pairs(run_command, model, write_lines, sentences, tmp_path):

@@ -159,10 +159,10 @@ def models(write_model, sentences, tmp_path_factory) -> dict[str, Path]:
         counter.add(sentence, sentence, 90, 40)
     counter.add_characters(string.printable, string.printable)
     info = {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
-    tagged = {"language_tags": LANGUAGES, "seed": 5, "decode": {"target_lang": "de"}, "info": info}
+    tagged = {"language_tags": LANGUAGES, "decode": {"target_lang": "de"}, "info": info}
     return {
-        "de-en": write_model(directory / "de-en", decode={"source_lang": "de"}),
-        "many": write_model(directory / "many", **tagged),
+        "de-en": write_model(directory / "de-en", printable=True, decode={"source_lang": "de"}),
+        "many": write_model(directory / "many", printable=True, seed=5, **tagged),
     }
 
 
