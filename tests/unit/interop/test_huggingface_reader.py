@@ -11,7 +11,7 @@ from clearhead.config import ModelConfig
 from clearhead.interop.huggingface import reader
 
 
-@pytest.mark.parametrize(("forced", "language"), [(0, "de"), (1, "en"), (7, None), (None, None), ([0], None)])
+@pytest.mark.parametrize(("forced", "language"), [(0, "de"), (1, "en"), (7, None), (None, None), ([0], "de")])
 def test_the_forced_token_tells_the_language_also_if_its_id_is_0(tmp_path, forced, language):
     tokenizer = SimpleNamespace(languages={"de": 0, "en": 1}, language_tags={"de": 0, "en": 1})
     config = ModelConfig(vocab_size=20, bos_id=3, eos_id=4, pad_id=5)

@@ -99,7 +99,7 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         written = _language(settings.get("tgt_lang", settings.get("target_lang")), vocabulary)
         bundle = Bundle(model, vocabulary, decode, stating(info, decode.source_lang, written))
     notes += generation_notes(config, generation, bundle.decode) if config.num_decoder_layers else []
-    forced = generation.get("forced_bos_token_id")
+    forced = forced_token(generation, directory)
     if isinstance(bundle.tokenizer, ForeignVocabulary) and forced in bundle.tokenizer.given(None):
         file = bundle.tokenizer.file
         if forced not in {*special_ids(file.target or file.source), *file.languages.values(), config.eos_id}:
