@@ -15,10 +15,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import accumulate, pairwise, product, zip_longest
+from itertools import accumulate, pairwise, product
 
 from clearhead.text.placeholder_masking import Unit, units_of
 from clearhead.text.placeholders import STATEMENT_SIGNS, TAG, find_placeholders, pair_role, placeholder
+from clearhead.text.scripts import WITHOUT_SPACES, script_of
 from clearhead.text.word_links import Link, Span, parts_of_words
 
 _ALIKE = 0.5
@@ -30,6 +31,8 @@ _MOST_COMPARED = 30
 quadratic time."""
 _MOST_CHARACTERS = 200
 """Characters of a placeholder that are compared, for the same reason; fewer where many are compared (`_MOST_STEPS`)."""
+_BESIDE_CODES = WITHOUT_SPACES | {"HANGUL"}
+"""Scripts whose letters stand beside placeholders without a space: Korean has particles."""
 _MOST_STEPS = 3_000_000
 """Pairs of characters that are compared for a text, about a second of work."""
 
@@ -211,12 +214,15 @@ class _Written:
         self._side_by_side = side_by_side
         self._code = ""
         """The placeholder that it ends with."""
+        self.ends_restored = False
+        """Whether it ends with something that the translation did not have there."""
 
-    def add(self, text: str, *, is_code: bool = False) -> None:
-        """Add a text, which may be a placeholder."""
+    def add(self, text: str, *, is_code: bool = False, is_restored: bool = False) -> None:
+        """Add a text, which may be a placeholder, and may be one that the translation did not have there."""
         if text:
             self._pieces.append(text)
             self._code = text if is_code else ""
+            self.ends_restored = is_restored
 
     def would_stick(self, text: str, *, is_code: bool) -> bool:
         """Return whether a text needs a space before it.
@@ -262,6 +268,8 @@ class _Placing:
         self._num_linked = [0, *accumulate(part in self._num_sources for part in range(len(self._parts)))]
         """Linked parts of the translation before each part."""
         self._root = _Node(None, 0, len(self._parts))
+        self._restored: set[int] = set()
+        """Parts of the translation in which the model altered a placeholder, and that need a space beside a word."""
         self._codes = {
             part for part, span in enumerate(self._parts) if placeholder().fullmatch(translation[slice(*span)])
         }
@@ -305,6 +313,10 @@ class _Placing:
             if likeness >= _ALIKE and -number not in found and -part not in found.values():
                 found[-number] = -part
                 self._texts[-part] = missing[-number].unit.texts[0]
+                start, end = self._parts[-part]
+                beside = self._translation[max(0, start - 1) : start] + self._translation[end : end + 1]
+                if _BESIDE_CODES.isdisjoint(map(script_of, beside)):
+                    self._restored.add(-part)
         for part in set(free).difference(found.values()):
             self._texts[part] = ""
         return {mark for number, mark in enumerate(missing) if number not in found}
@@ -402,7 +414,7 @@ class _Placing:
         written = _Written(node.words, self._side_by_side)
         at, has_gap = node.start, True  # whether the text between the last part and the next is already written
         marks = sorted(node.within, key=lambda one: (one.start, one.end))
-        for one, following in zip_longest(marks, marks[1:]):
+        for one in marks:
             assert one.mark is not None
             has_gap = self._write_parts(written, at, one.start, has_gap)
             at = max(at, one.start)
@@ -416,13 +428,11 @@ class _Placing:
                 has_gap = True
             elif sticks:
                 written.add(" ")
-            written.add(texts[0] + inside, is_code=one.mark.is_kept)
+            written.add(texts[0] + inside, is_code=one.mark.is_kept, is_restored=is_word)
             if not is_empty:
                 at, has_gap = one.end, False
             elif has_gap and at < node.end and self._is_edge(at):
-                is_last = is_word and (following is None or following.start > at)
-                sticks = is_last and written.would_stick(self._texts[at], is_code=at in self._codes)
-                written.add(" " * (one.mark.spaces[1] or sticks))
+                written.add(" " * one.mark.spaces[1])
             elif at >= node.end:
                 has_gap = False  # another mark behind the last word has a space before it if the source has one
         self._write_parts(written, at, node.end, has_gap)
@@ -430,11 +440,20 @@ class _Placing:
 
     def _write_parts(self, written: _Written, start: int, end: int, has_gap: bool) -> bool:
         """Write some parts with the gaps between them, and return whether the gap after them is written."""
+        removed = ""  # the gap before parts that were removed
         for part in range(start, end):
-            if self._texts[part]:
-                written.add("" if has_gap else self._gap(part))
-                written.add(self._texts[part], is_code=part in self._codes)
-                has_gap = False
+            text, gap = self._texts[part], "" if has_gap else self._gap(part)
+            if not text:
+                removed = removed or gap
+                continue
+            is_code, is_restored = part in self._codes, part in self._restored
+            if removed and not gap and text[0].isalnum():
+                gap = removed
+            elif (is_restored or written.ends_restored) and not gap and written.would_stick(text, is_code=is_code):
+                gap = " "
+            written.add(gap)
+            written.add(text, is_code=is_code, is_restored=is_restored)
+            has_gap, removed = False, ""
         return has_gap
 
     def _gap(self, part: int) -> str:

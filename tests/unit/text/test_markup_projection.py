@@ -55,6 +55,11 @@ KEPT = [
     ("Take (%s) from (%d).", "Nimm %s.", "0-0 2-1 8-2", "Nimm %s %d."),
     ("At 5 (%s)", "Um 5", "0-0 1-1", "Um 5 %s"),
     ("Call (:name) now", "Ruf (jetzt)", "0-0 4-2", "Ruf :name (jetzt)"),
+    ("- / %1$d turtles", "- /Schildkröten", "0-0 1-1 3-2", "- / %1$d Schildkröten"),
+    ("%1$d turtles", "%dSchildkröten", "1-1", "%1$d Schildkröten"),
+    ("the %1$d turtles", "die%d Schildkröten", "0-0 2-2", "die %1$d Schildkröten"),
+    ("%1$d turtles", "거북이 %d마리", "1-0", "거북이 %1$d마리"),
+    ("Buy %s turtles", "Kaufe %s %dSchildkröten", "0-0 1-1 2-3", "Kaufe %s Schildkröten"),
     ("Mail a@b.org (now)", "Jetzt (l'instant) mailen", "0-0 1-2 3-4", "Jetzt a@b.org (l'instant) mailen"),
 ]  # fmt: skip
 
