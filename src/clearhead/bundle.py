@@ -17,10 +17,8 @@ but the card. A file of such a name that config.json does not list is not part o
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +30,10 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
     blocked_by,
     file_sha256,
-    is_leftover,
     is_utf8,
     json_sha256,
+    keep_others,
+    link_or_copy,
     new_directory,
     os_error_as,
     read_json,
@@ -250,9 +249,7 @@ def save_bundle(
         except ModelError as error:
             said = str(error).replace(str(temporary), str(directory))
             raise ModelError(f"the model was not written, because what was to be written is no good: {said}") from error
-        for path in standing(Path(directory)).iterdir() if Path(directory).exists() else ():
-            if path.name not in _OWN_NAMES and not is_leftover(path.name):
-                _link_or_copy(path, temporary / path.name)
+        keep_others(Path(directory), temporary, _OWN_NAMES)
 
 
 def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, str]) -> None:
@@ -279,7 +276,7 @@ def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, s
         new_directory(directory, refuse=refuse_replaced) as temporary,
     ):
         for path in directory.iterdir():
-            _link_or_copy(path, temporary / path.name)
+            link_or_copy(path, temporary / path.name)
         for name, write in side_files.items():
             (temporary / name).unlink(missing_ok=True)  # not through a link
             write(temporary / name, model)
@@ -466,17 +463,31 @@ def refuse_model(directory: Path) -> None:
         raise ModelError(f"there is a model at {directory}; give -o another name, or --force to replace it")
 
 
-def require_new(directory: Path) -> None:
-    """Require that nothing exists at the path of a directory that `export` writes, and that it can be written.
+def require_new(path: Path, is_export: Callable[[Path], bool], *, force: bool) -> None:
+    """Require that `export` may write to a path: nothing is there or, with `force`, an earlier export.
+
+    Args:
+        path: The path of a directory, or of a page in a single file.
+        is_export: Returns whether an existing path holds what this export writes.
+        force: Whether that is replaced; so is an empty directory.
 
     Raises:
-        ModelError: If something does, the path is not UTF-8, or a directory above it is none or read-only.
+        ModelError: If something else is there, the path is not UTF-8, or a directory above it is none or read-only.
     """
-    if not is_utf8(directory):
-        raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
-    if directory.exists():
-        raise ModelError(f"{directory} is there already; choose another name, or remove it first")
-    _refuse_blocked(directory)
+    if not is_utf8(path):
+        raise ModelError(f"cannot write to {path}: its path is not UTF-8; choose another name")
+    there = standing(path)
+    if there.exists():
+        may_go = is_export(there) or (there.is_dir() and not any(there.iterdir()))
+        if not (may_go and force):
+            instead = "--force to replace it" if may_go else "remove it first: it is not what this export writes"
+            raise ModelError(f"{path} is there already; choose another name, or {instead}")
+    _refuse_blocked(path)
+
+
+def is_small_model(directory: Path) -> bool:
+    """Return whether a path holds what `export --to clearhead` writes: a model whose matrices are rounded."""
+    return _model_values(directory).get("precision") is not None
 
 
 def _refuse_blocked(directory: Path) -> None:
@@ -576,17 +587,6 @@ def _write_config(directory: Path, values: Mapping[str, Any], side_files: Collec
     write_json(directory / "config.json", {**config, "checksums": {**checksums, "config.json": json_sha256(config)}})
 
 
-def _link_or_copy(source: str | Path, target: str | Path) -> None:
-    """Give a file, or those in a directory, a second name, or copy it; files are replaced, never changed in place."""
-    if os.path.isdir(source) and not os.path.islink(source):
-        shutil.copytree(source, target, symlinks=True, copy_function=_link_or_copy)
-        return
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
 def _listed(directory: Path, config: Mapping[str, Any], model: Mapping[str, str], *, but: Collection[str]) -> set[str]:
     """Return the names of a model's side files, but for some; of an earlier version, those that name the model."""
     if config.get("side_files") is not None:
@@ -675,13 +675,17 @@ def _parse(kind: type[T], values: Any, path: Path) -> T:
 def _is_model_or_empty(directory: Path) -> bool:
     if not directory.is_dir():
         return False
-    if not any(directory.iterdir()):
-        return True
+    # Weights alone prove nothing: checkpoints and other libraries' models have them too.
+    return not any(directory.iterdir()) or bool(_model_values(directory))
+
+
+def _model_values(directory: Path) -> dict[str, Any]:
+    """Return what `config.json` of a model says; nothing if it is not one of a model."""
     try:
-        # Weights alone prove nothing: checkpoints and other libraries' models have them too.
-        return read_json(directory / "config.json", ModelError).get("model_type") == "clearhead"
+        values = read_json(directory / "config.json", ModelError)
     except ModelError:
-        return False
+        return {}
+    return values if values.get("model_type") == "clearhead" else {}
 
 
 def _in_names(files: Any) -> list[str]:

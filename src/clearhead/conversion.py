@@ -65,7 +65,7 @@ def import_model(
     """
     with needing_pytorch("import"):
         from clearhead.interop.import_model import import_path
-        from clearhead.interop.imported import card
+        from clearhead.interop.imported import NO_SENTENCES, card
 
     path, output = Path(path), Path(output)
     refuse_foreign(output)
@@ -81,7 +81,7 @@ def import_model(
         sources, compared = [sentence["source"] for sentence in golden], "tokens, scores and texts"
     proof = f"not compared with its own library: {imported.why_unproven}"
     if imported.prove is not None and not sources:
-        proof = "not compared: the vocabulary has no words to make sentences of"
+        proof = NO_SENTENCES
     elif imported.prove is not None:
         with stage(f"comparing with {imported.library}"):
             found = imported.prove(sources)
@@ -98,6 +98,7 @@ def export_model(
     *,
     to: ForeignLibrary | Literal["transformers", "huggingface"],
     precision: ForeignPrecision = "float32",
+    force: bool = False,
 ) -> Conversion:
     """Convert a model to a directory of another library, and compare the results (docs/models.md).
 
@@ -105,19 +106,21 @@ def export_model(
 
     Args:
         model: Model directory, run directory, or translator.
-        output: Directory to write, which does not exist.
+        output: Directory to write.
         to: The other library: `hf` (also `transformers` or `huggingface`), `ctranslate2` or `onnx`.
         precision: Precision of the weights.
+        force: Whether to replace an existing export to any of these libraries.
 
     Raises:
         ConfigError: If the library does not support this model, precision or vocabulary.
         ModelError: If the output exists or cannot be written, or the library gives other results; nothing is written.
     """
     with needing_pytorch(f"export to {to}"):
-        from clearhead.interop.export_model import export_directory
+        from clearhead.interop.export_model import export_directory, refuse_other
 
+    refuse_other(Path(output), force=force)
     library: ForeignLibrary = "hf" if to == "transformers" or to == "huggingface" else to
     bundle = model.bundle if isinstance(model, Translator) else load_bundle(model)
     sources = vocabulary_sources(bundle.tokenizer, NUM_COMPARED, is_tagged=bundle.decode.target_lang is None)
-    written, compared, notes = export_directory(bundle, Path(output), library, sources, precision)
+    written, compared, notes = export_directory(bundle, Path(output), library, sources, precision, force=force)
     return Conversion(written, library, compared, tuple(notes))

@@ -73,7 +73,8 @@ def _utf8(bundle: Bundle) -> dict[str, Any]:
     """Return the automaton of `decoding.utf8`: tokens needed in each state, and the next state after each part."""
     found = bundle.tokenizer.parts_of_characters()
     parts = CharacterParts(found, bundle.tokenizer.vocab_size)
-    return {"needed": parts.needed.tolist(), "next": {token: parts.next_states[:, token].tolist() for token in found}}
+    following = {token: parts.next_states[:, token].tolist() for token in sorted(found)}
+    return {"needed": parts.needed.tolist(), "next": following}
 
 
 def _training(lines: LineStatistics) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +20,7 @@ from clearhead.bundle import Bundle, require_new
 from clearhead.config.known import unknown_settings
 from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import new_directory, new_file, os_error_as
+from clearhead.files import keep_others, new_directory, new_file, os_error_as
 from clearhead.files.arrays import array_bytes
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.inspection.page import explain_view
@@ -63,19 +64,35 @@ _SETTINGS = {
 
 _LOCAL = {"translate/server.js": "web/local.js"}
 
+_MARK = b'<script type="application/json" id="exported-model">'
+"""What every page of a model contains, and no other page."""
+
+_FOLDER = {
+    *("index.html", "model.safetensors", "tokenizer.json", "icon.svg", "manifest.webmanifest", "service-worker.js"),
+    *(f"core-{form}.wasm" for form in FORMS),
+}
+"""Names of the files of a folder."""
+
 
 def write_web(
-    bundle: Bundle, output: Path, name: str, precision: Literal["float32", "int8"], *, single_file: bool
+    bundle: Bundle,
+    output: Path,
+    name: str,
+    precision: Literal["float32", "int8"],
+    *,
+    single_file: bool,
+    force: bool = False,
 ) -> dict[str, int]:
     """Write the page of a model; on an error nothing is left.
 
     Args:
         bundle: The model.
         output: Path of the new directory, whose page is `index.html`; or of the page itself, if it is a single file and
-            the path ends in `.html`. Nothing may exist there.
+            the path ends in `.html`.
         name: Name of the model, for the title of the page.
         precision: Precision of the weights, and of the products with them.
         single_file: Whether the page contains everything.
+        force: Whether to replace a page that exists there, a folder by a folder or a file by a file.
 
     Returns:
         The bytes of each file, by name.
@@ -84,17 +101,40 @@ def write_web(
         ConfigError: If a browser cannot run the model, or this installation has no core for browsers.
         ModelError: If the path exists or cannot be written, or the weights cannot be rounded.
     """
-    require_new(output)
+    refuse = partial(refuse_other, single_file=single_file, force=force)
+    refuse(output)
     contents = _contents(bundle, name, precision, single_file=single_file)
     with os_error_as(ModelError, f"cannot write {output}"):
-        if single_file and output.suffix == ".html":
+        if _is_one_file(output, single_file=single_file):
             with new_file(output) as temporary:
                 temporary.write_bytes(contents["index.html"])
+                refuse(output)
         else:
-            with new_directory(output) as temporary:
+            with new_directory(output, refuse=refuse) as temporary:
                 for file, content in contents.items():
                     (temporary / file).write_bytes(content)
+                keep_others(output, temporary, _FOLDER)
     return {file: len(content) for file, content in contents.items()}
+
+
+def refuse_other(output: Path, *, single_file: bool, force: bool) -> None:
+    """Require that nothing is in the place of a page or, with `force`, an earlier page; arguments as of `write_web`.
+
+    Raises:
+        ModelError: If something else is there, or the place cannot be written.
+    """
+    is_file = _is_one_file(output, single_file=single_file)
+    require_new(output, lambda path: _is_page(path if is_file else path / "index.html"), force=force)
+
+
+def _is_one_file(output: Path, *, single_file: bool) -> bool:
+    return single_file and output.suffix == ".html"
+
+
+def _is_page(path: Path) -> bool:
+    """Return whether a file is the page of a model."""
+    with os_error_as(ModelError, f"cannot read {path}"):
+        return path.is_file() and _MARK in path.read_bytes()
 
 
 def _contents(
@@ -225,7 +265,8 @@ def _golden(bundle: Bundle) -> list[dict[str, Any]]:
     differently.
     """
     translator = Translator(bundle, bundle.directory)
-    golden = bundle.golden or make_golden(translator)
+    if not (golden := bundle.golden or make_golden(translator)):
+        raise ConfigError("the page would have nothing to check: the vocabulary has no words to make sentences of")
     sources = [str(sentence["source"]) for sentence in golden]
     parts = translator.pair_encoder.split_sources(sources, bundle.decode.target_lang)
     ids, _ = translator.pair_encoder.encode(parts, [""] * len(parts), bundle.decode)

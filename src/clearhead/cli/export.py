@@ -57,6 +57,7 @@ def export(
         bool,
         typer.Option("--single-file", help="With --to web: one HTML file with everything, opened by double click."),
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing export in the output directory.")] = False,
     threads: Threads = None,
 ) -> None:
     """Export a model to the format of another library, as a small model or as a web page, and compare the results.
@@ -70,6 +71,9 @@ def export(
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
     BLEU and chrF if --target has their translations, or else on the model's golden sentences. A page (--to web)
     checks the golden sentences when it opens, and translates nothing if one differs.
+
+    An existing export is replaced only with --force, and only by one of its kind: a small model, a page, or a directory
+    for another library.
     """
     match to:
         case "transformers" | "huggingface":
@@ -83,20 +87,17 @@ def export(
     stored: Any = precision
     refuse_missing([path for path in (source, target) if path is not None])
 
-    from clearhead.bundle import require_new
-
-    require_new(output)
     if library == "clearhead":
-        _export_small(model, output, stored, source, target)
+        _export_small(model, output, stored, source, target, force=force)
         return
     if library == "web":
-        _export_web(model, output, stored, single_file=single_file)
+        _export_web(model, output, stored, single_file=single_file, force=force)
         return
 
     from clearhead.conversion import export_model
 
     with progress("writing and comparing"):
-        made = export_model(model, output, to=library, precision=stored)
+        made = export_model(model, output, to=library, precision=stored, force=force)
     for note in made.notes:
         notice(note)
     typer.echo(f"read     {model}")
@@ -104,14 +105,17 @@ def export(
     typer.echo(f"proof    {made.proof}")
 
 
-def _export_web(model: Path, output: Path, precision: Literal["float32", "int8"], *, single_file: bool) -> None:
-    from clearhead.browser.writer import write_web
+def _export_web(
+    model: Path, output: Path, precision: Literal["float32", "int8"], *, single_file: bool, force: bool
+) -> None:
+    from clearhead.browser.writer import refuse_other, write_web
     from clearhead.bundle import load_bundle
 
+    refuse_other(output, single_file=single_file, force=force)
     path = model.absolute()
     name = path.parent.name if path.name == "model" else path.name
     with progress("writing"):
-        sizes = write_web(load_bundle(model), output, name, precision, single_file=single_file)
+        sizes = write_web(load_bundle(model), output, name, precision, single_file=single_file, force=force)
     page = output if output.is_file() else output / "index.html"
     typer.echo(f"read     {model}")
     typer.echo(f"written  {output}, {sum(sizes.values()) / 1e6:,.1f} MB")
@@ -122,12 +126,13 @@ def _export_web(model: Path, output: Path, precision: Literal["float32", "int8"]
 
 
 def _export_small(
-    model: Path, output: Path, precision: StoredPrecision, source: str | None, target: str | None
+    model: Path, output: Path, precision: StoredPrecision, source: str | None, target: str | None, *, force: bool
 ) -> None:
-    from clearhead.bundle import load_bundle
+    from clearhead.bundle import is_small_model, load_bundle, require_new
     from clearhead.files import read_lines
     from clearhead.translation.small_model import export_small
 
+    require_new(output, is_small_model, force=force)
     sources = references = None
     if target is not None:
         pairs = PairOptions().read(source, target)
@@ -140,7 +145,7 @@ def _export_small(
     num_lines = len(bundle.golden if sources is None else sources)
     with progress("comparing", total=2 * num_lines) as advance:
         comparison, notes = export_small(
-            bundle, output, precision, sources=sources, references=references, on_progress=advance
+            bundle, output, precision, sources=sources, references=references, force=force, on_progress=advance
         )
     for note in notes:
         notice(note)

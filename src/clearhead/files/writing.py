@@ -103,6 +103,33 @@ def new_directory(path: str | Path, *, refuse: Callable[[Path], None] | None = N
         shutil.rmtree(temporary, ignore_errors=True)  # now perhaps the old directory
 
 
+def keep_others(old: Path, new: Path, replaced: Collection[str]) -> None:
+    """Keep the files of a directory that another one replaces, which were put beside its own.
+
+    Args:
+        old: The directory; it need not exist.
+        new: The directory that will replace it.
+        replaced: Names that are not kept.
+
+    Raises:
+        OSError: If a file cannot be read or written.
+    """
+    for path in old.iterdir() if old.exists() else ():
+        if path.name not in replaced and not is_leftover(path.name):
+            link_or_copy(path, new / path.name)
+
+
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Give a file, or those in a directory, a second name, or copy it; files are replaced, never changed in place."""
+    if os.path.isdir(source) and not os.path.islink(source):
+        shutil.copytree(source, target, symlinks=True, copy_function=link_or_copy)
+        return
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
 def temporary_beside(final: Path) -> Path:
     """Return a new hidden name beside a file or directory; what a killed writer leaves there is a leftover."""
     start = final.name

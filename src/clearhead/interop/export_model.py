@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from clearhead.bundle import Bundle, require_new
 from clearhead.config import ModelConfig
 from clearhead.config.choices import ForeignLibrary, ForeignPrecision
 from clearhead.errors import ModelError
-from clearhead.files import new_directory, os_error_as
+from clearhead.files import keep_others, new_directory, os_error_as, read_json, write_json
 from clearhead.interop import imported
 from clearhead.interop.ctranslate2.parity import prove_ctranslate2
 from clearhead.interop.ctranslate2.writer import write_ctranslate2
 from clearhead.interop.huggingface.parity import prove_huggingface
 from clearhead.interop.huggingface.writer import write_huggingface
+from clearhead.interop.imported import NO_SENTENCES
 from clearhead.interop.onnx.parity import prove_onnx
 from clearhead.interop.onnx.writer import write_onnx
+from clearhead.interop.round_trip import KEY
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.installation import pip_install
 
+_FILES = "files"
+"""The names of the files of an export, in its record."""
+
 
 def export_directory(
-    bundle: Bundle, directory: Path, to: ForeignLibrary, sources: Sequence[str], precision: ForeignPrecision = "float32"
+    bundle: Bundle,
+    directory: Path,
+    to: ForeignLibrary,
+    sources: Sequence[str],
+    precision: ForeignPrecision = "float32",
+    *,
+    force: bool = False,
 ) -> tuple[str, str, list[str]]:
     """Write a directory that another library loads without code of ours; on an error nothing is left.
 
     Args:
         bundle: The model.
-        directory: Path of the new directory; nothing may exist there.
+        directory: Path of the new directory.
         to: The library to export to.
         sources: Sentences for the comparison, if the library is installed.
         precision: Precision of the weights: float32 or int8 for ONNX, float32 alone for transformers.
+        force: Whether to replace an earlier export that exists there, to any of these libraries.
 
     Returns:
         What was written, the result of the comparison, and notes on what differs in the other library.
@@ -40,24 +53,56 @@ def export_directory(
         ConfigError: If the library does not support this model, precision or vocabulary.
         ModelError: If the path exists, it cannot be written, or the library gives other results.
     """
-    require_new(directory)
+    refuse = partial(refuse_other, force=force)
+    refuse(directory)
     StoredModel.of(bundle.weights)  # refuses a module that computes something else than its configuration says
-    with os_error_as(ModelError, f"cannot write {directory}"), new_directory(directory) as temporary:
+    with (
+        os_error_as(ModelError, f"cannot write {directory}"),
+        new_directory(directory, refuse=refuse) as temporary,
+    ):
+        written = f"a model in {precision}"
         match to:
             case "hf":
                 kind, notes = write_huggingface(bundle, temporary)
-                compared = _compared_with_transformers(bundle, temporary, kind, sources)
+                written, compared = f"{_a(kind)} model", _compared_with_transformers(bundle, temporary, kind, sources)
                 # M2M100 computes more positions when a text is longer.
-                ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
-                return f"{_a(kind)} model", compared, [*notes, *ends, *_signs(bundle)]
+                notes += [] if kind == "m2m_100" else _ends(bundle.model.config)
             case "ctranslate2":
                 pieces, notes = write_ctranslate2(bundle, temporary, precision)
-                compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces)
+                compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces) if sources else NO_SENTENCES
                 notes += _ends(bundle.model.config)
             case "onnx":
                 notes = write_onnx(bundle, temporary, precision)
-                compared = prove_onnx(temporary, bundle, sources, precision)
-        return f"a model in {precision}", compared, [*notes, *_signs(bundle)]
+                compared = prove_onnx(temporary, bundle, sources, precision) if sources else NO_SENTENCES
+        _record_files(temporary)
+        keep_others(directory, temporary, [*_written_files(directory), *_written_files(temporary)])
+    return written, compared, [*notes, *_signs(bundle)]
+
+
+def refuse_other(directory: Path, *, force: bool) -> None:
+    """Require that nothing is in the place of an export or, with `force`, an earlier one to any of these libraries.
+
+    Raises:
+        ModelError: If something else is there, or the place cannot be written.
+    """
+    require_new(directory, lambda path: bool(_written_files(path)), force=force)
+
+
+def _record_files(directory: Path) -> None:
+    """Add the names of an export's files to its record, for the export that replaces it."""
+    values = read_json(path := directory / "config.json", ModelError)
+    values[KEY][_FILES] = sorted(file.name for file in directory.iterdir())
+    write_json(path, values)
+
+
+def _written_files(directory: Path) -> list[str]:
+    """Return the names of an export's files; none if a path holds no export."""
+    try:
+        record = read_json(directory / "config.json", ModelError).get(KEY)
+    except ModelError:
+        return []
+    names = record.get(_FILES) if isinstance(record, dict) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _a(kind: str) -> str:
@@ -87,6 +132,8 @@ def _signs(bundle: Bundle) -> list[str]:
 def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sources: Sequence[str]) -> str:
     if not imported.can_prove():
         return f"not compared with transformers: {pip_install('interop')}"
+    if not sources:
+        return NO_SENTENCES
     prove_huggingface(directory, kind, bundle, sources)
     same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
     return f"{len(sources)} sentences have the same {same} in transformers"

@@ -31,6 +31,9 @@ TOLERANCE = 1e-3
 MOST_ROUNDING = 0.5
 """Allowed score difference for quantized weights, in nats per token; beyond it the model is unusable."""
 
+NO_SENTENCES = "not compared: the vocabulary has no words to make sentences of"
+"""The proof of a model for which there are no sentences."""
+
 
 @dataclass(frozen=True)
 class Imported:

@@ -13,6 +13,7 @@ from clearhead.bundle import (
     QUALITY_FILE,
     SHORTLIST_FILE,
     Bundle,
+    is_small_model,
     read_card,
     require_new,
     save_bundle,
@@ -66,6 +67,7 @@ def export_small(
     *,
     sources: Sequence[str] | None = None,
     references: Sequence[str] | None = None,
+    force: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> tuple[Comparison, list[str]]:
     """Write a model directory whose matrices are rounded; it translates in that precision unless told otherwise.
@@ -75,10 +77,11 @@ def export_small(
 
     Args:
         bundle: The model, in float32.
-        directory: Path of the new directory; nothing may exist there.
+        directory: Path of the new directory.
         precision: Precision of the matrices.
         sources: Lines on which both models are compared; the golden sentences if not given.
         references: Their translations, for BLEU and chrF.
+        force: Whether to replace a small model that exists there.
         on_progress: Called with the number of lines that were translated.
 
     Returns:
@@ -90,7 +93,7 @@ def export_small(
         ModelError: If the path exists or cannot be written, the weights cannot be rounded, or a file beside them
             is damaged or was made for another model.
     """
-    require_new(directory)
+    require_new(directory, is_small_model, force=force)
     if bundle.precision is not None:
         raise ConfigError(
             f"this model is in {bundle.precision} already, and rounding it twice would lose more; export the model "

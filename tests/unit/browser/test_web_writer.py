@@ -46,6 +46,11 @@ def test_an_installation_without_the_core_says_what_would_help(make_bundle, tmp_
     refused(make_bundle(**SIZES), tmp_path, "this installation has no core for browsers")
 
 
+def test_a_page_without_sentences_to_check_is_refused(make_bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "make_golden", lambda translator: [])
+    refused(replace(make_bundle(**SIZES), golden=[]), tmp_path, "the page would have nothing to check")
+
+
 def test_an_existing_path_is_refused(make_bundle, tmp_path):
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "file").touch()

@@ -27,6 +27,11 @@ from clearhead.runtime.installation import pip_install
 
 
 @pytest.fixture
+def uncompared(monkeypatch):
+    monkeypatch.setattr(imported, "can_prove", lambda: False)
+
+
+@pytest.fixture
 def unproven(monkeypatch):
     monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
 
@@ -118,9 +123,133 @@ def test_options_of_a_page_are_checked(make_model_dir, tmp_path, run_command, op
 @pytest.mark.usefixtures("unproven")
 def test_what_stands_there_stays(make_model_dir, tmp_path, run_command):
     (tmp_path / "mine").mkdir()
-    with pytest.raises(ModelError, match="mine is there already; choose another name, or remove it first"):
+    with pytest.raises(ModelError, match="mine is there already; choose another name, or --force to replace it"):
         run_command(export, make_model_dir(), "-o", tmp_path / "mine", "--to", "hf")
     assert not list((tmp_path / "mine").iterdir())
+
+
+EXPORTS = {
+    "hf": ["--to", "hf"],
+    "ctranslate2": ["--to", "ctranslate2"],
+    "onnx": ["--to", "onnx"],
+    "small": ["--to", "clearhead", "--precision", "bf16"],
+    "folder": ["--to", "web"],
+    "page in a folder": ["--to", "web", "--single-file"],
+    "page": ["--to", "web", "--single-file"],
+}
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in ([path] if path.is_file() else path.iterdir())}
+
+
+@pytest.mark.usefixtures("uncompared")
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_an_export_is_replaced_with_force_only_and_other_files_are_kept(make_model_dir, tmp_path, run_command, kind):
+    first, second = (make_model_dir(name, d_model=64, num_heads=2, d_ff=64, num_decoder_layers=n) for name, n in MODELS)
+    output = tmp_path / ("page.html" if kind == "page" else "out")
+    run_command(export, first, "-o", output, *EXPORTS[kind])
+    before = contents(output)
+    with pytest.raises(ModelError, match="is there already; choose another name, or --force to replace it"):
+        run_command(export, second, "-o", output, *EXPORTS[kind])
+    assert contents(output) == before
+    if kind != "page":
+        (output / "notes.txt").write_text("mine")
+    run_command(export, second, "-o", output, *EXPORTS[kind], "--force")
+    after = contents(output)
+    assert kind == "page" or after.pop("notes.txt") == b"mine"
+    assert after.keys() == before.keys()
+    assert after != before
+    (tmp_path / "other").mkdir()
+    run_command(export, second, "-o", tmp_path / "other" / output.name, *EXPORTS[kind])
+    there = contents(tmp_path / "other" / output.name)
+    assert {name for name in after if after[name] != there[name]} <= {"README.md", "config.json"}  # their names
+
+
+MODELS = (("first", 1), ("second", 2))
+
+
+@pytest.mark.usefixtures("uncompared")
+@pytest.mark.parametrize("kind", EXPORTS)
+@pytest.mark.parametrize("there", ["file", "files", "model", "config", "html", "other export"])
+def test_what_is_no_export_of_the_kind_is_never_replaced(make_model_dir, tmp_path, run_command, kind, there):
+    model = make_model_dir(d_model=64, num_heads=2, d_ff=64)
+    output = tmp_path / ("page.html" if kind == "page" else "out")
+    match there:
+        case "file":
+            output.write_text("mine")
+        case "files":
+            output.mkdir()
+            (output / "notes.txt").write_text("mine")
+        case "model":
+            output = model
+        case "config":  # such as a model that transformers has published
+            output.mkdir()
+            (output / "config.json").write_text('{"model_type": "marian", "clearhead": {"format_version": 1}}')
+        case "html":
+            output.mkdir()
+            (output / "index.html").write_text("<!doctype html><title>mine</title>")
+        case "other export":
+            run_command(export, model, "-o", output, *EXPORTS["hf" if "--single-file" in EXPORTS[kind] else "page"])
+    if there == "other export" and kind == "folder":
+        pytest.skip("a folder replaces a page in a folder")
+    before = contents(output)
+    with pytest.raises(ModelError, match="is there already; choose another name, or remove it first"):
+        run_command(export, model, "-o", output, *EXPORTS[kind], "--force")
+    assert contents(output) == before
+
+
+@pytest.mark.usefixtures("uncompared")
+def test_an_export_in_another_library_leaves_no_file_of_the_first(make_model_dir, tmp_path, run_command):
+    model = make_model_dir()
+    for number, to in enumerate(("hf", "ctranslate2", "onnx", "hf")):
+        run_command(export, model, "-o", tmp_path / "out", "--to", to, *["--force"] * (number > 0))
+        run_command(export, model, "-o", tmp_path / f"alone-{number}", "--to", to)
+        assert contents(tmp_path / "out") == contents(tmp_path / f"alone-{number}")
+
+
+@pytest.mark.usefixtures("uncompared")
+@pytest.mark.parametrize("kind", ["hf", "folder", "page"])
+def test_an_export_that_fails_leaves_the_earlier_one(make_model_dir, tmp_path, run_command, monkeypatch, kind):
+    model = make_model_dir(d_model=64, num_heads=2, d_ff=64)
+    output = tmp_path / ("page.html" if kind == "page" else "out")
+    run_command(export, model, "-o", output, *EXPORTS[kind])
+    before, names = contents(output), sorted(tmp_path.iterdir())
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(ModelError, match="No space left on device"):
+        run_command(export, model, "-o", output, *EXPORTS[kind], "--force")
+    assert contents(output) == before
+    assert sorted(tmp_path.iterdir()) == names
+
+
+@pytest.mark.usefixtures("uncompared")
+@pytest.mark.parametrize("kind", ["hf", "folder", "page"])
+def test_what_was_put_there_during_the_export_is_not_replaced(make_model_dir, tmp_path, run_command, monkeypatch, kind):
+    model, write = make_model_dir(d_model=64, num_heads=2, d_ff=64), Path.write_bytes
+    output = tmp_path / ("page.html" if kind == "page" else "out")
+    mine = output if kind == "page" else output / "notes.txt"
+
+    def write_beside(path, data):
+        if not mine.exists():
+            mine.parent.mkdir(exist_ok=True)
+            write(mine, b"mine")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write_beside)
+    with pytest.raises(ModelError, match="is there already; choose another name, or remove it first"):
+        run_command(export, model, "-o", output, *EXPORTS[kind])
+    assert contents(output) == {mine.name: b"mine"}
+
+
+@pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
+def test_a_comparison_of_no_sentences_is_called_none(make_bundle, tmp_path, monkeypatch, to):
+    monkeypatch.setattr(imported, "can_prove", lambda: True)
+    _, compared, _ = exports.export_directory(make_bundle(), tmp_path / "theirs", to, [])
+    assert compared == "not compared: the vocabulary has no words to make sentences of"
 
 
 def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command, monkeypatch):
