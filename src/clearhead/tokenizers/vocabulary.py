@@ -16,6 +16,7 @@ from clearhead.files import read_text, write_text
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.language_tags import language_tag, split_tag
 from clearhead.tokenizers.spans import matched_spans
+from clearhead.tokenizers.tokenizer_json import require_few_values
 
 V = TypeVar("V", bound="Vocabulary")
 
@@ -289,7 +290,9 @@ def read_vocabulary(path: str | Path, make: Callable[[str], V]) -> V:
         ModelError: If the file is missing or invalid.
     """
     try:
-        return make(read_text(path, most_bytes=MOST_BYTES))
+        text = read_text(path, most_bytes=MOST_BYTES)
+        require_few_values(text)
+        return make(text)
     except OSError as error:
         raise ModelError(f"cannot read the tokenizer {path}: {error.strerror}") from None
     except ValueError as error:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from clearhead.errors import DataError
+from clearhead.errors import DataError, ModelError
+from clearhead.interop.vocabularies.huggingface_files import checked_json
 from clearhead.tokenizers import tokenizer_json
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
+from clearhead.tokenizers.loading import load_vocabulary
 from clearhead.tokenizers.subword_encoders import TokenizersEncoder
 
 CONTROL = ["<s>", "<pad>", "</s>", "<mask>", "de_DE"]
@@ -143,6 +145,16 @@ def test_sizes_are_bounded(monkeypatch):
     monkeypatch.setattr(tokenizer_json, "_MOST_PIECES", len(NAMES) - 1)
     with pytest.raises(ValueError, match=f"its vocab has {len(NAMES)} entries, but must have at most {len(NAMES) - 1}"):
         TokenizersEncoder(file(unigram()))
+
+
+def test_a_file_of_too_many_entries_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
+    path = tmp_path / "tokenizer.json"
+    path.write_text('{"model": {"vocab": {' + '"a":1,' * 1_500_000 + '"b":1}}}', encoding="utf-8")
+    monkeypatch.setattr(json, "loads", lambda text: pytest.fail("it was parsed"))
+    with pytest.raises(ModelError, match="it has 3,000,003 commas and colons, but must have at most 3,000,000"):
+        load_vocabulary(path)
+    with pytest.raises(ModelError, match=r"tokenizer\.json is damaged: it has 3,000,003 commas and colons"):
+        checked_json(path)
 
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"

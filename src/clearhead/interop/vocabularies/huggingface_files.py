@@ -25,7 +25,7 @@ from clearhead.tokenizers.subword_encoders import (
     with_added_tokens,
     wordpiece_tokenizer,
 )
-from clearhead.tokenizers.tokenizer_json import require_bounded
+from clearhead.tokenizers.tokenizer_json import require_bounded, require_few_values
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
 _CODES = {
@@ -469,6 +469,7 @@ def checked_json(path: Path) -> str:
         ModelError: If the file cannot be read or is damaged.
     """
     text = file_text(path)
+    _checked(path, lambda: require_few_values(text))
     values = _checked(path, lambda: parse_json(text))
     model = values.get("model") if isinstance(values, dict) else None
     added = values.get("added_tokens") if isinstance(values, dict) else None
