@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 from clearhead.errors import ClearheadWarning
 from clearhead.text.terminal import for_terminal
@@ -27,6 +27,11 @@ def open_missing_streams() -> None:
         if getattr(sys, name) is None:
             mode = "r" if number == 0 else "w"
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - stays open
+
+
+def drop_output(stream: TextIO) -> None:
+    """Discard what is left in Python's buffer of a stream, which would fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def notice(text: str) -> None:

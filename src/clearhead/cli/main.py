@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from clearhead.cli.commands import NAMES, function_of
-from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
+from clearhead.cli.console import drop_output, notice, open_missing_streams, show_warnings_as_notices
 from clearhead.cli.help import Command
 from clearhead.errors import ClearheadError
 from clearhead.runtime.cpus import prepare_openmp
@@ -50,7 +50,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except BrokenPipeError:
-            _drop(sys.stdout)
+            drop_output(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
             notice("interrupted")
@@ -124,12 +124,12 @@ def run(arguments: list[str] | None = None) -> None:
             notice(str(error))
             sys.exit(1)
         except BrokenPipeError:
-            _drop(sys.stdout)
+            drop_output(sys.stdout)
             sys.exit(0)
         except SystemExit as ended:
             if not _is_unread_help(ended):
                 raise
-            _drop(sys.stdout)
+            drop_output(sys.stdout)
             sys.exit(0)
         except OSError as error:
             if error.filename is not None:  # such as a name that is too long, or a directory that may not be read
@@ -137,7 +137,7 @@ def run(arguments: list[str] | None = None) -> None:
                 sys.exit(1)
             if error.errno not in OUTPUT_FAILED:
                 raise
-            _drop(sys.stdout)
+            drop_output(sys.stdout)
             notice(f"cannot write standard output: {error.strerror}")
             sys.exit(1)
 
@@ -157,7 +157,7 @@ def _ignore_stderr_errors() -> Iterator[None]:
         try:
             sys.stderr.flush()
         except OSError:
-            _drop(sys.stderr)
+            drop_output(sys.stderr)
 
 
 @contextmanager
@@ -187,11 +187,6 @@ def _is_unread_help(ended: SystemExit) -> bool:
     cause = ended.__context__
     # With a context of its own, it hides a usage error, which stays one whether its message was read or not.
     return isinstance(cause, BrokenPipeError) and cause.__context__ is None
-
-
-def _drop(stream: TextIO) -> None:
-    """Discard what is left in Python's buffer of a stream, which would fail once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 MULTIPLE = (

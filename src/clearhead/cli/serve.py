@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.console import notice
+from clearhead.cli.console import drop_output, notice
 from clearhead.cli.options import Device, Threads
 from clearhead.cli.rules import refuse_clashes
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.runtime.installation import pip_install
 
 DEMO = "runs/demo"
@@ -187,8 +187,17 @@ def api_key(
 
 
 def _print(key: str) -> None:
-    typer.echo(key)
-    sys.stdout.flush()
+    """Print a key, which nobody can ask for again.
+
+    Raises:
+        DataError: If the reader of standard output has gone, which is no error of other commands.
+    """
+    try:
+        typer.echo(key)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output(sys.stdout)
+        raise DataError("no key was created, because nothing reads standard output") from None
 
 
 def _values(given: list[str]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
@@ -75,6 +77,22 @@ def test_a_key_that_cannot_be_printed_is_not_added(tmp_path):
     path = tmp_path / "keys.jsonl"
     with pytest.raises(OSError, match="No space left"):
         add_key(path, "anna", 7, _full)
+    assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+@pytest.mark.parametrize("case", ["unread", "closed", "full"])
+def test_a_key_that_nobody_sees_is_not_added_and_the_status_says_so(tmp_path, case):
+    path = tmp_path / "keys.jsonl"
+    command = f"{sys.executable} -m clearhead api-key anna --keys {path}"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as unread:
+        redirected = {"unread": "", "closed": " >&-", "full": " >/dev/full"}[case]
+        done = subprocess.run(command + redirected, shell=True, stdout=unread, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    why = "no key was created, because nothing reads standard output"
+    assert (why if case == "unread" else "cannot write standard output") in done.stderr.decode()
     assert not path.exists()
 
 
