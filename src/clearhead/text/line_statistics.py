@@ -11,7 +11,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -216,7 +216,7 @@ def has_uneven_space(text: str) -> bool:
     >>> has_uneven_space("a\u00a0dog"), has_uneven_space(" a dog"), has_uneven_space("a  dog")
     (False, True, True)
     """
-    return text != text.strip() or any(one.isspace() and other.isspace() for one, other in pairwise(text))
+    return text != text.strip() or re.search(r"\s\s", text) is not None
 
 
 def has_stray_space(text: str) -> bool:

@@ -11,8 +11,12 @@ from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.placeholder_masking import Protected, protect
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.tokenizers import Vocabulary
+from clearhead.tokenizers.vocabulary import refuse_surrogates
 
 T = TypeVar("T")
+
+_CHARACTERS_OF_A_TOKEN = 64
+"""Far more characters than the tokens of a text have on average."""
 
 
 class Piece(NamedTuple):
@@ -159,7 +163,19 @@ def cut_lines(
 def _encoded(
     parts: Iterable[tuple[str | None, Protected]], tokenizer: Vocabulary, config: DecodeConfig
 ) -> list[list[int]]:
-    return tokenizer.encode_parts([(language, one.text) for language, one in parts], config.source_lang)
+    """Tokenize texts; of a text that is certainly longer than the input limit, the beginning alone.
+
+    A word of a million characters would otherwise take 150 MB, of which the model reads the first `max_input_tokens`.
+    """
+    texts = [(language, one.text) for language, one in parts]
+    most = _CHARACTERS_OF_A_TOKEN * config.max_input_tokens
+    found = tokenizer.encode_parts([(language, text[:most]) for language, text in texts], config.source_lang)
+    if long := [number for number, (_, text) in enumerate(texts) if len(text) > most]:
+        refuse_surrogates([text for _, text in texts])
+        for number in long:
+            if len(found[number]) <= config.max_input_tokens:  # such as a long word that is one unknown token
+                found[number] = tokenizer.encode_parts([texts[number]], config.source_lang)[0]
+    return found
 
 
 def _is_cut(sentences: int, tokens: int, config: DecodeConfig, trained: LineStatistics | None) -> bool:

@@ -9,6 +9,7 @@ from clearhead.errors import DataError
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.sentence_splitting import cut_line
 from clearhead.tokenizers import Tokenizer
+from clearhead.translation import segmentation
 from clearhead.translation.segmentation import align_samples
 from clearhead.translation.segmentation import cut_lines as cut_lines_of_sentences
 
@@ -111,6 +112,27 @@ def test_a_message_counts_lines(tokenizer):
     lines = [TWO, "Half a \ud83d. Character."]
     with pytest.raises(DataError, match="text 2 holds an unpaired surrogate"):
         cut_lines(lines, [(None, line) for line in lines], tokenizer, DecodeConfig(split="always"), None)
+
+
+def test_of_a_long_word_the_beginning_alone_is_tokenized(tokenizer, monkeypatch):
+    word, config, given = "rennt" * 300, DecodeConfig(max_input_tokens=9), []
+    encode_batch = Tokenizer.encode_batch
+    monkeypatch.setattr(Tokenizer, "encode_batch", lambda self, texts: given.extend(texts) or encode_batch(self, texts))
+    [piece] = cut_lines([word], [(None, word)], tokenizer, config, None).pieces
+    assert piece.text == word
+    assert given == [word[: 64 * 9]]
+    assert len(piece.ids) > 9
+    assert piece.ids[:9] == tokenizer.encode_sources([word])[0][:9]
+    with pytest.raises(DataError, match="text 2 holds an unpaired surrogate"):
+        cut_lines([ONE, word + "\ud83d"], [(None, ONE), (None, word + "\ud83d")], tokenizer, config, None)
+
+
+def test_a_long_text_of_few_tokens_is_tokenized_whole(tokenizer, monkeypatch):
+    monkeypatch.setattr(segmentation, "_CHARACTERS_OF_A_TOKEN", 1)
+    [ids] = tokenizer.encode_sources([ONE])
+    assert len(ids) < len(ONE) - 1
+    [piece] = cut_lines([ONE], [(None, ONE)], tokenizer, DecodeConfig(max_input_tokens=len(ids)), None).pieces
+    assert piece.ids == ids
 
 
 # Progress
