@@ -16,6 +16,8 @@ from clearhead.decoding import Prefix, SearchOptions
 from clearhead.errors import ConfigError
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import LruCache, cached_property
+from clearhead.text.placeholder_masking import Protected
+from clearhead.text.placeholders import find_placeholders
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.preprocessing import PreprocessedLines
@@ -44,10 +46,12 @@ class WantedTerms(NamedTuple):
     """None if the vocabulary can write none of them."""
     unencodable: frozenset[Term] = frozenset()
     """Terms of which the vocabulary can write no form."""
+    codes: frozenset[str] = frozenset()
+    """Placeholders of the source."""
 
     def are_met(self, text: str) -> bool:
         """Return whether a translation has all terms that the vocabulary can write."""
-        forms = forms_in(self.found, text) if self.required is not None else []
+        forms = forms_in(self.found, text, self.codes) if self.required is not None else []
         return all(form or one.term in self.unencodable for one, form in zip(self.found, forms, strict=False))
 
     def uses(self, text: str, without_terms: str | None = None) -> tuple[TermUse, ...]:
@@ -58,8 +62,9 @@ class WantedTerms(NamedTuple):
             without_terms: The translation without its terms, if they were met at a price.
         """
         uses = []
-        free = [""] * len(self.found) if without_terms is None else forms_in(self.found, without_terms)
-        for (source, term), form, form_without in zip(self.found, forms_in(self.found, text), free, strict=True):
+        used = forms_in(self.found, text, self.codes)
+        free = [""] * len(self.found) if without_terms is None else forms_in(self.found, without_terms, self.codes)
+        for (source, term), form, form_without in zip(self.found, used, free, strict=True):
             is_costly = form and not form_without and without_terms is not None
             reason = COSTLY if is_costly else None if form else "unspellable" if term in self.unencodable else "unmet"
             uses.append(TermUse(source, term.forms[0], form, reason, without_terms if is_costly else None))
@@ -110,21 +115,21 @@ class TermEncoder:
             )
         pieces = zip(read.filled_pieces, read.prefixes, read.are_in_capitals(), strict=True)
         return [
-            self.wanted(terms, piece.protected.text, prefix.given, any_case=in_capitals)
+            self.wanted(terms, piece.protected, prefix.given, any_case=in_capitals)
             for piece, prefix, in_capitals in pieces
         ]
 
-    def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
+    def wanted(self, terms: Terms, source: Protected, given: int = 0, *, any_case: bool = False) -> WantedTerms:
         """Return the terms that the translation of a text must contain.
 
         Args:
             terms: The terminology.
-            text: The text as the model reads it.
+            source: The text as the model reads it.
             given: Number of leading tokens of every translation that are not text.
             any_case: Match terms with capital letters in any case too, as for `Terms.found_in`.
         """
         check_interruption()
-        found = terms.found_in(text, any_case=any_case)
+        found = terms.found_in(source.text, any_case=any_case)
         if not found:
             return WantedTerms()
         from clearhead.decoding import Required
@@ -132,7 +137,8 @@ class TermEncoder:
         encoded = [(term, self._required(term)) for _, term in found]
         terms_of_tokens = [one for _, one in encoded if one is not None]
         required = Required(terms_of_tokens, self._edges, given) if terms_of_tokens else None
-        return WantedTerms(tuple(found), required, frozenset(term for term, one in encoded if one is None))
+        codes = frozenset(code[0] for code in find_placeholders(source.restored(source.text)))
+        return WantedTerms(tuple(found), required, frozenset(term for term, one in encoded if one is None), codes)
 
     def _required_of(self, term: Term) -> RequiredTerm | None:
         """Return the tokenizations of a term, or None if the vocabulary can write none of its forms."""

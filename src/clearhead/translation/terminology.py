@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -126,8 +126,13 @@ class Terms:
         return found
 
 
-def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
+def forms_in(found: Sequence[FoundTerm], text: str, codes: Collection[str] | None = None) -> list[str]:
     """Return the form that a translation has for each term, as written there; empty for a missing term.
+
+    Args:
+        found: The terms of the source.
+        text: The translation.
+        codes: Placeholders of the source, as for `term_words`.
 
     >>> dog = FoundTerm("dog", Term("dog", ("Hund", "Hunde")))
     >>> forms_in([dog, dog], "Der Hund bellt in der Hundehütte.")
@@ -135,7 +140,7 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
     """
     from clearhead.decoding.constraints import precedence  # most searches have no terms
 
-    words, place = term_words(text), 0
+    words, place = term_words(text, codes), 0
     texts = _texts(words)
     forms = [""] * len(found)
     missing: dict[int, deque[int]] = {}
@@ -145,7 +150,7 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
     phrases: _Phrases[tuple[int, deque[int]]] = _Phrases()
     for numbers in missing.values():
         term = found[numbers[0]].term
-        for own in {way for form in term.forms for way in _ways(_texts(term_words(form)))}:
+        for own in {way for form in term.forms for way in _ways(_texts(term_words(form, codes)))}:
             phrases.add(own, (len(term.forms), numbers))
     while place < len(words):
         open_terms = ((end, num_forms, numbers[0]) for end, (num_forms, numbers) in phrases.at(texts, place) if numbers)
@@ -208,8 +213,13 @@ def _kind(character: str) -> str:
     return character
 
 
-def term_words(text: str) -> list[TermWord]:
+def term_words(text: str, codes: Collection[str] | None = None) -> list[TermWord]:
     """Return the words, punctuation marks and symbols of a text; a placeholder is one word.
+
+    Args:
+        text: Any text.
+        codes: The placeholders that count as one, for a translation those of its source: what only looks like one
+            consists of words, such as `/Hund/Katze/`. By default all count.
 
     >>> [word.text for word in term_words("Don't open %s.")]
     ['Don', "'", 't', 'open', '%s', '.']
@@ -217,6 +227,8 @@ def term_words(text: str) -> list[TermWord]:
     found: list[TermWord] = []
     start = 0
     for match in find_placeholders(text):
+        if codes is not None and match[0] not in codes:
+            continue
         found += _words_between(text, start, match.start())
         found.append(TermWord(match[0], *match.span()))
         start = match.end()

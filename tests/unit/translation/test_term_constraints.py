@@ -8,6 +8,7 @@ import pytest
 
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError
+from clearhead.text.placeholder_masking import protect
 from clearhead.translation.result import TermUse
 from clearhead.translation.terminology import Term, Terms, forms_in, term_words
 from clearhead.translation.translator import Translator
@@ -50,12 +51,18 @@ def test_the_search_and_the_text_tell_alike_which_term_has_a_form(translator):
     # The forms of one term have fewer sequences of tokens than that of the other: digits have no capital.
     terms = Terms([Term("Hund", ("7", "8", "9")), Term("Wiese", ("7", "dog"))])
     encoder = translator.term_encoder
-    wanted = encoder.wanted(terms, "Hund Wiese")
+    wanted = encoder.wanted(terms, protect("Hund Wiese"))
     for length in range(4):
         for words in product(["7", "9", "dog", "on"], repeat=length):
             text = " ".join(words)
             (ids,) = translator.bundle.tokenizer.encode_prefixes([text])
             assert wanted.are_met(text) == (wanted.required.progress(ids).remaining == 0), text
+
+
+@pytest.mark.parametrize(("source", "is_met"), [("Hund", True), ("Hund /cat/dog", False)])
+def test_a_term_is_met_in_a_path_that_is_not_of_the_source(translator, source, is_met):
+    wanted = translator.term_encoder.wanted(Terms([Term("Hund", ("dog",))]), protect(source))
+    assert wanted.are_met("/cat/dog runs/") == is_met
 
 
 def test_unigram_vocabularies_have_terms_as_well(make_bundle):

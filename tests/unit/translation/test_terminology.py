@@ -8,6 +8,7 @@ import pytest
 from steps import assert_linear
 
 from clearhead.errors import DataError
+from clearhead.text.placeholders import find_placeholders
 from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in
 
 DOG, HOT_DOG, US = Term("dog", ("Hund", "Hunde")), Term("hot dog", ("Hotdog",)), Term("US", ("USA",))
@@ -85,6 +86,21 @@ def test_words_of_scripts_without_spaces_are_found_within_text():
 )
 def test_forms_are_found_each_for_one_term(terms, text, expected):
     assert forms_in([FoundTerm(term.source, term) for term in terms], text) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "form", "text", "expected"),
+    [
+        ("dog", "Hund", "/Katze/Hund bellt/", "Hund"),
+        ("dog", "Hund", "Hund.jpg", "Hund"),
+        ("dog {Hund}", "Hund", "{Hund}", ""),
+        ("dog", "README.md", "Lies README.md", "README.md"),
+        ("dog README.md", "README.md", "Lies README.md", "README.md"),
+    ],
+)
+def test_only_a_placeholder_of_the_source_hides_the_words_in_it(source, form, text, expected):
+    codes = {code[0] for code in find_placeholders(source)}
+    assert forms_in([FoundTerm("dog", Term("dog", (form,)))], text, codes) == [expected]
 
 
 def test_many_forms_of_many_occurrences_take_work_proportional_to_both_together():
