@@ -200,6 +200,9 @@ class LocalizedKind(NamedTuple):
     """Whether the translation must not have more."""
 
 
+_DOLLARS = r"(?:[Dd]ol|[Dd]ól|[Đđ]ô|[Дд]ол|[Δδ]ολ|דולר|دولار|डॉलर|ดอลลาร์|달러|ドル|美元|美金|元)"
+"""Pattern of the beginning of the word for dollars, in the languages with most speakers."""
+
 LOCALIZED_KINDS = (
     LocalizedKind(
         "combination of keys", ("Ctrl+S", "Ctrl+Shift+F4"),  # `Strg+S`
@@ -211,7 +214,11 @@ LOCALIZED_KINDS = (
     ),
     LocalizedKind(
         "argument of MediaWiki, or money", ("$1",),  # `1 $`
-        re.compile(r"(?<![\w$])\$([1-9])(?!\w|[.,][0-9])"), re.compile(r"(?<![0-9])([0-9])(?![0-9])"), False,
+        re.compile(r"(?<![\w$])\$([1-9])(?!\w|[.,][0-9])"), re.compile(
+            r"(?<![0-9])(?:(?<=\$)|(?<=[$D]\s)|(?=[0-9]\s?(?:US)?\$(?!\s?[0-9]))"
+            rf"|(?=[0-9][\s-]?(?:USD|(?:US-)?{_DOLLARS})))([0-9])(?![0-9])"
+        ),
+        False,
     ),
     LocalizedKind(
         "mark before the letter of a shortcut", ("_Open", "&Quit"),  # `Ö_ffnen`

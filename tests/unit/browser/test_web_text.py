@@ -76,6 +76,7 @@ PAIRS = [
     ("Ja.", "That is a very long answer to a very short question, which nobody has asked for."),
     ("\ue000 Hund", "dog \ue001"),
     ("Press Ctrl+Shift+S, Ctrl+O", "Strg+O"),
+    ("You have $1 from $2 for $3 and $4", "Du hast 1 von $2 für 3 US-Dollar und 4 $"),
     ("You have $1 from $2, _Open &Quit a|b", "Du hast 2, Öffnen Be_enden|x|_y"),
     ("A :class:`Boat` and `the page <x>`_ ``y``", "船:class:`Boat`和`页 <x>`_ ``y``\U00020000"),
     ("[b]x[/b] and [i]y[/i]", "[/b]x[b] and [i]y[/i]"),
