@@ -80,7 +80,9 @@ def _reader(name: Name) -> Callable[..., Document]:
 _CATALOGUE = "convert it to XLIFF or PO, with Okapi's Tikal or the Translate Toolkit, for example, and back afterwards"
 
 UNREAD: dict[str, str] = {
-    **dict.fromkeys((".arb", ".ftl", ".idml", ".ini", ".odp", ".php", ".plist", ".pptx", ".properties"), _CATALOGUE),
+    **dict.fromkeys(
+        (".arb", ".ftl", ".idml", ".ini", ".lua", ".odp", ".php", ".plist", ".pptx", ".properties"), _CATALOGUE
+    ),
     **dict.fromkeys((".resw", ".resx", ".strings", ".stringsdict", ".toml", ".ts", ".xcstrings"), _CATALOGUE),
     **dict.fromkeys((".xml", ".yaml", ".yml"), _CATALOGUE),
     **dict.fromkeys((".json5", ".jsonc"), "remove its comments and save it as .json"),
@@ -92,7 +94,10 @@ UNREAD: dict[str, str] = {
     **dict.fromkeys((".doc", ".odt", ".pages", ".pdf", ".rtf"), "save it as .docx"),
     **dict.fromkeys((".numbers", ".ods", ".xls", ".xlsx"), "save the sheet as .csv"),
     **dict.fromkeys((".adoc", ".epub", ".org", ".rst", ".tex"), "convert it to .md or .docx, with pandoc, for example"),
-    **dict.fromkeys((".ass", ".sbv", ".ssa", ".sub", ".ttml"), "convert it to .srt or .vtt, with ffmpeg, for example"),
+    **dict.fromkeys(
+        (".ass", ".lrc", ".sbv", ".scc", ".ssa", ".sub", ".ttml"),
+        "convert it to .srt or .vtt, with ffmpeg, for example",
+    ),
     **dict.fromkeys(
         (".arrow", ".feather", ".jsonl", ".ndjson", ".parquet"), "make a .tsv or .csv of the texts to translate"
     ),

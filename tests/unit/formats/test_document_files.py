@@ -73,8 +73,9 @@ def test_each_extension_has_one_meaning():
 
 
 MARKED_UP = """
-    1 adoc asciidoc aspx astro dita ditamap docbook ejs epub erb hbs inx ipynb json5 jsonc jsp liquid mdx mif njk odt
-    org plist po~ pug qm qmd rc resx rmd rst rtf sgm svelte svg tbx tex textile ts twig unknown vue wiki xht xhtml xsl
+    1 adoc asciidoc aspx astro dita ditamap docbook ejs epub erb hbs inx ipynb json5 jsonc jsp liquid lrc lua mdx mif
+    njk odt org plist po~ pug qm qmd rc resx rmd rst rtf scc sgm svelte svg tbx tex textile ts twig unknown vue wiki
+    xht xhtml xsl
 """.split()  # noqa: SIM905  (as a list, the formatter would give every name a line)
 
 
