@@ -134,6 +134,6 @@ def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sour
         return f"not compared with transformers: {pip_install('interop')}"
     if not sources:
         return NO_SENTENCES
-    prove_huggingface(directory, kind, bundle, sources)
+    differs = prove_huggingface(directory, kind, bundle, sources)
     same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
-    return f"{len(sources)} sentences have the same {same} in transformers"
+    return differs or f"{len(sources)} sentences have the same {same} in transformers"

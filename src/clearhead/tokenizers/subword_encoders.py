@@ -302,9 +302,36 @@ def sentencepiece_pieces(model: str) -> list[str]:
     return [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
 
 
-def sentencepiece_unknown(model: str) -> int:
-    """Return the id of unknown pieces of a SentencePiece model, whatever its name; see `sentencepiece_pieces`."""
-    return int(_processor(model).unk_id())
+def sentencepiece_ends(model: str) -> tuple[int, int]:
+    """Return the ids of the end token and of unknown pieces of a SentencePiece model, whatever their names.
+
+    The first is -1 if there is none; see `sentencepiece_pieces`.
+    """
+    processor = _processor(model)
+    return int(processor.eos_id()), int(processor.unk_id())
+
+
+def sentencepiece_settings(model: str) -> dict[str, Any]:
+    """Return the settings of a SentencePiece model that change how a text is segmented, beside its pieces and rules.
+
+    Args:
+        model: The bytes of a `.model` or `.spm` file, in base64.
+
+    Raises:
+        ModelError: If the library `sentencepiece` is missing, or `protobuf` is missing or too old for it.
+        ValueError: If the model is damaged.
+    """
+    form, errors = _model_proto()
+    try:
+        read = form.FromString(base64.b64decode(model, validate=True))
+    except errors as error:
+        raise ValueError(str(error)) from None
+    names = ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces")
+    return {
+        "model_type": read.trainer_spec.ModelType.Name(read.trainer_spec.model_type).lower(),
+        **{name: getattr(read.normalizer_spec, name) for name in names},
+        "treat_whitespace_as_suffix": read.trainer_spec.treat_whitespace_as_suffix,
+    }
 
 
 def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
@@ -319,6 +346,21 @@ def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
     Raises:
         ModelError: If the library `sentencepiece` is missing, or `protobuf` is missing or too old for it.
     """
+    form, errors = _model_proto()
+    piece_type = form.SentencePiece
+    try:
+        read = form.FromString(model)
+        for piece in read.pieces:
+            wanted = piece_type.NORMAL if piece.piece in kept or len(piece.piece) == 1 else piece_type.UNUSED
+            if piece.type in (piece_type.NORMAL, piece_type.UNUSED) and piece.type != wanted:
+                piece.type = wanted
+    except errors:
+        return model
+    return read.SerializeToString()
+
+
+def _model_proto() -> tuple[Any, tuple[type[Exception], ...]]:
+    """Return the form of a SentencePiece model as protobuf's message, and the errors of damaged ones."""
     _library()
     try:
         from google.protobuf.message import DecodeError
@@ -327,17 +369,7 @@ def only_pieces(model: bytes, kept: Collection[object]) -> bytes:
         raise ModelError(
             f"this model needs a protobuf that fits SentencePiece: pip install --upgrade protobuf ({error})"
         ) from None
-
-    piece_type = ModelProto.SentencePiece
-    try:
-        read = ModelProto.FromString(model)
-        for piece in read.pieces:
-            wanted = piece_type.NORMAL if piece.piece in kept or len(piece.piece) == 1 else piece_type.UNUSED
-            if piece.type in (piece_type.NORMAL, piece_type.UNUSED) and piece.type != wanted:
-                piece.type = wanted
-    except (DecodeError, UnicodeDecodeError):
-        return model
-    return read.SerializeToString()
+    return ModelProto, (DecodeError, UnicodeDecodeError)
 
 
 def byte_level_tokenizer(

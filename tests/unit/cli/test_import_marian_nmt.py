@@ -149,6 +149,29 @@ def as_yml(directory: Path, change: Callable[[dict[str, int]], Any] = lambda ids
     search(vocabs=["vocab.yml", "vocab.yml"])(directory)
 
 
+def test_a_vocabulary_of_nematus_names_end_and_unknown_pieces_otherwise(directory):
+    as_yml(directory, lambda ids: ids.update({"eos": ids.pop("</s>"), "UNK": ids.pop("<unk>")}))
+    tokenizer = import_path(directory).bundle.tokenizer
+    [ids] = tokenizer.encode_sources(["☃"])
+    assert ids[-2:] == [1, 0]
+    assert tokenizer.decode([1, 0]) == ""
+
+
+def test_end_and_unknown_pieces_of_a_sentencepiece_model_have_any_name(directory):
+    file = io.BytesIO()
+    ids = {"eos_id": 5, "unk_id": 3, "bos_id": -1, "pad_id": -1, "eos_piece": "[END]", "unk_piece": "[UNK]"}
+    size = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=file, **size, **ids)
+    (directory / "vocab.spm").write_bytes(file.getvalue())
+    rows = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue()).get_piece_size()
+    np.savez(directory / WEIGHTS, **parameters(rows), **{"special:model.yml": as_array(OPTIONS)})
+    tokenizer = import_path(directory).bundle.tokenizer
+    [ids] = tokenizer.encode_sources(["☃"])
+    assert ids[-2:] == [3, 5]
+    assert tokenizer.eos_id == 5
+    assert tokenizer.decode([3, 5]) == ""
+
+
 def with_gap(ids: dict[str, int]) -> None:
     ids["</s>"] = 999
 

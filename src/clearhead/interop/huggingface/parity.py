@@ -22,11 +22,19 @@ from clearhead.interop.imported import TOLERANCE, proof_settings
 from clearhead.text.language_tags import tagged_language
 from clearhead.tokenizers import Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary
+from clearhead.tokenizers.subword_encoders import sentencepiece_settings
 
 _MOST_GENERATED = 100
 """Maximum number of tokens that `generate` writes for a golden sentence."""
 _MOST_ADDED = 100
 """Maximum number of added tokens that are compared, each within a text."""
+_READ = {
+    "add_dummy_prefix": True,
+    "remove_extra_whitespaces": True,
+    "escape_whitespaces": True,
+    "treat_whitespace_as_suffix": False,
+}
+"""Settings of a sentencepiece model with which transformers makes every tokenizer, whatever the model says."""
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 """Name of sentencepiece's piece for one byte."""
 
@@ -40,7 +48,8 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
     states of every layer must be equal.
 
     From a sentencepiece model alone, transformers makes a tokenizer without the model's byte pieces: it reads them as
-    unknown and writes nothing for them. There our bytes are those of sentencepiece itself, and the rest is compared.
+    unknown and writes nothing for them. Nor does it read some of the model's settings. There our bytes and tokens are
+    those of sentencepiece itself, and the rest is compared.
 
     Args:
         directory: Directory of the transformers model.
@@ -49,7 +58,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         sources: Source sentences; each may begin with a target-language tag.
 
     Returns:
-        A note if their tokenizer lost bytes of a sentence; None if everything is the same.
+        A note if their tokenizer lost bytes of a sentence or a setting; None if everything is the same.
 
     Raises:
         ModelError: Showing the first difference, or if transformers cannot read the directory.
@@ -57,15 +66,16 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
     tokenizer, model = _their_model(directory, kind)
     ours, settings = bundle.tokenizer, proof_settings(bundle)
     bytes_here, unk_id = _byte_pieces(directory, ours)
+    unread = _unread_settings(tokenizer, ours)
     lost = 0
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
         where = f"{directory}: golden sentence {number} ({text!r:.60})"
         [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
         their_ids = _their_ids(tokenizer, _tag(ours, language), text, settings.source_lang)
-        if is_lost := source_ids != their_ids and not bytes_here.isdisjoint(source_ids):
-            _require_same(f"{where} is encoded", _as_unknown(source_ids, bytes_here, unk_id), their_ids)
-        else:
-            _require_same(f"{where} is encoded", source_ids, their_ids)
+        is_lost = source_ids != their_ids and (bool(unread) or not bytes_here.isdisjoint(source_ids))
+        if not (is_lost and unread):
+            here = _as_unknown(source_ids, bytes_here, unk_id) if is_lost else source_ids
+            _require_same(f"{where} is encoded", here, their_ids)
         if not bundle.model.config.num_decoder_layers:
             _require_same_states(where, bundle, model, source_ids)
             continue
@@ -81,8 +91,14 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         lost += is_lost or of_text != target_ids
         # Neither the tokens that begin every translation nor the end token, which may be special in one library alone.
         framed = {*given, bundle.model.config.eos_id}
-        _require_same_text(f"{where} is translated", tokenizer, ours, [one for one in of_text if one not in framed])
+        if not unread:
+            _require_same_text(f"{where} is translated", tokenizer, ours, [one for one in of_text if one not in framed])
         _require_same_search(where, model, bundle, settings, source_ids, language)
+    if unread:
+        return (
+            f"the same, but for the tokens of {lost} of {len(sources)} sentences: from a sentencepiece model alone, "
+            f"their tokenizer does not read {', '.join(unread)}; here they are sentencepiece's, and so are the texts"
+        )
     _require_same_added(directory, tokenizer, ours, sources[:1], settings, bytes_here)
     return (
         f"the same, but for bytes in {lost} of {len(sources)} sentences, which their tokenizer loses from a "
@@ -188,6 +204,17 @@ def _byte_pieces(directory: Path, vocabulary: Vocabulary) -> tuple[set[int], int
     side = vocabulary.file.source
     found = {number for number, piece in enumerate(side.pieces) if piece is not None and _BYTE.fullmatch(piece)}
     return found if side.speller == "sentencepiece" else set(), side.unk_id
+
+
+def _unread_settings(tokenizer: Any, vocabulary: Vocabulary) -> list[str]:
+    """Return the settings of a sentencepiece model that transformers loses when it makes its own tokenizer of it."""
+    if not isinstance(vocabulary, ForeignVocabulary) or not hasattr(tokenizer, "backend_tokenizer"):
+        return []
+    if (side := vocabulary.file.source).speller != "sentencepiece":
+        return []
+    read = {**_READ, "model_type": type(tokenizer.backend_tokenizer.model).__name__.lower()}
+    settings = sentencepiece_settings(side.model)
+    return [f"{name} = {value}" for name, value in settings.items() if value != read[name]]
 
 
 def _as_unknown(ids: Sequence[int], byte_pieces: Collection[int], unk_id: int) -> list[int]:

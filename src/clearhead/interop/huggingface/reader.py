@@ -105,7 +105,7 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         if forced not in {*special_ids(file.target or file.source), *file.languages.values(), config.eos_id}:
             notes.append(f"forced_bos_token_id = {forced} begins every translation, and is not part of its text")
     compare = partial(prove_huggingface, directory, kind, bundle) if can_prove() else None
-    notes += [*_tasks(values), *_cleaning(directory)]
+    notes += [*_tasks(values), *_cleaning(directory), *_sampling(directory)]
     return Imported(bundle, LIBRARY, kind, tuple(notes), read_card(directory), compare)
 
 
@@ -186,6 +186,13 @@ def _cleaning(directory: Path) -> list[str]:
         "their decode() makes ' .' to '.', and ' ?', ' !', ' ,' and English contractions likewise (in version 5 mostly "
         "not with BPE)"
     ]
+
+
+def _sampling(directory: Path) -> list[str]:
+    """Return a note if their tokenizer gives its sentencepiece model settings of its own, such as sampling."""
+    if not (settings := _tokenizer_settings(directory).get("sp_model_kwargs")):
+        return []
+    return [f"sp_model_kwargs is not taken over ({settings!r:.100}): every text has one segmentation, the most likely"]
 
 
 def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:

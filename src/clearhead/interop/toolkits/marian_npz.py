@@ -30,8 +30,9 @@ from clearhead.interop.readers.foreign_weights import require_finite
 from clearhead.interop.readers.pickles import require_unpacked
 from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
 from clearhead.interop.rewrites import resolved, with_rows
-from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, own_pieces, sentencepiece_side
+from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, file_base64, own_pieces, sentencepiece_side
 from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide
+from clearhead.tokenizers.subword_encoders import sentencepiece_ends
 
 DEFAULTS: Mapping[str, Any] = {
     "output-omit-bias": False,
@@ -273,11 +274,14 @@ def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return options, {name: torch.from_numpy(array.astype(np.float32)) for name, array in found.items()}
 
 
-def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str]]:
-    """Return the path of a side's sentencepiece model, and the pieces of its vocabulary by id."""
+def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str], int, int]:
+    """Return the path of a side's sentencepiece model, the pieces of its vocabulary, and the ids of end and unknown."""
     path = directory / Path(name).name
     if path.suffix == ".spm":
-        return path, own_pieces(path)
+        pieces, (end, unknown) = own_pieces(path), sentencepiece_ends(file_base64(path))
+        if end < 0:
+            raise ModelError(f"{path} has no end token, and every text of Marian has one")
+        return path, pieces, end, unknown
     if path.suffix not in (".yml", ".yaml", ".json"):
         raise ConfigError(f"the vocabulary {path} is none of .spm, .yml and .json; factored ones are not supported")
     model = directory / f"{side}.spm"
@@ -290,11 +294,24 @@ def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str]]:
     by_id = {int(number): piece for piece, number in ids.items() if isinstance(number, str) and number.isdecimal()}
     if sorted(by_id) != [*range(len(ids))]:
         raise ModelError(f"{path} is damaged: it must give every piece a number of its own, from 0 on")
-    return model, [by_id[number] for number in range(len(ids))]
+    pieces = [by_id[number] for number in range(len(ids))]
+    return model, pieces, _required_id(path, pieces, "</s>", 0, "eos"), _required_id(path, pieces, "<unk>", 1, "UNK")
+
+
+def _required_id(path: Path, pieces: Sequence[str], name: str, of_nematus: int, name_of_nematus: str) -> int:
+    """Return the id of a piece as Marian finds it: vocabularies of Nematus have it at a fixed id, by another name."""
+    if pieces[of_nematus : of_nematus + 1] in ([name_of_nematus], [""]):
+        return of_nematus
+    if name not in pieces:
+        raise ModelError(f"the vocabulary {path} has no piece {name}")
+    return pieces.index(name)
 
 
 def _with_vocabulary(
-    config: ModelConfig, tensors: Mapping[str, Tensor], sides: Sequence[tuple[Path, list[str]]], weights: Path
+    config: ModelConfig,
+    tensors: Mapping[str, Tensor],
+    sides: Sequence[tuple[Path, list[str], int, int]],
+    weights: Path,
 ) -> tuple[VocabularyFile, dict[str, Tensor], ModelConfig]:
     """Return the vocabulary, and the model with one more row on both sides.
 
@@ -303,18 +320,15 @@ def _with_vocabulary(
     source = tensors["source_embedding.weight"]
     rows = [len(matrix) for matrix in (source, tensors.get("target_embedding.weight", source))]
     made: list[VocabularySide] = []
-    for (path, pieces), number in zip(sides, rows, strict=True):
+    for (path, pieces, end, unknown), number in zip(sides, rows, strict=True):
         if len(pieces) > number:
             raise ModelError(f"{weights} has rows for {number:,} pieces, and {path.name} belongs to {len(pieces):,}")
-        if missing := [token for token in ("</s>", "<unk>") if token not in pieces]:
-            raise ModelError(f"the vocabulary of {path} has no piece {missing[0]}")
         padded = [*pieces, *[None] * (max(rows) - len(pieces)), "<pad>"]
-        named = ("</s>", "<unk>", "<pad>")
-        special = [i for i, piece in enumerate(padded) if piece in named or MARIAN_CODE.fullmatch(piece or "")]
-        made.append(sentencepiece_side(path, padded, special, pieces.index("<unk>")))
-    (_, read), (_, written) = sides
+        codes = [i for i, piece in enumerate(padded) if piece == "<pad>" or MARIAN_CODE.fullmatch(piece or "")]
+        made.append(sentencepiece_side(path, padded, sorted({*codes, end, unknown}), unknown))
+    read = sides[0][1]
     languages = {match[1]: i for i, piece in enumerate(read) if (match := MARIAN_CODE.fullmatch(piece)) is not None}
-    size, ends = max(rows) + 1, (read.index("</s>"), written.index("</s>"))
+    size, ends = max(rows) + 1, (sides[0][2], sides[1][2])
     ids: dict[str, Any] = {"pad_id": size - 1, "bos_id": size - 1, "eos_id": ends[1], "vocab_size": size}
     file = VocabularyFile(
         source=made[0],

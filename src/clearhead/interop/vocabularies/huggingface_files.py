@@ -20,8 +20,8 @@ from clearhead.interop.readers.vocabulary_text import file_text
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import (
     byte_level_tokenizer,
+    sentencepiece_ends,
     sentencepiece_pieces,
-    sentencepiece_unknown,
     with_added_tokens,
     wordpiece_tokenizer,
 )
@@ -44,6 +44,16 @@ _MORE_CODES = (
     "ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
 )
 """Language codes of mBART-25, and those that mBART-50 appends, in the order of the tokenizer classes."""
+
+_M2M100_CODES = {
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
+        "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt "
+        "ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+    ),
+    "wmt21": "en ha is ja cs ru zh de",
+}
+"""Language codes of M2M100, by the tokenizer's `language_codes`, in the order of the tokenizer class."""
 
 MARIAN_CODE = re.compile(r">>(\S+)<<")
 """Target-language token of multilingual Marian models."""
@@ -132,7 +142,7 @@ def _sides(
 ) -> tuple[VocabularySide, VocabularySide | None]:
     """Return the source tokenizer, and the target tokenizer if it differs."""
     if model_type == "marian":
-        return _marian_sides(directory, config)
+        return _marian_sides(directory, config, asked)
     if (path := directory / "tokenizer.json").is_file():
         return VocabularySide(speller="tokenizers", model=_as_asked(checked_json(path), model_type, asked)), None
     if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
@@ -279,18 +289,28 @@ def _is_token(token: object) -> bool:
     return isinstance(token, str) or (isinstance(token, dict) and isinstance(token.get("content"), str))
 
 
-def _marian_sides(directory: Path, config: ModelConfig) -> tuple[VocabularySide, VocabularySide]:
+def _marian_sides(
+    directory: Path, config: ModelConfig, asked: Mapping[str, Any]
+) -> tuple[VocabularySide, VocabularySide]:
     own = directory / "target_vocab.json"
     sides = []
     for name, vocabulary in (("source.spm", "vocab.json"), ("target.spm", own.name if own.is_file() else "vocab.json")):
         ids = _ids(directory / vocabulary)
-        if "<unk>" not in ids:
-            raise ModelError(f"{directory / vocabulary} has no piece <unk>")
-        named = (ids.get(token) for token in ("</s>", "<unk>", "<pad>"))
-        special = sorted({*(token for token in named if token is not None), config.pad_id, config.eos_id})
+        unk_id = _unknown_id(directory / vocabulary, ids, asked)
+        named = (ids.get(token) for token in ("</s>", "<pad>"))
+        special = sorted({*(token for token in named if token is not None), unk_id, config.pad_id, config.eos_id})
         pieces = _by_id(ids)
-        sides.append(sentencepiece_side(directory / name, pieces, special, ids["<unk>"]))
+        sides.append(sentencepiece_side(directory / name, pieces, special, unk_id))
     return sides[0], sides[1]
+
+
+def _unknown_id(path: Path, ids: Mapping[str, int], asked: Mapping[str, Any]) -> int:
+    """Return the id of unknown pieces in a `vocab.json`, as `tokenizer_config.json` names it, or else `<unk>`."""
+    token = asked.get("unk_token") or "<unk>"
+    name = token["content"] if isinstance(token, dict) and _is_token(token) else token
+    if not isinstance(name, str) or name not in ids:
+        raise ModelError(f"{path} has no piece {name!s:.50} for what the model does not know; unk_token names it")
+    return ids[name]
 
 
 def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> VocabularySide:
@@ -298,10 +318,11 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
     codes = _codes(model_type, asked, path.parent)
     if (vocabulary := path.parent / "vocab.json").is_file():  # M2M100; language tokens come after the list
         ids = _ids(vocabulary)
+        codes, unk_id = _m2m100_codes(codes, asked), _unknown_id(vocabulary, ids, asked)
         pieces = [*_by_id(ids), *codes]
-        first = ("<s>", "<pad>", "</s>", "<unk>")
+        first = ("<s>", "<pad>", "</s>")
         special = [number for number, piece in enumerate(pieces) if piece in first or number >= len(ids)]
-        return sentencepiece_side(path, pieces, special, ids.get("<unk>", 0))
+        return sentencepiece_side(path, pieces, sorted({*special, unk_id}), unk_id)
     own = own_pieces(path)
     if model_type == "mbart" and not codes:
         known = (_MBART_CODES + " " + _MORE_CODES if _is_mbart50(asked) else _MBART_CODES).split()
@@ -319,7 +340,7 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
         case _:
             extra = _number(path, asked, "extra_ids", 100) if model_type in ("t5", "mt5") else 0
             pieces = [*own, *(f"<extra_id_{number}>" for number in reversed(range(extra)))]
-            unk_id = _checked(path, lambda: sentencepiece_unknown(file_base64(path)))
+            _, unk_id = _checked(path, lambda: sentencepiece_ends(file_base64(path)))
             named = {unk_id, *(number for number, piece in enumerate(own) if piece in ("<pad>", "<s>", "</s>"))}
             named |= {config.pad_id, config.eos_id, *range(len(own), len(pieces))}
             return sentencepiece_side(path, pieces, sorted(named), unk_id)
@@ -395,6 +416,19 @@ def _codes(model_type: str, asked: Mapping[str, Any], directory: Path) -> list[s
     ]
     found = ([token for token in tokens if _CODES[model_type].fullmatch(token)] for tokens in (*lists, added))
     return next(filter(None, found), [])
+
+
+def _m2m100_codes(codes: Sequence[str], asked: Mapping[str, Any]) -> list[str]:
+    """Return the language tokens in the order of their rows: first those of the tokenizer class, in its order.
+
+    Args:
+        codes: Language tokens that the files name.
+        asked: The fields of `tokenizer_config.json`.
+    """
+    known = [f"__{code}__" for code in _M2M100_CODES.get(str(asked.get("language_codes", "m2m100")), "").split()]
+    if not set(known) <= set(codes or known):  # a model of its own languages
+        return list(codes)
+    return [*known, *(code for code in codes if code not in known)]
 
 
 def _id_of(side: VocabularySide, token: str) -> int:
