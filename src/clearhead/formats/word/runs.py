@@ -132,10 +132,12 @@ def _units(data: bytes, elements: Sequence[XmlElement]) -> Iterator[_Unit]:
             yield _Unit("alone", ((element.place, None),), is_seen=is_seen)
 
 
-def _ruby_base(run: XmlElement) -> list[XmlElement]:
-    """Return the runs below the reading (`w:ruby`) of a run that has nothing else; empty for any other element."""
-    shown = [one for one in run.elements if one.tag.name != f"{WORD}rPr" and one.tag.name not in _DROPPED]
-    if run.tag.name != f"{WORD}r" or [one.tag.name for one in shown] != [f"{WORD}ruby"]:
+def _ruby_base(element: XmlElement) -> list[XmlElement]:
+    """Return the runs below the reading of a `w:ruby`, or of a run that has nothing else; empty for other elements."""
+    shown = [element]
+    if element.tag.name == f"{WORD}r":
+        shown = [one for one in element.elements if one.tag.name != f"{WORD}rPr" and one.tag.name not in _DROPPED]
+    if [one.tag.name for one in shown] != [f"{WORD}ruby"]:
         return []
     return next((one.elements for one in shown[0].elements if one.tag.name == f"{WORD}rubyBase"), [])
 

@@ -457,10 +457,11 @@ def test_parts_with_other_names_than_in_the_list_are_read(letter, name, in_capit
         assert b"THE HEADER" in b"".join(map(archive.read, archive.namelist()))
 
 
-def test_the_base_of_a_ruby_is_text_and_keeps_its_reading(in_capitals):
+@pytest.mark.parametrize("around", ["<w:r><w:rPr><w:b/></w:rPr>{}</w:r>", "{}"])
+def test_the_base_of_a_ruby_is_text_and_keeps_its_reading(around):
     reading = "<w:rubyPr/><w:rt><w:r><w:t>reading</w:t></w:r></w:rt>"
-    ruby = f"<w:r><w:rPr><w:b/></w:rPr><w:ruby>{reading}<w:rubyBase>{{}}</w:rubyBase></w:ruby></w:r>"
-    data = with_content(run("before ") + ruby.format(run("base")) + run(" after"))
+    ruby = f"<w:ruby>{reading}<w:rubyBase>{run('base')}</w:rubyBase></w:ruby>"
+    data = with_content(run("before ") + around.format(ruby) + run(" after"))
     document = WordDocument(data, "a.docx")
     assert texts(document) == ["before <g1>base</g1> after"]
     filled = body(document.filled([Filling("AFTER <g1>BASE</g1> BEFORE")]))
