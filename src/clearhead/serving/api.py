@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -134,8 +134,13 @@ def native_router(service: Service) -> APIRouter:
             parts = [unchanged_events(kept)] if kept else []
             for places, translator, settings in plan:
                 parts.append(text_events(translator, {place: texts[place] for place in places}, **best, **settings))
-            each = ([{**data, **_of_text(found[data["index"]])} for data in group] for group in chain(*parts))
-            sent = events(service.work, job, each, is_gone, said=_said(found, body.target))
+
+            def translated_in_parts() -> Iterator[list[dict[str, Any]]]:
+                with service.prepared(job, texts):
+                    for group in chain(*parts):
+                        yield [{**data, **_of_text(found[data["index"]])} for data in group]
+
+            sent = events(service.work, job, translated_in_parts(), is_gone, said=_said(found, body.target))
             return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
@@ -147,13 +152,13 @@ def native_router(service: Service) -> APIRouter:
 
         def work() -> list[float]:
             translator = service.translator(choice, job)
-            parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
-            if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
-                ids = translator.pair_encoder.encode(
-                    parts, body.translations, translator.decode_config(choice.settings)
-                )
-                job.spend(sum(len(one) for side in ids for one in side))
             with service.unshared(job):
+                parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
+                if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
+                    ids = translator.pair_encoder.encode(
+                        parts, body.translations, translator.decode_config(choice.settings)
+                    )
+                    job.spend(sum(len(one) for side in ids for one in side))
                 return translator.score(body.texts, body.translations, **choice.settings)
 
         with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:

@@ -631,6 +631,39 @@ def test_as_many_large_texts_are_prepared_at_once_as_there_are_threads():
     service.close()
 
 
+def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
+    config = ServeConfig(request_seconds=1.0, max_request_tokens=1_000)
+    service = Service([ModelSource("de-en", models["de-en"])], config, Keys({}), device="cpu")
+    service.load()
+    large = {"source": "de", "target": "en", "text": "Ein Hund rennt. " * 200}
+    scored = {"texts": [large["text"]], "translations": ["a"], "source": "de", "target": "en"}
+    sent = [
+        ("/translate", {"q": large["text"], "source": "de", "target": "en"}),
+        ("/v1/translate", large),
+        ("/v1/translate", large | {"stream": True}),
+        ("/v1/score", scored),
+    ]
+
+    async def statuses():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(make_app(service)), base_url="http://a") as client:
+            answers = [await client.post(path, json=body) for path, body in sent]
+        return [
+            json.loads(answer.text.rpartition("data: ")[2])["status"] if "event: error" in answer.text
+            else answer.status_code
+            for answer in answers
+        ]  # fmt: skip
+
+    jobs = [Job("otto", time.monotonic() + 60, 1) for _ in range(num_threads())]
+    with contextlib.ExitStack() as held:
+        for one in jobs:
+            held.enter_context(service.prepared(one, [large["text"]]))
+            held.enter_context(service.unshared(one))
+        assert asyncio.run(statuses()) == [504] * 4
+    assert asyncio.run(statuses()) == [413] * 4  # and refusals give it back
+    assert asyncio.run(statuses()) == [413] * 4
+    service.close()
+
+
 def test_the_port_must_be_free(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="cannot listen on 127"):
         bind("127.0.0.1", other.getsockname()[1])
