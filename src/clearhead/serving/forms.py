@@ -12,6 +12,8 @@ from clearhead.serving.http_errors import HTTPError, bad_request
 
 MOST_FIELDS = 1_000
 MULTIPART = "multipart/form-data"
+URLENCODED = frozenset({"application/x-www-form-urlencoded", ""})
+"""Content types of forms without parts."""
 _MOST_FIELD_BYTES = 1_048_576
 """Size limit of all fields together; only a file may be larger."""
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from clearhead.config import ServeConfig
 from clearhead.errors import DataError
 from clearhead.files import parse_json
-from clearhead.serving.forms import MOST_FIELDS, MULTIPART, parse_multipart, unreadable_form
+from clearhead.serving.forms import MOST_FIELDS, MULTIPART, URLENCODED, parse_multipart, unreadable_form
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.keys import Keys
 from clearhead.serving.schemas import GivenTerm
@@ -51,7 +51,7 @@ def _parsed(content_type: str, query: str, body: bytes) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise bad_request("Invalid JSON format")
         return values
-    if kind not in ("", "application/x-www-form-urlencoded", MULTIPART):
+    if kind != MULTIPART and kind not in URLENCODED:
         raise bad_request("send JSON, or a form")
     given: list[tuple[str, Any]] = _query_fields(query)
     given += parse_multipart(content_type, body) if kind == MULTIPART else _query_fields(body)

@@ -46,6 +46,10 @@ _MOST_LINGERING = 100
 """Connections beyond the limit that are refused and still closing."""
 _SELECTOR: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 """A selector that needs no file descriptor of its own, since there may be none left."""
+_SWITCH_SECONDS = 0.0005
+"""Seconds after which a thread that computes lets another one run, such as the event loop.
+
+A request changes threads some thirty times; with Python's usual 5 ms it would wait that often for one that is large."""
 _CANDIDATES = 10
 """Number of idle connections examined for one to close when there are too many."""
 
@@ -118,7 +122,12 @@ def serve(
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages contain addresses
     server = _Server(config)
-    problem = asyncio.run(_serve(server, service, listener))
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        problem = asyncio.run(_serve(server, service, listener))
+    finally:
+        sys.setswitchinterval(usual)
     if not service.close():
         note(logging.ERROR, event="stuck")
         os._exit(1)  # Python would wait for the threads at its end

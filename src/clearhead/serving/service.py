@@ -102,7 +102,7 @@ class Service:
         self.files = TranslatedFiles(config.keep_file_seconds)
         self.file_memory = MemoryBudget(config.max_file_memory)
         self._unshared = BoundedSemaphore(num_threads())
-        self._large = BoundedSemaphore(num_threads())
+        self._large = BoundedSemaphore(1)
         self._alignments = BoundedSemaphore(num_threads())
 
     @property
@@ -303,10 +303,10 @@ class Service:
 
     @contextmanager
     def prepared(self, job: Job, texts: Sequence[str]) -> Iterator[None]:
-        """Limit the preparation of large texts to as many at once as there are threads, until their search begins.
+        """Prepare large texts one at a time, until their search begins.
 
-        Preparation is splitting, normalizing and tokenizing, after which a text may be refused for its tokens. Its
-        threads delay those of small requests, which do not wait here.
+        Preparation is splitting, normalizing and tokenizing, after which a text may be refused for its tokens. It holds
+        Python's global lock: several at once would be no faster, and delay small requests, which do not wait here.
 
         Raises:
             HTTPError: If the job's deadline passes while waiting.

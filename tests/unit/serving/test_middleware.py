@@ -138,6 +138,7 @@ def test_headers_have_a_size_limit(size, expected):
 
 
 KEY = "k" * 43
+JSON = (b"content-type", b"application/json")
 KNOWN = (b"authorization", f"Bearer {KEY}".encode())
 FORM = b'--B\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
 FILE = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n%s\r\n--B--\r\n'
@@ -189,7 +190,19 @@ def test_a_body_without_a_known_key_is_short():
         assert asked("/translate", body=b"x" * size, packet=100, max_characters=100)[0] == expected
     length = (b"content-length", b"30000")
     assert asked("/translate", length, body=b"x" * 30_000, max_characters=100) == (413, None, 0)
-    assert asked("/translate", length, KNOWN, body=b"x" * 30_000, max_characters=100)[0] == 200
+    assert asked("/translate", length, KNOWN, JSON, body=b"x" * 30_000, max_characters=100)[0] == 200
+
+
+@pytest.mark.parametrize("kind", [[], [(b"content-type", b"application/x-www-form-urlencoded; charset=utf-8")]])
+def test_a_form_without_parts_is_as_long_as_a_text_can_be(kind):
+    most = 12 * 100 + 20_000
+    for size, expected in ((most, 200), (most + 1, 413)):
+        for known in ({"has_keys": False}, {}):
+            assert (
+                asked("/translate", KNOWN, *kind, body=b"%" * size, packet=100, max_characters=100, **known)[0]
+                == expected
+            )
+    assert asked("/v1/translate", KNOWN, *kind, body=b"x" * 30_000, max_characters=100)[0] == 200  # JSON, with terms
 
 
 def test_a_key_before_the_file_of_a_form_allows_a_large_file():
@@ -206,8 +219,7 @@ def test_a_key_before_the_file_of_a_form_allows_a_large_file():
 
 
 def test_only_forms_may_be_as_large_as_files():
-    json_body = (b"content-type", b"application/json")
-    assert asked("/translate_file", json_body, KNOWN, body=b"x" * 2_000_000)[0] == 413
+    assert asked("/translate_file", JSON, KNOWN, body=b"x" * 2_000_000)[0] == 413
 
 
 def test_bodies_without_a_known_key_leave_room_for_others():

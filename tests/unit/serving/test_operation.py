@@ -40,7 +40,7 @@ from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
-from clearhead.serving.server import allow_files, bind, connection_class
+from clearhead.serving.server import allow_files, bind, connection_class, serve
 from clearhead.serving.service import MOST_REPLACEMENTS, Service
 from clearhead.translation.translator import searching_by
 from processes import check_often, finish, wait_until
@@ -610,25 +610,37 @@ def test_a_model_that_a_failing_search_could_not_verify_is_tried_again(write_mod
     service.close()
 
 
-def test_as_many_large_texts_are_prepared_at_once_as_there_are_threads():
+def test_large_texts_are_prepared_one_at_a_time():
     service, texts = Service([], ServeConfig(), Keys({}), device="cpu"), ["a" * 2_001]
 
     def job(seconds):
         return Job("anna", time.monotonic() + seconds, 1)
 
-    with contextlib.ExitStack() as held:
-        jobs = [job(60) for _ in range(num_threads())]
-        for one in jobs:
-            held.enter_context(service.prepared(one, texts))
+    first = job(60)
+    with service.prepared(first, texts):
         with service.prepared(job(0), ["a" * 2_000]):  # a small one does not wait
             pass
         with pytest.raises(HTTPError) as refused, service.prepared(job(0), texts):
             pass
         assert refused.value.status == 504
-        jobs[0].preparation.close()  # its search begins
+        first.preparation.close()  # its search begins
         with service.prepared(job(0), texts):
             pass
     service.close()
+
+
+def test_threads_that_compute_let_others_run_soon(monkeypatch):
+    service, usual, seen = Service([], ServeConfig(), Keys({}), device="cpu"), sys.getswitchinterval(), []
+
+    def run(serving):
+        serving.close()
+        seen.append(sys.getswitchinterval())
+
+    monkeypatch.setattr("asyncio.run", run)
+    with bind("127.0.0.1", 0) as listener:
+        serve(service, listener)
+    assert seen == [pytest.approx(0.0005)]
+    assert sys.getswitchinterval() == usual
 
 
 def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
@@ -653,11 +665,11 @@ def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
             for answer in answers
         ]  # fmt: skip
 
-    jobs = [Job("otto", time.monotonic() + 60, 1) for _ in range(num_threads())]
+    other = Job("otto", time.monotonic() + 60, 1)
     with contextlib.ExitStack() as held:
-        for one in jobs:
-            held.enter_context(service.prepared(one, [large["text"]]))
-            held.enter_context(service.unshared(one))
+        held.enter_context(service.prepared(other, [large["text"]]))
+        for _ in range(num_threads()):
+            held.enter_context(service.unshared(other))
         assert asyncio.run(statuses()) == [504] * 4
     assert asyncio.run(statuses()) == [413] * 4  # and refusals give it back
     assert asyncio.run(statuses()) == [413] * 4
