@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from multiprocessing.connection import Connection
 from multiprocessing.util import get_temp_dir
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -35,6 +36,8 @@ SECONDS_TO_IMPORT = 120.0
 """The same after the start of the process that forks, which first imports its modules."""
 _imports_until: dict[int | None, float] = {}
 """Of each process that forks, when it has imported its modules, at the latest."""
+_running: set[int] = set()
+"""Numbers of the processes of documents."""
 _SECONDS_BETWEEN_CHECKS = 0.05
 _METHODS = multiprocessing.get_all_start_methods()
 _CONTEXT: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
@@ -163,6 +166,7 @@ def _start(process: Any, outcome: Future[bool]) -> None:
     is_started = False
     with suppress(EOFError, OSError):  # the process that forks has ended, or there is no room for another one
         process.start()
+        _running.add(process.pid)
         _imports_until.pop(None, None)
         _imports_until[_forkserver()] = 0.0
         is_started = True
@@ -180,6 +184,7 @@ def _undo_start(process: Any, outcome: Future[bool]) -> None:
 def _end(process: Any) -> None:
     process.kill()
     process.join()
+    _running.discard(process.pid)
     process.close()
 
 
@@ -191,6 +196,30 @@ def _forkserver() -> int | None:
 
     number: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return number
+
+
+def resident_memory() -> int:
+    """Return the bytes of memory of all processes of documents, and of the one that forks them (Linux; else 0)."""
+    pages = 0
+    for number in [_forkserver(), *list(_running)]:
+        with suppress(OSError):  # it has just ended
+            pages += int(Path(f"/proc/{number}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def is_stopped() -> bool:
+    """Return whether a signal has stopped the process that forks, so that no document can be read (Linux)."""
+    with suppress(OSError):  # it has ended: the next start begins another one
+        return Path(f"/proc/{_forkserver()}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+def replace_stopped() -> None:
+    """Begin another process that forks if the present one is stopped."""
+    if is_stopped():
+        with suppress(HTTPError):  # the next document says so
+            _end_forkserver(_forkserver())
+            prepare()
 
 
 def _end_forkserver(number: int | None) -> None:

@@ -228,7 +228,7 @@ def ready(service: Service) -> dict[str, str]:
     service.models  # noqa: B018 - raises while they are being loaded
     if not service.is_ready:
         is_ending = service.work.is_ending
-        raise unavailable("the server is shutting down" if is_ending else "the process that searches is being replaced")
+        raise unavailable("the server is shutting down" if is_ending else "a process of the server is being replaced")
     return {"status": "ok"}
 
 

@@ -33,6 +33,7 @@ class Metrics:
         is_ready: Returns whether requests are served.
         search_process: Returns the number of the process that searches, whose memory and time are reported beside
             those of this one; 0 if there is none.
+        document_memory: Returns the memory of the processes that read and write files, in bytes.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Metrics:
         num_requests: Callable[[], int],
         is_ready: Callable[[], bool],
         search_process: Callable[[], int] = lambda: 0,
+        document_memory: Callable[[], int] = lambda: 0,
     ) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter("clearhead_requests", "Requests answered.", ["endpoint", "status"], registry=registry)
@@ -83,6 +85,7 @@ class Metrics:
         for name, help_text, read in (
             ("clearhead_open_sentences", "Sentences that wait or are in flight.", num_open),
             ("clearhead_open_requests", "Requests that are worked on or wait for it.", num_requests),
+            ("clearhead_documents_resident_memory_bytes", "Memory of the processes of files.", document_memory),
             ("clearhead_ready", "1 if requests are served.", is_ready),
         ):
             Gauge(name, help_text, registry=registry).set_function(read)

@@ -102,7 +102,7 @@ class Replica:
 
     def _tend(self) -> None:
         while not self._is_over.wait(CHECK_SECONDS):
-            self._service.require_search()
+            self._service.require_processes()
             self._service.tend()
 
     def __del__(self) -> None:

@@ -241,7 +241,7 @@ async def _watch(
         if stopping.done():
             break
         try:
-            await asyncio.to_thread(service.require_search)
+            await asyncio.to_thread(service.require_processes)
         except ClearheadError as problem:
             return problem
         if tending is None:

@@ -90,6 +90,7 @@ class Service:
             num_requests=lambda: self.work.num_requests,
             is_ready=lambda: self.is_ready,
             search_process=lambda: getattr(self._searches, "process", 0),
+            document_memory=document_process.resident_memory,
         )
         self._search_processes = search_processes
         self._replaced_at: list[float] = []
@@ -109,7 +110,11 @@ class Service:
     def is_ready(self) -> bool:
         """Whether requests are served."""
         is_searching = not self._searches.is_ended and not self._searches.is_stuck
-        return self._models is not None and not self.work.is_ending and is_searching
+        return self._models is not None and not self.work.is_ending and is_searching and self._reads_files
+
+    @property
+    def _reads_files(self) -> bool:
+        return not (self.takes_files and document_process.is_stopped())
 
     @property
     def search(self) -> SharedSearch:
@@ -211,7 +216,7 @@ class Service:
         """Load a model, and verify it through the same shared searches as requests.
 
         Raises:
-            ClearheadError: If `load_model` or `require_search` fails, it takes too long, or the server ends.
+            ClearheadError: If `load_model` or `require_processes` fails, it takes too long, or the server ends.
         """
         job = self._verifying = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
         if self.work.is_ending:
@@ -234,12 +239,17 @@ class Service:
         if self._verifying is not None:
             self._verifying.cancel()
 
-    def require_search(self) -> None:
-        """Close idle batches; replace the search process if it has ended or is stuck, and refuse its requests.
+    def require_processes(self) -> None:
+        """Close idle batches; replace other processes that have ended or are stuck.
+
+        The requests of a search process are then refused; those that wait for the process that reads files go on.
 
         Raises:
             ClearheadError: If that has not helped: too many have ended or got stuck within an hour.
         """
+        if not self._reads_files:
+            note(logging.ERROR, event="documents", result="stopped")
+            document_process.replace_stopped()
         before = self._searches
         if not before.is_ended and not before.is_stuck:
             before.sweep()

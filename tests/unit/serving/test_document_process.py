@@ -23,6 +23,7 @@ from clearhead.serving import document_process, files
 from clearhead.serving.document_process import TextLimit, memory_of, open_document
 from clearhead.serving.files import TranslatedFiles, uploaded
 from clearhead.serving.http_errors import HTTPError, late
+from clearhead.serving.metrics import Metrics
 
 PAGE = "Ein `Hund` und `Katzen`.\n\nZwei.\n\n> <p>Drei</p>\n"
 WRONG = "A <x1/><x2/>"  # code next to code would be one code
@@ -149,6 +150,46 @@ def test_a_process_that_forks_is_replaced_when_it_is_stopped_or_its_socket_is_sw
 
 def _refuse():
     raise late()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_server_whose_files_cannot_be_read_is_not_ready_until_the_process_that_forks_is_replaced(tmp_path):
+    (tmp_path / "page.md").write_text(PAGE, encoding="utf-8")
+    program = (
+        "from clearhead.config import ServeConfig\n"
+        "from clearhead.serving.keys import Keys\n"
+        "from clearhead.serving.service import Service\n"
+        "service = Service([], ServeConfig(), Keys({}), device='cpu')\n"
+        "service.load()\n"
+        "with document_process.open_document('page.md', tests.no_limit): print(service.is_ready)\n"
+        "before = document_process._forkserver()\n"
+        "os.kill(before, signal.SIGSTOP)\n"
+        "while not document_process.is_stopped(): pass\n"
+        "print(service.is_ready); service.require_processes(); print(service.is_ready)\n"
+        "with document_process.open_document('page.md', tests.no_limit) as document: print(len(document.segments))\n"
+        "print(document_process._forkserver() != before)\n"
+        "service.close()\n"
+    )
+    with run(program, tmp_path) as ran:
+        assert ran.communicate()[0].split() == ["True", "False", "True", "2", "True"]
+    assert ran.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_the_memory_of_documents_is_counted(tmp_path):
+    (tmp_path / "page.md").write_text(PAGE, encoding="utf-8")
+    with open_document(str(tmp_path / "page.md"), no_limit):
+        numbers = [document_process._forkserver(), *(child.pid for child in multiprocessing.active_children())]
+        resident = sum(psutil.Process(number).memory_info().rss for number in numbers)
+        assert document_process.resident_memory() == pytest.approx(resident, rel=0.2)
+        metrics = Metrics(
+            num_open=lambda: 0,
+            num_requests=lambda: 0,
+            is_ready=lambda: True,
+            document_memory=document_process.resident_memory,
+        )
+        assert b"\nclearhead_documents_resident_memory_bytes " in metrics.text()
+    assert document_process.resident_memory() < resident
 
 
 @pytest.mark.skipif(not FORKS, reason="processes are not forked")
