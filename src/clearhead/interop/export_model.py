@@ -14,12 +14,13 @@ from clearhead.files import keep_others, new_directory, os_error_as, read_json, 
 from clearhead.interop import imported
 from clearhead.interop.ctranslate2.parity import prove_ctranslate2
 from clearhead.interop.ctranslate2.writer import write_ctranslate2
-from clearhead.interop.huggingface.parity import prove_huggingface
+from clearhead.interop.huggingface.parity import prove_added_tokens, prove_huggingface
 from clearhead.interop.huggingface.writer import write_huggingface
 from clearhead.interop.imported import NO_SENTENCES
 from clearhead.interop.onnx.parity import prove_onnx
 from clearhead.interop.onnx.writer import write_onnx
 from clearhead.interop.round_trip import KEY
+from clearhead.interop.vocabularies.vocabulary_files import tokens_beside_sentencepiece
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.installation import pip_install
 
@@ -74,6 +75,8 @@ def export_directory(
             case "onnx":
                 notes = write_onnx(bundle, temporary, precision)
                 compared = prove_onnx(temporary, bundle, sources, precision) if sources else NO_SENTENCES
+        if to != "hf" and sources and tokens_beside_sentencepiece(bundle.tokenizer) and imported.can_prove():
+            prove_added_tokens(temporary, bundle, sources)
         _record_files(temporary)
         keep_others(directory, temporary, [*_written_files(directory), *_written_files(temporary)])
     return written, compared, [*notes, *_signs(bundle)]

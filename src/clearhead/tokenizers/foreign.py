@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, nearest_name
-from clearhead.tokenizers.subword_encoders import SentencePieceEncoder, SubwordEncoder, TokenizersEncoder
+from clearhead.tokenizers.subword_encoders import AddedToken, SentencePieceEncoder, SubwordEncoder, TokenizersEncoder
 from clearhead.tokenizers.vocabulary import Vocabulary, byte_level_bytes
 from clearhead.tokenizers.word_encoder import WordEncoder
 
@@ -40,6 +40,14 @@ class VocabularySide(Settings):
     fine-tuning; and the special tokens that a text may contain (`clearhead import --markers`)."""
     space_before_added: bool = False
     """With sentencepiece, whether a space before an added token is a piece of its own."""
+    lstrip: tuple[int, ...] = ()
+    """With sentencepiece, the ids of tokens that take the white space before them, if they are added ones."""
+    rstrip: tuple[int, ...] = ()
+    """With sentencepiece, the ids of tokens that take the white space behind them."""
+    single_word: tuple[int, ...] = ()
+    """With sentencepiece, the ids of tokens that are text within a word."""
+    between_spaces: bool = False
+    """With sentencepiece, whether a word of `single_word` ends at a space alone, and not at a punctuation mark."""
     within_pieces: bool = False
     """With words, whether an unknown subword is split further into known ones."""
     lowercase: bool = False
@@ -205,8 +213,18 @@ def _subword_encoder(side: VocabularySide, control: Collection[int]) -> SubwordE
     special = {*side.special, *(token_id for token_id in control if 0 <= token_id < len(side.pieces))}
     match side.speller:
         case "sentencepiece":
+            added = {
+                token_id: AddedToken(*(token_id in ids for ids in (side.lstrip, side.rstrip, side.single_word)))
+                for token_id in side.added
+            }
             encoder = SentencePieceEncoder(
-                side.model, side.pieces, special, side.unk_id, side.added, space_before_added=side.space_before_added
+                side.model,
+                side.pieces,
+                special,
+                side.unk_id,
+                added,
+                space_before_added=side.space_before_added,
+                between_spaces=side.between_spaces,
             )
         case "tokenizers":
             encoder = TokenizersEncoder(side.model, control, side.added)

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
@@ -25,6 +25,8 @@ _MOST_ADDED = 10_000
 """Maximum number of tokens added to a sentencepiece model."""
 _MOST_ADDED_LENGTH = 100
 """Maximum length of such a token; every length is looked for where one may begin in a text."""
+
+_SPACES = re.compile(r"\s+")
 
 
 class SubwordEncoder(ABC):
@@ -132,6 +134,17 @@ class ListedPieces(SubwordEncoder):
         """Return the text of pieces."""
 
 
+class AddedToken(NamedTuple):
+    """How a token that was added to a SentencePiece model is found in a text."""
+
+    lstrip: bool = False
+    """Whether it takes the white space before it."""
+    rstrip: bool = False
+    """Whether it takes the white space behind it."""
+    single_word: bool = False
+    """Whether it is text within a word."""
+
+
 class SentencePieceEncoder(ListedPieces):
     """A SentencePiece model with a separate table of ids, because other libraries renumber the pieces.
 
@@ -140,8 +153,9 @@ class SentencePieceEncoder(ListedPieces):
         pieces: The piece of each id; None for ids without a piece.
         special: Ids of special tokens.
         unk_id: Id of pieces that are not in the table.
-        added: Ids of the tokens that are found in a text before the rest is tokenized.
+        added: The tokens that are found in a text before the rest is tokenized, by their ids.
         space_before_added: Whether a space before such a token is a piece of its own.
+        between_spaces: Whether the word of a `single_word` ends at a space alone, and not at a punctuation mark.
 
     Raises:
         ModelError: If the library `sentencepiece` is missing.
@@ -154,9 +168,10 @@ class SentencePieceEncoder(ListedPieces):
         pieces: Sequence[str | None],
         special: Collection[int],
         unk_id: int,
-        added: Collection[int] = (),
+        added: Mapping[int, AddedToken] = MappingProxyType({}),
         *,
         space_before_added: bool = False,
+        between_spaces: bool = False,
     ) -> None:
         super().__init__("sentencepiece", pieces, special, unk_id)
         self.added = {piece: token_id for token_id in added if (piece := pieces[token_id])}
@@ -168,7 +183,10 @@ class SentencePieceEncoder(ListedPieces):
             )
         first = "".join(sorted({piece[0] for piece in self.added}))
         self._starts_added = re.compile(f"[{re.escape(first)}]" if first else "(?!)")
+        self._settings_of_added = added
         self._space_before_added = space_before_added
+        self._between_spaces = between_spaces
+        self._word_goes_on = re.compile(r"[^ ]" if between_spaces else r"\w")
         self._processor = _processor(model)
         self._ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece is not None}
         for token_id in self.special - {unk_id}:
@@ -199,13 +217,27 @@ class SentencePieceEncoder(ListedPieces):
     def _parts(self, text: str) -> list[str | int]:
         """Return the added tokens of a text, of several the longest, as ids between the texts around them."""
         parts: list[str | int] = []
-        done = 0
+        done = passed = 0
         for match in self._starts_added.finditer(text):
             at = match.start()
-            found = at >= done and next((n for n in self._added_lengths if text[at : at + n] in self.added), 0)
-            if found:
-                parts += [text[done:at], self.added[text[at : at + found]]]
-                done = at + found
+            found = at >= passed and next((n for n in self._added_lengths if text[at : at + n] in self.added), 0)
+            if not found:
+                continue
+            passed = at + found
+            token_id = self.added[text[at:passed]]
+            token = self._settings_of_added[token_id]
+            before, behind = text[at - 1 : at], text[passed : passed + 1]
+            if token.single_word and any(map(self._word_goes_on.match, (before, behind))):
+                if self._between_spaces:  # transformers tokenizes it with the text on one side alone
+                    end = passed if self._word_goes_on.match(before) else at
+                    parts.append(text[done:end])
+                    done = end
+                continue
+            skipped = text[done:at]
+            parts += [skipped.rstrip() if token.lstrip else skipped, token_id]
+            if token.rstrip and (spaces := _SPACES.match(text, passed)):
+                passed = spaces.end()
+            done = passed
         return [part for part in (*parts, text[done:]) if part != ""]
 
     def _split(self, texts: list[str]) -> list[list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,15 @@ from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
 from clearhead.interop.ctranslate2.parity import search_arguments
 from clearhead.interop.ctranslate2.pieces import SubwordPieces, listed_pieces, told_in_tokens
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, EXPRESSIBLE, key_table
+from clearhead.interop.huggingface.state import FAMILIES, exportable_as
+from clearhead.interop.huggingface.tokenizer import kind_and_tokenizer
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
-from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, write_files
+from clearhead.interop.vocabularies.vocabulary_files import (
+    tokens_beside_sentencepiece,
+    vocabulary_files,
+    write_files,
+)
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.runtime.installation import pip_install
 
@@ -79,6 +87,9 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
         scope, _, attribute = name.rpartition("/")
         setattr(index_spec(spec, scope), attribute, value)
     pieces, files = listed_pieces(vocabulary), vocabulary_files(vocabulary)
+    if added := tokens_beside_sentencepiece(vocabulary):
+        tokenizer = kind_and_tokenizer(bundle, exportable_as(bundle.model.config) or FAMILIES)[1]
+        files = {**files, **tokenizer.files, "tokenizer_config.json": _json(tokenizer.settings)}
     spec.register_source_vocabulary(list(pieces.source))
     spec.register_target_vocabulary(list(pieces.target))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = pieces.bos, pieces.eos, pieces.unk
@@ -91,6 +102,11 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
     spec.save(str(directory))
     write_files(directory, files)
     notes = told_in_tokens(vocabulary, pieces, bundle.decode)
+    if added:
+        notes.append(
+            f"the added tokens ({', '.join(added):.100}) are not in sentencepiece's file: encode and decode with "
+            f"transformers.AutoTokenizer.from_pretrained of this directory, which reads them"
+        )
     if arguments := search_arguments(bundle.decode):
         said = ", ".join(f"{name}={value}" for name, value in arguments.items())
         notes.append(f"CTranslate2's models have no place for settings of the search: give translate_batch {said}")
@@ -127,6 +143,10 @@ def _require_expressible(config: ModelConfig) -> None:
 def _sinusoids(config: ModelConfig) -> np.ndarray:
     layout: Any = config.positions
     return _numbers(sinusoidal_positions(config.max_positions, config.d_model, layout, first=config.first_position))
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, indent=2).encode()
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ _READ = {
     "treat_whitespace_as_suffix": False,
 }
 """Settings of a sentencepiece model with which transformers makes every tokenizer, whatever the model says."""
+_OURS: Mapping[str, Any] = {
+    "local_files_only": True,
+    "trust_remote_code": False,  # else transformers would ask whether to run code from the directory
+}
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 """Name of sentencepiece's piece for one byte."""
 
@@ -106,6 +111,22 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         if lost
         else None
     )
+
+
+def prove_added_tokens(directory: Path, bundle: Bundle, sources: Sequence[str]) -> None:
+    """Require that the tokenizer of a directory reads and writes added tokens as ours, where transformers loads it.
+
+    Args:
+        directory: Directory of a tokenizer of transformers, beside a model in the format of another library.
+        bundle: Our model.
+        sources: Source sentences, of which the first is compared with every token within.
+
+    Raises:
+        ModelError: Showing the first difference, or if transformers cannot read the tokenizer.
+    """
+    tokenizer = _their_tokenizer(directory)
+    bytes_here, _ = _byte_pieces(directory, bundle.tokenizer)
+    _require_same_added(directory, tokenizer, bundle.tokenizer, sources[:1], proof_settings(bundle), bytes_here)
 
 
 def _require_same_search(
@@ -225,26 +246,33 @@ def _as_unknown(ids: Sequence[int], byte_pieces: Collection[int], unk_id: int) -
 
 
 def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
-    with warnings.catch_warnings():  # the warnings address programmers
-        warnings.simplefilter("ignore")
-        import transformers
-
-        transformers.utils.logging.disable_progress_bar()
-        transformers.utils.logging.set_verbosity_error()
-        where = {
-            "pretrained_model_name_or_path": str(directory),
-            "local_files_only": True,
-            "trust_remote_code": False,  # else transformers would ask whether to run code from the directory
-        }
+    with _transformers(directory) as transformers:
         kinds: Mapping[str, Any] = {
             "bert": transformers.AutoModel,
             "encoder-decoder": transformers.EncoderDecoderModel,
             "gpt2": transformers.AutoModelForCausalLM,
         }
         kind_of_model = kinds.get(kind, transformers.AutoModelForSeq2SeqLM)
+        model = kind_of_model.from_pretrained(str(directory), **_OURS, dtype=torch.float32).eval()
+    return _their_tokenizer(directory), model
+
+
+def _their_tokenizer(directory: Path) -> Any:
+    with _transformers(directory) as transformers:
+        return transformers.AutoTokenizer.from_pretrained(str(directory), **_OURS)
+
+
+@contextmanager
+def _transformers(directory: Path) -> Iterator[Any]:
+    """Import the library without its messages, and name the directory in its errors."""
+    with warnings.catch_warnings():  # the warnings address programmers
+        warnings.simplefilter("ignore")
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.set_verbosity_error()
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
-            return tokenizer, kind_of_model.from_pretrained(**where, dtype=torch.float32).eval()
+            yield transformers
         except Exception as error:  # transformers may raise any exception
             said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise ModelError(f"transformers cannot read {directory} to compare with ({said:.300})") from None

@@ -20,12 +20,13 @@ from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
 from clearhead.interop.huggingface.state import FAMILIES
-from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary, token_ids
+from clearhead.interop.vocabularies.huggingface_files import ADDED_FLAGS, part_of, their_vocabulary, token_ids
 from clearhead.interop.vocabularies.vocabulary_files import (
     OWN_VOCABULARY,
     side_bytes,
     special_ids,
     token_names,
+    tokens_beside_sentencepiece,
     told_by_tag,
     unknown_name,
     vocabulary_files,
@@ -76,9 +77,15 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
             problems.append(f"as {kind}, {error}")
         else:
             return kind, tokenizer
+    added = tokens_beside_sentencepiece(vocabulary)
+    instead = (
+        f"no other library reads its added tokens ({', '.join(added):.100}) as here"
+        if added
+        else "write it with --to ctranslate2 or --to onnx"
+    )
     raise ConfigError(
         f"no tokenizer of Hugging Face transformers that goes with such a model encodes as this vocabulary does "
-        f"({'; '.join(problems)}); write it with --to ctranslate2 or --to onnx"
+        f"({'; '.join(problems)}); {instead}"
     )
 
 
@@ -150,20 +157,30 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
     read, written = ("source_lang", "target_lang") if marian else ("src_lang", "tgt_lang")
     told = {read: decode.source_lang, written: decode.target_lang} if marian or file.languages else {}
     own = {OWN_VOCABULARY: vocabulary.text.encode()}
-    if added := _added(file.source):
-        markers = [token["content"] for token in added.values() if token["special"]]
+    if added := _added(file.source, file.languages.values() if kind == "m2m_100" else ()):
+        is_code = set(settings.get("additional_special_tokens", ())).__contains__
+        markers = [token["content"] for token in added.values() if token["special"] and not is_code(token["content"])]
         codes = [*settings.get("additional_special_tokens", []), *markers]
         settings = {**settings, "added_tokens_decoder": added, "additional_special_tokens": codes}
     known = {name: value for name, value in {**named, **told}.items() if value is not None}
     return TheirTokenizer({**files, **own}, {**known, **settings})
 
 
-def _added(side: VocabularySide) -> dict[str, Any]:
-    """Return the tokens added to a sentencepiece model, as in `tokenizer_config.json`."""
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    found = side.added if side.speller == "sentencepiece" else ()
+def _added(side: VocabularySide, languages: Iterable[int]) -> dict[str, Any]:
+    """Return the tokens added to a sentencepiece model, as in `tokenizer_config.json`; nothing without such tokens.
+
+    Languages are among them, because M2M100's tokenizer would number those that are not anew, over the added tokens.
+    """
+    if side.speller != "sentencepiece" or not side.added:
+        return {}
     return {
-        str(number): {"content": side.pieces[number], **flags, "special": number in side.special} for number in found
+        str(number): {
+            "content": side.pieces[number],
+            **{name: number in getattr(side, name) for name in ADDED_FLAGS},
+            "normalized": False,
+            "special": number in side.special,
+        }
+        for number in sorted({*side.added, *languages})
     }
 
 
@@ -274,8 +291,10 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
         raise ConfigError(f"{' and '.join(different)} would be otherwise there")
 
 
-def _added_text(side: VocabularySide) -> set[int]:
-    return set() if side.speller == "tokenizers" else set(side.added) - set(side.special)
+def _added_text(side: VocabularySide) -> dict[int, list[bool]]:
+    """Return the added tokens that are text, and whether each setting of `ADDED_FLAGS` holds for them."""
+    added = () if side.speller == "tokenizers" else set(side.added) - set(side.special)
+    return {number: [number in getattr(side, name) for name in ADDED_FLAGS] for number in added}
 
 
 def _pieces_or_kind(side: VocabularySide) -> dict[str, int] | str:

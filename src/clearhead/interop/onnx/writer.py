@@ -14,7 +14,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.huggingface.tokenizer import TheirTokenizer, kind_and_tokenizer
 from clearhead.interop.huggingface.writer import write_settings
-from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files
+from clearhead.interop.vocabularies.vocabulary_files import tokens_beside_sentencepiece, vocabulary_files
 from clearhead.runtime.installation import pip_install
 
 
@@ -68,6 +68,8 @@ def _tokenizer(bundle: Bundle, kinds: Sequence[str]) -> tuple[str, TheirTokenize
     try:
         kind, tokenizer = kind_and_tokenizer(bundle, kinds or FAMILIES)
     except ConfigError as error:
+        if tokens_beside_sentencepiece(bundle.tokenizer):
+            raise
         files = TheirTokenizer(vocabulary_files(bundle.tokenizer), {})
         return kinds[0] if kinds else "marian", files, [f"the tokenizer is copied beside it unchanged: {error}"]
     return kind if kinds else "marian", tokenizer, []

@@ -61,6 +61,9 @@ MARIAN_CODE = re.compile(r">>(\S+)<<")
 _SPACE_BEFORE_ADDED = ("PegasusTokenizer", "MBart50Tokenizer", "NllbTokenizer")
 """Classes whose tokenizer, made from a sentencepiece model, keeps the space before an added token."""
 
+ADDED_FLAGS = ("lstrip", "rstrip", "single_word")
+"""Settings of an added token in transformers, by their names there and in `VocabularySide`."""
+
 _MOST_PIECES = 10_000_000
 
 
@@ -214,22 +217,24 @@ def _with_added(
             added = [token if token["special"] else {**token, "content": token["content"].lower()} for token in added]
         made = _checked(path, lambda: with_added_tokens(source.model, added))
         return source.model_copy(update={"model": made}), target
-    spaced = str(asked.get("tokenizer_class")).removesuffix("Fast") in _SPACE_BEFORE_ADDED or model_type == "pegasus"
-    source = _with_rows(source, path, added, spaced)
+    name = str(asked.get("tokenizer_class")).removesuffix("Fast")
+    # Classes of the two kinds of tokenizers in transformers: made of tokenizers' parts, and in Python.
+    spaced, is_python = name in _SPACE_BEFORE_ADDED or model_type == "pegasus", target is not None
+    is_python |= model_type == "bert-generation" or (directory / "vocab.json").is_file()
+    settings = {"space_before_added": spaced, "between_spaces": is_python}
+    source = _with_rows(source, path, added).model_copy(update=settings)
     if target is None:
         return source, None
     # The sides of Marian may be numbered apart, and then the target may have no row for a token of the source.
     both = [token for token in added if token["id"] < config.vocab_size and _is_free(target, token)]
-    return source, _with_rows(target, path, both, spaced)
+    return source, _with_rows(target, path, both).model_copy(update=settings)
 
 
 def _is_free(side: VocabularySide, token: Mapping[str, Any]) -> bool:
     return token["id"] >= len(side.pieces) or side.pieces[token["id"]] in (None, token["content"])
 
 
-def _with_rows(
-    side: VocabularySide, path: Path, added: Sequence[Mapping[str, Any]], space_before_added: bool
-) -> VocabularySide:
+def _with_rows(side: VocabularySide, path: Path, added: Sequence[Mapping[str, Any]]) -> VocabularySide:
     """Return a side of sentencepiece with added tokens; a special one is text where a text contains it."""
     pieces, special, found = [*side.pieces], {*side.special}, []
     for token in added:
@@ -247,7 +252,11 @@ def _with_rows(
         elif number not in special:
             found.append(number)
     changed = {"pieces": tuple(pieces), "special": tuple(sorted(special)), "added": tuple(found)}
-    return side.model_copy(update={**changed, "space_before_added": space_before_added})
+    flags = {
+        name: tuple(token["id"] for token in added if token[name] and pieces[token["id"]] == token["content"])
+        for name in ADDED_FLAGS
+    }
+    return side.model_copy(update={**changed, **flags})
 
 
 def _added_tokens(directory: Path, asked: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:

@@ -46,6 +46,15 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     return {**{name: content for name, content in found.items() if content}, **own}
 
 
+def tokens_beside_sentencepiece(vocabulary: Vocabulary) -> list[str]:
+    """Return the added tokens of a vocabulary that the files of its sentencepiece models do not contain."""
+    if not isinstance(vocabulary, ForeignVocabulary):
+        return []
+    sides = (vocabulary.file.source, vocabulary.file.target or vocabulary.file.source)
+    found = (side.pieces[number] for side in sides if side.speller == "sentencepiece" for number in side.added)
+    return list(dict.fromkeys(piece for piece in found if piece is not None))
+
+
 def _their_tokenizer(tokenizer: Tokenizer) -> str:
     """Return the `tokenizer.json` of a vocabulary for other programs, which adds the end token and reads tags."""
     values = json.loads(tokenizer.text)
