@@ -47,7 +47,7 @@ from clearhead.files.arrays import read_arrays, read_headers, require_fit, write
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
 from clearhead.model.stored import StoredModel, module_arrays, require_finite
 from clearhead.runtime.lazy import cached_property
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import __version__, full_version
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
 
@@ -102,7 +102,7 @@ class Bundle:
     for a model that was not read."""
     format_version: int = FORMAT_VERSION
     """Format version of the directory it was read from."""
-    clearhead_version: str = __version__
+    clearhead_version: str = field(default_factory=full_version)
     """Version of clearhead that wrote the directory."""
     directory: Path | None = None
     """The model directory it was read from."""
@@ -565,7 +565,7 @@ def _write_files(
     config = {
         "model_type": "clearhead",
         "format_version": FORMAT_VERSION if precision is None else ROUNDED_FORMAT,
-        "clearhead_version": __version__,
+        "clearhead_version": full_version(),
         **({} if precision is None else {"precision": precision}),
         "model": model_settings,
         "info": dict(bundle.info),

@@ -15,7 +15,7 @@ import typer
 from clearhead.cli.console import notice
 from clearhead.cli.summary import plain, summary
 from clearhead.errors import CheckpointError
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
@@ -70,7 +70,7 @@ def _installation_facts() -> dict[str, Any]:
         pytorch = "not installed"
     return {
         "installation": {
-            "clearhead_version": __version__,
+            "clearhead_version": full_version(),
             "python": platform.python_version(),
             "torch": pytorch,
             "device": resolve_device(),

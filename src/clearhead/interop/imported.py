@@ -22,7 +22,7 @@ from clearhead.files.tensors import load_tensors
 from clearhead.model.rounded_weights import stored_headers
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.installation import pip_install
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 
 TOLERANCE = 1e-3
@@ -98,7 +98,7 @@ def origin_info(library: str, kind: str, origin: Path, files: Sequence[Path]) ->
             "name": origin.resolve().name,
             "weights_sha256": {path.name: file_sha256(path) for path in files},
         },
-        "imported": {"date": date.today().isoformat(), "clearhead_version": __version__},
+        "imported": {"date": date.today().isoformat(), "clearhead_version": full_version()},
         "golden": "words of its vocabulary",
     }
 
@@ -163,7 +163,7 @@ def card(name: str, imported: Imported, proof: str) -> str:
     theirs = f"\n## The card it came with\n\n{imported.their_card}" if imported.their_card else ""
     return f"""# {name}
 
-A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), imported by clearhead {__version__}.
+A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), imported by clearhead {full_version()}.
 
     {use}
 

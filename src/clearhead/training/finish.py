@@ -30,7 +30,7 @@ from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation
 from clearhead.model.module_state import has_own_forward
 from clearhead.runtime.device import device_name, num_threads
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 from clearhead.text.language_names import english_name
 from clearhead.text.scripts import count_scripts
 from clearhead.training.log import comparable, read_metrics
@@ -159,7 +159,7 @@ def report_end(
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
             "ended by": ended_by,
             "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({device_name(loop.device)}, threads: "
-            f"{num_threads()}), clearhead {__version__}, PyTorch {torch.__version__}",
+            f"{num_threads()}), clearhead {full_version()}, PyTorch {torch.__version__}",
         },
         metrics=records,
         judged=[Judged(*one) for one in zip(translations, references, samples.chrfs, strict=True)],

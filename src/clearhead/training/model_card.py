@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead.bundle import Bundle, own_parts
 from clearhead.config import NO_GOLDEN
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 
 
 def model_card(name: str, bundle: Bundle) -> str:
@@ -49,7 +49,7 @@ def model_card(name: str, bundle: Bundle) -> str:
     quoted = shlex.quote(name)
     return f"""# {name}
 
-A Transformer trained by clearhead {__version__}.
+A Transformer trained by clearhead {full_version()}.
 
     clearhead translate {quoted} < input.txt > output.txt
 

@@ -8,7 +8,6 @@ from importlib import metadata
 import pytest
 import torch
 
-from clearhead import __version__
 from clearhead.bundle import FORMAT_VERSION, load_bundle, save_bundle
 from clearhead.cli.info import info
 from clearhead.config import Config
@@ -17,6 +16,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import describe, library
+from clearhead.runtime.version import full_version
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 
 MADE = {
@@ -57,7 +57,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
     assert list(found) == ["model", "tokenizer", "languages", "decode", "translated_by", "made"]
     assert found["made"] == MADE
     assert found["model"]["parameters"] == bundle.model.num_parameters()
-    assert found["model"]["clearhead_version"] == __version__
+    assert found["model"]["clearhead_version"] == full_version()
     assert found["model"]["format_version"] == FORMAT_VERSION
     assert (found["model"]["d_model"], found["model"]["num_heads"], found["model"]["norm"]) == (22, 11, "pre")
     assert found["tokenizer"] == {
@@ -71,7 +71,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
 
 def test_without_a_model_the_installation_is_told(run_command):
     found = json.loads(run_command(info, "--json").stdout)["installation"]
-    assert found.pop("clearhead_version") == __version__
+    assert found.pop("clearhead_version") == full_version()
     assert found.pop("python") == ".".join(map(str, sys.version_info[:3]))
     assert found.pop("torch") == metadata.version("torch")
     assert found.pop("device") == ("cuda" if torch.cuda.is_available() else "cpu")
@@ -163,7 +163,7 @@ def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_b
         "languages: from de, into de, fr",
         "data: 28,751 training pairs, source train.de, target train.en",
         "quality: validation BLEU 31.52",
-        f"made: 2017-06-12, step 4000, 4,000 steps, 12.5 minutes, on cpu, clearhead {__version__}",
+        f"made: 2017-06-12, step 4000, 4,000 steps, 12.5 minutes, on cpu, clearhead {full_version()}",
         "translates: by PyTorch, on cpu, beam 4, into de unless told otherwise",
         f"run: {run_dir}, unfinished: clearhead train {run_dir} goes on, newest checkpoint step-00000200",
     ]
