@@ -13,6 +13,7 @@ from clearhead.files import (
     is_leftover,
     is_utf8,
     open_own,
+    os_error_as,
     remove_leftovers,
     replace_keeping_old,
     standing,
@@ -108,8 +109,7 @@ def opened(run: Path, *, fresh: bool) -> Iterator[tuple[Path, Callable[[Iterable
         the path at which that one is kept. What the new run reads from within the earlier one is copied.
 
     Raises:
-        CheckpointError: As `lock`.
-        OSError: If a directory beside the run cannot be made.
+        CheckpointError: As `lock`, or if a directory beside the run cannot be made.
     """
     if not fresh or not run.exists():
         with lock(run):
@@ -120,7 +120,8 @@ def opened(run: Path, *, fresh: bool) -> Iterator[tuple[Path, Callable[[Iterable
         earlier.enter_context(lock(run))
         remove_leftovers(place.parent, {place.name})  # nobody else starts this run over, because it is locked
         new = temporary_beside(place)
-        new.mkdir()
+        with os_error_as(CheckpointError, f"{run} stays as it is: cannot make another run in {place.parent}"):
+            new.mkdir()
         try:
             with lock(new):
 

@@ -20,6 +20,7 @@ import torch
 
 from clearhead.bundle import load_bundle
 from clearhead.cli.main import run as run_command
+from clearhead.files import writing
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from every_run import slow
@@ -133,6 +134,24 @@ def test_a_killed_start_over_leaves_the_earlier_run_whole(tmp_path, settings, ki
         for path in tmp_path.iterdir():
             if "run" in path.name:
                 shutil.rmtree(path)
+
+
+def _kill_at_exchange() -> None:
+    """Let the process be killed after the new run has its name beside the earlier one, before both are exchanged."""
+    writing._exchange = lambda first, second: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+
+
+def test_a_start_over_killed_before_the_exchange_leaves_the_earlier_run_in_its_place(tmp_path, settings):
+    runs = Runs(tmp_path, settings, train={"max_steps": 2, "validate_every": 2, "checkpoint_every": 2})
+    earlier = contents(runs.expected)
+    shutil.copytree(runs.expected, tmp_path / "run")
+    values = runs.settings(**runs.changes, out=str(tmp_path / "run"))
+    command = [*train_arguments(values), "--fresh"]
+    assert finish(start(command, runs.log, _kill_at_exchange)) == -signal.SIGKILL
+    assert contents(tmp_path / "run") == earlier
+    assert finish(start(command, runs.log)) == 0, runs.log.read_text()
+    assert contents(tmp_path / "run.old-2") == earlier
+    assert_same_run(tmp_path / "run", runs.expected)
 
 
 @pytest.mark.slow

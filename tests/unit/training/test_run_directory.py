@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from clearhead.errors import CheckpointError
 from clearhead.files import new_file
-from clearhead.training.run_directory import claim, from_here, is_finished, lock
+from clearhead.training.run_directory import claim, from_here, is_finished, lock, opened
 
 
 def names(run: Path) -> list[str]:
@@ -78,3 +80,21 @@ def test_a_run_is_named_as_people_type_it(tmp_path, monkeypatch):
     assert from_here(tmp_path / "runs" / "x") == Path("runs/x")
     assert from_here(tmp_path) == tmp_path
     assert from_here(tmp_path.parent / "other") == tmp_path.parent / "other"
+
+
+def test_a_run_that_cannot_be_started_over_stays(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    with lock(run):
+        (run / "config.toml").write_text("a")
+    mkdir = Path.mkdir
+
+    def read_only(path, *given, **named):
+        if path.parent == tmp_path and path != run:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        mkdir(path, *given, **named)
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    message = rf"{run} stays as it is: cannot make another run in {tmp_path}: Permission denied"
+    with pytest.raises(CheckpointError, match=message), opened(run, fresh=True):
+        pass
+    assert names(tmp_path) == ["run/.lock", "run/config.toml"]
