@@ -20,6 +20,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -113,7 +114,25 @@ class Bundle:
     """
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: a model that was changed in memory as its module, hooks and other parts included."""
+        """Return what is pickled: a model that was changed in memory as its module, hooks and other parts included.
+
+        Raises:
+            ModelError: If a part of the module cannot be pickled.
+        """
+        state = self._copied_state()
+        if not isinstance(state["weights"], StoredModel):
+            from clearhead.model.module_state import require_picklable
+
+            require_picklable(state["weights"])
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Bundle:
+        """Return a copy, which has the same hooks, also those that cannot be pickled."""
+        memo[id(self)] = copied = object.__new__(type(self))
+        copied.__dict__.update(deepcopy(self._copied_state(), memo))
+        return copied
+
+    def _copied_state(self) -> dict[str, Any]:
         weights = self.weights
         if isinstance(weights, StoredModel) and weights.is_changed:
             weights = weights.own_module

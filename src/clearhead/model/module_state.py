@@ -7,6 +7,9 @@ other trace, and parts by their types, attributes, hooks and methods.
 
 from __future__ import annotations
 
+import io
+import pickle
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -19,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as all_modules
 
 from clearhead.config import ModelConfig
+from clearhead.errors import ModelError
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import Dropout
 from clearhead.model.attention import MultiHeadAttention
@@ -42,6 +46,9 @@ _AT_FIRST: dict[type, dict[str, Any]] = {}
 
 _NOT_SETTINGS = {"training", "_parameters", "_buffers", "_modules", "_compiled_call_impl"}
 """Attributes of every module that say nothing of how it computes, or are compared by themselves."""
+
+_OTHER_PICKLERS = {"cloudpickle", "dill", "joblib.externals.cloudpickle", "ray.cloudpickle"}
+"""Modules that store functions of any place."""
 
 _OF_A_CALL = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "forward")
 """Methods of `nn.Module` that a call of a part runs."""
@@ -105,6 +112,30 @@ def departure(model: nn.Module) -> str | None:
 def unknown_parts(model: nn.Module) -> list[str]:
     """Return the names of the parts whose class is none of those that the engines were written for."""
     return [name for name, part in model.named_modules() if type(part) not in _AT_FIRST]
+
+
+def require_picklable(model: nn.Module) -> None:
+    """Require that `pickle` can store the parts of a module; its tensors are not looked at.
+
+    Other programs that pickle, such as cloudpickle of Ray, store more; if one is in use, it finds out by itself.
+
+    Raises:
+        ModelError: If it cannot.
+    """
+    try:
+        _WithoutTensors(io.BytesIO()).dump(model)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        if _OTHER_PICKLERS.isdisjoint(sys.modules):
+            raise ModelError(
+                f"the model was changed in memory by something that cannot be pickled, such as a hook or forward that "
+                f"is a lambda ({error!s:.200}): define it at the top of a module, or remove it before the pickling"
+            ) from error
+
+
+class _WithoutTensors(pickle.Pickler):
+    def persistent_id(self, value: object) -> int | None:
+        """Return a stand-in for what is not to be pickled, and None for all else."""
+        return 0 if isinstance(value, Tensor) else None
 
 
 def has_own_forward(model: nn.Module) -> bool:

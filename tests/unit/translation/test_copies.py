@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
+import sys
 
 import pytest
 
+from clearhead.errors import ModelError
 from clearhead.kernels.library import library
 from clearhead.tokenizers.word_encoder import Codes
 from clearhead.translation.terminology import Term, Terms
@@ -78,6 +80,24 @@ def test_hooks_are_copied_with_the_module(loaded, copied):
     expected = translator.score(TEXTS, TEXTS[::-1])
     assert expected != as_read
     assert copied(translator).score(TEXTS, TEXTS[::-1]) == expected
+
+
+@pytest.mark.filterwarnings("ignore::clearhead.errors.ChangedModelWarning")
+@pytest.mark.parametrize("changed", ["hook", "forward"])
+def test_a_lambda_in_the_module_is_copied_and_named_when_it_is_pickled(loaded, changed, monkeypatch):
+    translator = loaded()
+    if changed == "hook":
+        translator.model.encoder.register_forward_hook(lambda module, given, output: output / 2)
+    else:
+        norm = translator.model.decoder.layers[0].self_attn_residual.norm
+        monkeypatch.setattr(norm, "forward", lambda x: x / 2)
+    expected = translator.score(TEXTS, TEXTS[::-1])
+    assert copy.deepcopy(translator).score(TEXTS, TEXTS[::-1]) == expected
+    with pytest.raises(ModelError, match=r"changed in memory by something that cannot be pickled.*lambda.*at the top"):
+        pickle.dumps(translator)
+    monkeypatch.setitem(sys.modules, "cloudpickle", pickle)  # which can
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(translator)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
