@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from published import Published
 
 
-@pytest.fixture(scope="session", autouse=True)
-def fewer_candidates() -> None:
+@pytest.fixture(scope="package", autouse=True)
+def fewer_candidates() -> Iterator[None]:
     """Choose the 8 golden sentences of a model among 12, not 48: that took longer than the rest of an import."""
-    golden._CANDIDATES = 12
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(golden, "_CANDIDATES", 12)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from clearhead.kernels.structs import CONSTANTS
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int8
 
+    from clearhead.tokenizers import Vocabulary
+
 NUM_STATES, NUM_ROOMS = CONSTANTS["UTF8_STATES"], CONSTANTS["UTF8_ROOMS"]
 
 _WHOLE = 0
@@ -69,6 +71,12 @@ class CharacterParts:
         larger one."""
         self.continuing = np.flatnonzero((self.next_states[1:] >= 0).any(axis=0))
         """The tokens that can continue a character."""
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> CharacterParts | None:
+        """Return the parts of characters in a target vocabulary; None if there are none."""
+        parts = vocabulary.parts_of_characters()
+        return cls(parts, vocabulary.vocab_size) if parts else None
 
     def _needed(self) -> Int8[np.ndarray, " 8"]:
         """Return the least number of tokens that complete a character from each state; `NUM_ROOMS` if none do."""

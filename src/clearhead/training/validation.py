@@ -17,8 +17,9 @@ from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import valid_batches
 from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
-from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
+from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix, make_engine
 from clearhead.decoding.pytorch.plain_engine import PlainEngine
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.evaluation.metrics import judge
 from clearhead.files import json_sha256
 from clearhead.files.tensors import load_tensors
@@ -200,8 +201,9 @@ def _translated(
     sources = tokenizer.encode_parts(read, config.decode.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    searched = PlainEngine(model) if config.train.plain else model
-    found = decode(searched, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
+    engine = PlainEngine(model) if config.train.plain else make_engine(model)
+    engine.parts = CharacterParts.of(tokenizer)
+    found = decode(engine, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
     written = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
     texts = [one.restored(text) for one, text in zip(protected, written, strict=True)]
     return workers.gathered(texts), [pairs.target(row) for row in all_rows]

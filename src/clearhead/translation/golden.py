@@ -13,6 +13,7 @@ from typing import Any
 
 from clearhead.bundle import Bundle
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix, make_engine
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ConfigError, ModelError
 from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import Vocabulary
@@ -128,6 +129,7 @@ def require_computed_alike(bundle: Bundle, golden: Sequence[Mapping[str, Any]]) 
     begun = max(len(prefix.tokens) for prefix in prefixes)
     ids = cut_sources(bundle.config, config, tokenizer.encode_parts(parts, config.source_lang), begun=begun)
     engine, module = make_engine(bundle.weights), ModuleEngine(bundle.own_module)
+    engine.parts = CharacterParts.of(tokenizer)
     found = decode(engine, ids, SearchOptions(config), prefixes=prefixes)
     for text, source, [best, *_], prefix in zip(texts, ids, found, prefixes, strict=True):
         with module.computing():

@@ -88,8 +88,7 @@ class Engines:
     @cached_property
     def parts(self) -> CharacterParts | None:
         """The tokens that are parts of characters; None if there are none."""
-        found = self._tokenizer.parts_of_characters()
-        return CharacterParts(found, self._tokenizer.vocab_size) if found else None
+        return CharacterParts.of(self._tokenizer)
 
 
 def _plain_engine(model: Model) -> Engine:

@@ -10,7 +10,10 @@ import pytest
 
 from clearhead.browser import writer
 from clearhead.browser.writer import write_web
+from clearhead.decoding import SearchOptions, decode, make_engine
 from clearhead.errors import ClearheadError
+from clearhead.translation.golden import vocabulary_sources
+from clearhead.translation.translator import Translator
 
 SIZES = {"d_model": 64, "num_heads": 2, "d_ff": 128, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -49,6 +52,17 @@ def test_an_installation_without_the_core_says_what_would_help(make_bundle, tmp_
 def test_a_page_without_sentences_to_check_is_refused(make_bundle, tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "make_golden", lambda translator: [])
     refused(replace(make_bundle(**SIZES), golden=[]), tmp_path, "the page would have nothing to check")
+
+
+def test_golden_sentences_of_a_page_are_those_of_the_translator(make_bundle):
+    bundle = make_bundle(**SIZES)
+    translator = Translator(bundle)
+    sources = vocabulary_sources(bundle.tokenizer, 20, is_tagged=False)
+    cut = decode(make_engine(bundle.weights), bundle.tokenizer.encode_sources(sources), SearchOptions(bundle.decode))
+    assert any("\N{REPLACEMENT CHARACTER}" in bundle.tokenizer.decode(best.tokens) for best, *_ in cut)
+    for source in sources:
+        [golden] = writer._golden(replace(bundle, golden=[{"source": source, "text": ""}]))
+        assert golden["text"] == translator.translate([source], raw=True)[0].text
 
 
 def test_an_existing_path_is_refused(make_bundle, tmp_path):

@@ -13,7 +13,7 @@ from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.decoding import decode
-from clearhead.evaluation.metrics import bleu, chrf
+from clearhead.evaluation.metrics import bleu, chrf, judge
 from clearhead.model.transformer import Transformer
 from clearhead.text.language_tags import split_tag
 from clearhead.tokenizers import Tokenizer
@@ -90,6 +90,22 @@ def test_what_is_translated_is_what_the_published_model_reads(make_model_dir, tm
     [(ids_read, prefixes)] = read
     assert ids_read == [ids if len(ids) <= 9 else [*ids[:8], tokenizer.eos_id] for ids in expected]
     assert [prefix.tokens for prefix in prefixes] == [(11,), (12, 13), (11,)]  # what an imported model is told
+
+
+def test_translations_are_valid_utf8_as_those_of_the_translator(make_bundle, tmp_path, monkeypatch):
+    bundle = make_bundle()
+    tokenizer, lines = bundle.tokenizer, [f"Ein Hund {number}." for number in range(9)]
+    with StoreWriter(tmp_path / "valid.arrow") as store:
+        for line in lines:
+            store.append(line, "x", *tokenizer.encode_sources([line]), *tokenizer.encode_targets(["x"]))
+    judged = []
+    monkeypatch.setattr(
+        "clearhead.training.validation.judge", lambda texts, *rest: judged.append(texts) or judge(texts, *rest)
+    )
+    config = Config.from_dict({"out": "run", "decode": {"extra_length": 5}}, origin="test")
+    validate(bundle.model, PairStore.open(tmp_path / "valid.arrow"), tokenizer, config)
+    expected = [one.text for one in Translator(bundle).translate(lines, beam_size=1, raw=True)]
+    assert set(map(tuple, judged)) == {tuple(expected)}
 
 
 @pytest.mark.parametrize("mode", [True, False])
