@@ -20,11 +20,13 @@ import ctranslate2
 import numpy as np
 import pytest
 import test_import
+import tokenizers
 import torch
 import transformers
 from commands import run
 from ctranslate2.specs import TransformerSpec, common_spec
-from published import Published, pairs, read_model, read_tokenizer, sentencepiece_model, texts
+from published import Published, pairs, read_model, read_tokenizer, sentencepiece_model, texts, write_json
+from test_added_tokens import grow
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
@@ -121,6 +123,19 @@ def test_the_command_compares_with_ctranslate2_and_says_what_it_found(case):
     assert verified.exit_code == 0, verified.output
     decode = case.ours.bundle.decode
     assert (decode.beam_size, decode.length_penalty, decode.length_penalty_form) == (2, 1.0, "power")
+
+
+def test_frame_and_language_tokens_in_a_text_are_text(case):
+    file, published = case.ours.bundle.tokenizer, case.published
+    framed = {part for part in (*file.file.source_frame, *file.file.target_frame) if isinstance(part, int)}
+    control = {*file.languages.values(), file.pad_id, file.bos_id, file.eos_id, *framed}
+    names = [name for name in file.source_pieces(sorted(control)) if name.strip()]
+    for name in [*names, "<s>", "</s>", "<pad>", "en_XX", ">>deu<<", "__de__", "deu_Latn"]:
+        [plain], [ids] = (
+            file.encode_sources([text], published.target_langs[0], published.source_lang)
+            for text in ("x", f"x {name} x")
+        )
+        assert [token for token in ids if token in control] == [token for token in plain if token in control], name
 
 
 def test_texts_are_encoded_in_the_same_tokens(case):
@@ -397,6 +412,37 @@ def test_a_translation_that_starts_from_zeros_starts_from_padding(converted):
     assert config.bos_id == config.pad_id == len(json.loads((converted / "shared_vocabulary.json").read_text()))
     assert not bundle.model.target_embedding.weight[config.bos_id].any()
     assert explain(Translator(bundle), "ein Hund").decoder_tokens[0] == "<pad>"
+
+
+@pytest.mark.parametrize("name", ["t5", slow("mbart-50")])
+def test_added_tokens_beside_a_sentencepiece_model_are_read(directories, tmp_path, name):
+    published = directories(name)
+    directory = Path(shutil.copytree(published.directory, tmp_path / "theirs"))
+    tokenizer = read_tokenizer(directory)
+    tokenizer.add_tokens(["BRANDX", tokenizers.AddedToken("BRANDY", lstrip=True)])
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<hl>"]}, replace_extra_special_tokens=False)
+    tokenizer.save_pretrained(directory)
+    grow(directory, tokenizer.convert_tokens_to_ids("<hl>") + 1)
+    converted = convert(Published(directory, *list(vars(published).values())[1:]), tmp_path / "ct2")
+    (converted / "tokenizer.json").unlink(missing_ok=True)
+    beside = {"tokenizer_class": type(tokenizer).__name__, "extra_special_tokens": ["<hl>"]}
+    write_json(converted / "tokenizer_config.json", beside)
+    write_json(
+        converted / "added_tokens.json",
+        {name: tokenizer.convert_tokens_to_ids(name) for name in ("BRANDX", "BRANDY", "<hl>")},
+    )
+    asked = {"source_lang": published.source_lang, "target_lang": published.target_langs[0]}
+    found = import_path(converted, **asked, markers=["<hl>"]).bundle.tokenizer
+    assert found.added_tokens.keys() == {"BRANDX", "BRANDY", "<hl>"}
+    if published.source_lang is not None:
+        tokenizer.src_lang = published.source_lang
+    for line in ("Ein BRANDX rennt.", "<hl> Hund <hl>", "aBRANDXb"):
+        expected = tokenizer.convert_ids_to_tokens(tokenizer(line)["input_ids"])
+        [ids] = found.encode_sources([line], asked["target_lang"], asked["source_lang"])
+        listed = json.loads((converted / "shared_vocabulary.json").read_text(encoding="utf-8"))
+        assert [listed[number] for number in ids] == expected
+    [text] = import_path(converted, **asked).bundle.tokenizer.encode_sources(["<hl>"], *reversed(asked.values()))
+    assert listed.index("<hl>") not in text
 
 
 def test_an_older_list_of_tokens_is_read(directories, tmp_path):

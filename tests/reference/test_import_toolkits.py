@@ -188,6 +188,15 @@ def test_text_in_text_out(case):
     assert len(written) > 1
 
 
+def test_frame_tokens_in_a_text_are_text(case):
+    vocabulary = case[1].bundle.tokenizer
+    source, target = vocabulary.file.source, vocabulary.file.target or vocabulary.file.source
+    for side, encode in ((source, vocabulary.encode_batch), (target, vocabulary.encode_prefixes)):
+        assert side.special
+        for name in ("<s>", "</s>", "<pad>", "<blank>", *(side.pieces[number] for number in side.special)):
+            assert not set(side.special) & set(encode([f"wort1 {name} wort2"])[0]), name
+
+
 @torch.inference_mode()
 def test_scores_are_their_log_probabilities(case):
     toolkit, ours, *_ = case

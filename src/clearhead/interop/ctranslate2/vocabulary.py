@@ -11,12 +11,15 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import PADDING, SubwordPieces
+from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.vocabularies.huggingface_files import (
+    added_tokens,
     checked_json,
     own_pieces,
     sentencepiece_side,
     token_ids,
     vocabulary_of,
+    with_rows_of_added,
 )
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 
@@ -64,6 +67,9 @@ def _sides(
             f"{directory} has no tokenizer, so no text can be encoded in the model's tokens: put beside model.bin "
             f"what it was made with, tokenizer.json, source.spm and target.spm, or {' or '.join(_ONE_MODEL)}"
         )
+    asked = optional_json(directory / "tokenizer_config.json") or {}
+    name = "MarianTokenizer" if paths[0] != paths[1] else str(asked.get("tokenizer_class"))
+    file, added = added_tokens(directory, asked)
     sides, special = [], set()
     for path, tokens in zip(paths, (pieces.source, pieces.target), strict=True):
         own = set(own_pieces(path))
@@ -72,12 +78,16 @@ def _sides(
         others |= {
             token for token in tokens if token not in own and (_TOLD.fullmatch(token) or _SENTINEL.fullmatch(token))
         }
+        new = [token for token in added if token["content"] in set(tokens) - own - others]
+        others |= {token["content"] for token in new if token["special"]}
         if pieces.unk not in tokens:
             raise ModelError(f"{directory}: the list of tokens has no {pieces.unk} for what {path.name} does not know")
         # An added padding row has no name in the list.
         whole = [*tokens, *[None] * (pad_id - len(tokens)), "<pad>"] if pad_id >= len(tokens) else tokens
         ids = [number for number, token in enumerate(whole) if token in others or number == pad_id]
-        sides.append(sentencepiece_side(path, whole, ids, tokens.index(pieces.unk)))
+        side = sentencepiece_side(path, whole, ids, tokens.index(pieces.unk))
+        rows = [{**token, "id": tokens.index(token["content"])} for token in new]
+        sides.append(with_rows_of_added(side, file, rows, name) if rows else side)
         special |= others
     return sides[0], None if sides[0] == sides[1] else sides[1], special
 

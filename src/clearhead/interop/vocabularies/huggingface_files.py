@@ -58,6 +58,14 @@ _M2M100_CODES = {
 MARIAN_CODE = re.compile(r">>(\S+)<<")
 """Target-language token of multilingual Marian models."""
 
+_CLASSES = {
+    "marian": "MarianTokenizer",
+    "pegasus": "PegasusTokenizer",
+    "bert-generation": "BertGenerationTokenizer",
+}
+"""Kinds of model to their tokenizer class, where there is one alone."""
+_BETWEEN_SPACES = ("MarianTokenizer", "M2M100Tokenizer", "BertGenerationTokenizer")
+"""Classes for which a word ends at a space alone, where an added token must be one: those written in Python."""
 _SPACE_BEFORE_ADDED = ("PegasusTokenizer", "MBart50Tokenizer", "NllbTokenizer")
 """Classes whose tokenizer, made from a sentencepiece model, keeps the space before an added token."""
 
@@ -211,31 +219,40 @@ def _with_added(
     They are in `tokenizer_config.json` or `added_tokens.json`; those of `tokenizer.json` are in the side already.
     """
     source, target = _sides(directory, model_type, config, asked)
-    path, added = _added_tokens(directory, asked)
+    path, added = added_tokens(directory, asked)
     if source.speller == "tokenizers":
         if model_type == "bert" and asked.get("do_lower_case", True):  # as `add_tokens` of transformers
             added = [token if token["special"] else {**token, "content": token["content"].lower()} for token in added]
         made = _checked(path, lambda: with_added_tokens(source.model, added))
         return source.model_copy(update={"model": made}), target
-    name = str(asked.get("tokenizer_class")).removesuffix("Fast")
-    # Classes of the two kinds of tokenizers in transformers: made of tokenizers' parts, and in Python.
-    spaced, is_python = name in _SPACE_BEFORE_ADDED or model_type == "pegasus", target is not None
-    is_python |= model_type == "bert-generation" or (directory / "vocab.json").is_file()
-    settings = {"space_before_added": spaced, "between_spaces": is_python}
-    source = _with_rows(source, path, added).model_copy(update=settings)
+    name = _CLASSES.get(model_type, str(asked.get("tokenizer_class")))
+    name = "M2M100Tokenizer" if (directory / "vocab.json").is_file() and target is None else name
+    source = with_rows_of_added(source, path, added, name)
     if target is None:
         return source, None
     # The sides of Marian may be numbered apart, and then the target may have no row for a token of the source.
     both = [token for token in added if token["id"] < config.vocab_size and _is_free(target, token)]
-    return source, _with_rows(target, path, both).model_copy(update=settings)
+    return source, with_rows_of_added(target, path, both, name)
 
 
 def _is_free(side: VocabularySide, token: Mapping[str, Any]) -> bool:
     return token["id"] >= len(side.pieces) or side.pieces[token["id"]] in (None, token["content"])
 
 
-def _with_rows(side: VocabularySide, path: Path, added: Sequence[Mapping[str, Any]]) -> VocabularySide:
-    """Return a side of sentencepiece with added tokens; a special one is text where a text contains it."""
+def with_rows_of_added(
+    side: VocabularySide, path: Path, added: Sequence[Mapping[str, Any]], tokenizer_class: str
+) -> VocabularySide:
+    """Return a side of sentencepiece with added tokens; a special one is text where a text contains it.
+
+    Args:
+        side: The side.
+        path: File of the added tokens, for messages.
+        added: Tokens from `added_tokens`, with the ids of this side.
+        tokenizer_class: Their class, which reads the text around such tokens in its own way.
+
+    Raises:
+        ModelError: If a token has the id of another piece.
+    """
     pieces, special, found = [*side.pieces], {*side.special}, []
     for token in added:
         number, content = token["id"], token["content"]
@@ -256,13 +273,22 @@ def _with_rows(side: VocabularySide, path: Path, added: Sequence[Mapping[str, An
         name: tuple(token["id"] for token in added if token[name] and pieces[token["id"]] == token["content"])
         for name in ADDED_FLAGS
     }
-    return side.model_copy(update={**changed, **flags})
+    name = tokenizer_class.removesuffix("Fast")
+    read = {"space_before_added": name in _SPACE_BEFORE_ADDED, "between_spaces": name in _BETWEEN_SPACES}
+    return side.model_copy(update={**changed, **flags, **read})
 
 
-def _added_tokens(directory: Path, asked: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
+def added_tokens(directory: Path, asked: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
     """Return the file of the added tokens and these, in the form of `tokenizer.json`, ordered by id.
 
     Like transformers, this reads `added_tokens.json` only if `tokenizer_config.json` has no `added_tokens_decoder`.
+
+    Args:
+        directory: Directory of the files.
+        asked: The fields of `tokenizer_config.json`.
+
+    Raises:
+        ModelError: If a file is damaged.
     """
     path, tokens = directory / "tokenizer_config.json", asked.get("added_tokens_decoder")
     if tokens is None:
@@ -335,7 +361,7 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
     own = own_pieces(path)
     if model_type == "mbart" and not codes:
         known = (_MBART_CODES + " " + _MORE_CODES if _is_mbart50(asked) else _MBART_CODES).split()
-        added = sum(token["id"] > len(own) + len(known) for token in _added_tokens(path.parent, asked)[1])
+        added = sum(token["id"] > len(own) + len(known) for token in added_tokens(path.parent, asked)[1])
         codes = known if config.vocab_size == len(own) + len(known) + 2 + added else []
     match model_type:
         case "pegasus":
@@ -416,7 +442,7 @@ def _codes(model_type: str, asked: Mapping[str, Any], directory: Path) -> list[s
     """Return the language tokens that the files name, in order."""
     if model_type not in _CODES:
         return []
-    added = [token["content"] for token in _added_tokens(directory, asked)[1]]
+    added = [token["content"] for token in added_tokens(directory, asked)[1]]
     lists = [
         [token["content"] if isinstance(token, dict) else token for token in tokens if _is_token(token)]
         for values in (asked, optional_json(directory / "special_tokens_map.json") or {})
