@@ -18,7 +18,7 @@ _MOST_FIELD_BYTES = 1_048_576
 """Size limit of all fields together; only a file may be larger."""
 
 _SLICE, _PAUSE_SECONDS = 65_536, 0.0005
-"""Bytes that are parsed between two pauses, in which the event loop runs; without, it waits 5 ms each time."""
+"""Bytes that are parsed between two pauses, in which the event loop runs."""
 
 
 @dataclass(frozen=True, slots=True)
