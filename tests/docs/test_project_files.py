@@ -181,7 +181,7 @@ def in_the_build_context(path: Path) -> bool:
     return bool(fitting) and fitting[-1].startswith("!")
 
 
-def test_the_image_is_built_of_what_the_package_is_built_of():
+def test_the_image_copies_every_file_of_the_package_build():
     """The steps themselves need Docker and a network; here, what they name exists and is sent."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     [extras] = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)

@@ -575,7 +575,7 @@ def test_a_directory_made_while_a_model_is_written_is_kept(make_bundle, tmp_path
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "thesis.txt"]
 
 
-def test_what_cannot_be_read_again_does_not_replace_a_model(make_bundle, tmp_path, monkeypatch):
+def test_an_unreadable_model_does_not_replace_a_model(make_bundle, tmp_path, monkeypatch):
     save_bundle(tmp_path / "model", make_bundle())
     before, write = contents(tmp_path / "model"), bundle_module._write_files
 

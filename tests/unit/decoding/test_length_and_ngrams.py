@@ -45,7 +45,7 @@ def test_placeholders_prefixes_and_the_only_token_left_are_exempt():
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("rules", [{"min_length": 15}, {"no_repeat_ngram_size": 2}])
-def test_every_form_finds_what_the_plain_form_finds(make_ending_model, make_sources, form, rules, beam_size):
+def test_every_engine_finds_the_hypotheses_of_the_plain_search(make_ending_model, make_sources, form, rules, beam_size):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     config = DecodeConfig(beam_size=beam_size, end_loops=False, **rules)
     expected = find_plainly(model, sources, LIMITS, config)

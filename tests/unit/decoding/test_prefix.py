@@ -87,7 +87,7 @@ def test_a_search_finds_the_best_that_fits(make_ending_model, make_sources, form
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_every_form_finds_what_the_plain_form_finds(make_ending_model, make_sources, form, beam_size):
+def test_every_engine_finds_the_hypotheses_of_the_plain_search(make_ending_model, make_sources, form, beam_size):
     model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(beam_size=beam_size)
     expected = find_plainly(model, sources, LIMITS, config, prefixes=PREFIXES)
     assert_same(find(form(model), sources, LIMITS, config, prefixes=PREFIXES), expected)

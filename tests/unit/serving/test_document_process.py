@@ -289,7 +289,7 @@ def test_files_of_a_directory_that_was_swept_are_gone_and_new_ones_are_kept(tmp_
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs on Windows")
-def test_what_others_put_into_a_shared_directory_is_neither_opened_nor_followed(tmp_path, monkeypatch):
+def test_foreign_files_and_links_in_a_shared_directory_are_not_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -36,7 +36,7 @@ def test_work_waits_in_order_until_there_is_room():
     assert sorted(order) == [0, 1, 2]
 
 
-def test_who_has_no_time_left_leaves_the_queue():
+def test_requests_leave_the_queue_at_their_deadline():
     def over():
         raise late()
 

@@ -39,7 +39,7 @@ def test_the_beginning_of_a_form_has_its_complete_fields():
         (KIND, FIELD % ("a", "x" * 600_000) * 2 + "--B--\r\n", "more than 1,048,576 bytes"),
     ],
 )
-def test_what_is_no_form_or_too_much_of_one_is_refused(kind, form, message):
+def test_malformed_and_oversized_forms_are_refused(kind, form, message):
     with pytest.raises(HTTPError) as refused:
         parse_multipart(kind, form.encode(errors="surrogateescape"))
     assert (refused.value.status, message in refused.value.message) == (400, True)

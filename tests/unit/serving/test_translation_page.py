@@ -214,7 +214,7 @@ def test_only_the_last_text_is_asked_for_and_what_was_asked_before_is_broken_off
     assert (asked, broken) == (["Ein Hund", "Ein Hund rennt"], ["Ein Hund"])
 
 
-def test_what_an_input_method_composes_is_asked_for_when_it_is_chosen(own_page):
+def test_the_composition_of_an_input_method_is_translated_when_it_ends(own_page):
     page = own_page
     asked = []
     page.on("request", lambda one: one.url.endswith("/v1/translate") and asked.append(one.post_data_json["text"]))

@@ -93,7 +93,7 @@ def test_a_stretch_from_a_sign_on_is_quoted_with_its_apostrophes(message, words,
     assert run.written(words, run.text) == written
 
 
-def test_what_is_not_read_as_the_translation_is_not_written(monkeypatch):
+def test_messages_that_do_not_read_back_as_the_translation_are_not_written(monkeypatch):
     (run,) = message_runs("{n, plural, other {it's # y}}")
     monkeypatch.setattr(MessageRun, "_quoted", lambda run, words: words)
     assert run.written("it's {n1}", run.text) == "it's #"

@@ -352,7 +352,7 @@ def test_placeholders_are_found_and_what_looks_like_them_is_not(source, missing)
         ("See --verbose in /etc/app/conf.d", "Siehe --ausführlich", "--verbose /etc/app/conf.d"),
     ],
 )
-def test_codes_of_other_forms_are_compared_by_what_stays(source, text, detail):
+def test_localized_codes_are_compared_by_their_invariant_part(source, text, detail):
     assert flags(source, text).get("placeholders") == detail
 
 

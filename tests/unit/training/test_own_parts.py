@@ -86,7 +86,7 @@ def test_a_run_without_own_parts_takes_none_later(config):
         ch.train(config(), model=Gated)
 
 
-def test_own_loss_is_what_trains(config, monkeypatch):
+def test_an_own_loss_is_minimized(config, monkeypatch):
     calls = []
 
     def loss(logits, target, smoothing):

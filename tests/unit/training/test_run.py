@@ -483,7 +483,7 @@ def test_fresh_moves_the_earlier_run_aside(quick, capsys):
     assert Config.load(run / "config.toml").train.seed == Config.load(asides[1] / "config.toml").train.seed == 7
 
 
-def test_starting_over_copies_what_lies_within_the_run(quick, tmp_path, capsys):
+def test_starting_over_copies_input_files_within_the_run(quick, tmp_path, capsys):
     """The demo's corpus, a golden file and the model to start from lie within the run that is started over."""
     values, run = quick, Path(quick["out"])
     (run / "corpus").mkdir()
@@ -524,7 +524,7 @@ def test_a_run_that_cannot_be_started_over_stays_where_it_is(quick, tmp_path, ch
     assert sorted(path.name for path in tmp_path.iterdir()) == beside
 
 
-def test_what_a_killed_start_over_left_is_removed_by_the_next(quick, tmp_path):
+def test_files_of_a_killed_start_over_are_removed_by_the_next(quick, tmp_path):
     run = Path(quick["out"])
     left = tmp_path / ".run.0123456789abcdef.partial"
     shutil.copytree(run, left)

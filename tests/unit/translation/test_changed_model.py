@@ -201,7 +201,7 @@ def loaded(make_model_dir):
 
 @pytest.mark.parametrize(("shape", "is_stored"), [("core", True), ("core", False), ("pytorch", True)])
 @pytest.mark.parametrize("change", [*WEIGHTS, *PARTS], ids=lambda change: change.__name__)
-def test_a_changed_module_is_what_translates_and_scores(loaded, shape, change, is_stored):
+def test_translations_and_scores_are_computed_by_a_changed_module(loaded, shape, change, is_stored):
     translator = loaded(shape, is_stored=is_stored)
     before = translator.score(*TEXTS), texts(translator.translate(TEXTS[0], **GREEDY))
     assert before[0] == pytest.approx([by_hand(translator)[0]], abs=1e-3)
@@ -237,7 +237,7 @@ def test_a_module_of_another_precision_computes_itself_and_is_not_stored(loaded,
         save_bundle(tmp_path / "model", translator.bundle)
 
 
-def test_what_is_put_back_is_noticed_too(loaded):
+def test_restored_weights_are_noticed(loaded):
     translator = loaded("core")
     before, weight = translator.score(*TEXTS), up(translator.model).weight
     weight.data.mul_(2.0)

@@ -86,7 +86,7 @@ def test_a_changed_function_of_the_model_counts(translator, monkeypatch):
         ({"plain": 1}, "plain must be True or False"),
     ],
 )
-def test_what_has_no_plain_form_is_refused(translator, settings, message):
+def test_requests_without_a_plain_form_are_refused(translator, settings, message):
     with pytest.raises(ConfigError, match=message):
         translator.translate(LINES, **{"plain": True, **settings})
 
