@@ -114,7 +114,7 @@ def test_exports_read_and_write_added_tokens_as_here(layout, to, tmp_path):
 
 @pytest.mark.parametrize("layout", ["marian"], indirect=True)
 @pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
-def test_added_tokens_that_no_other_library_reads_are_not_exported(layout, to, tmp_path):
+def test_added_tokens_that_no_other_library_reads_are_not_exported(layout, to, tmp_path, monkeypatch):
     with_added(layout, tokenizers.AddedToken("BRANDX"))
     bundle = import_path(layout.directory).bundle
     file = bundle.tokenizer.file
@@ -123,3 +123,9 @@ def test_added_tokens_that_no_other_library_reads_are_not_exported(layout, to, t
     with pytest.raises(ConfigError, match=r"no other library reads its added tokens \(BRANDX\) as here") as raised:
         export_directory(bundle, tmp_path / "out", to, ["a dog"])
     assert "--to" not in str(raised.value)
+    if to != "onnx":  # nor where the settings are refused
+        monkeypatch.setattr("clearhead.interop.huggingface.writer.exportable_as", lambda config: [])
+        monkeypatch.setattr("clearhead.interop.ctranslate2.writer.unknown_settings", lambda *_: ["model.norm = 'no'"])
+        with pytest.raises(ConfigError) as raised:
+            export_directory(bundle, tmp_path / "out", to, ["a dog"])
+        assert "--to" not in str(raised.value)

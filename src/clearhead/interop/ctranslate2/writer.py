@@ -21,7 +21,7 @@ from clearhead.interop.ctranslate2.parity import search_arguments
 from clearhead.interop.ctranslate2.pieces import SubwordPieces, listed_pieces, told_in_tokens
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, EXPRESSIBLE, key_table
 from clearhead.interop.huggingface.state import FAMILIES, exportable_as
-from clearhead.interop.huggingface.tokenizer import kind_and_tokenizer
+from clearhead.interop.huggingface.tokenizer import kind_and_tokenizer, onnx_instead
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
 from clearhead.interop.vocabularies.vocabulary_files import (
@@ -56,7 +56,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
     except ImportError:
         raise ModelError(f"CTranslate2 is not installed: {pip_install('interop')}") from None
     model, vocabulary, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
-    _require_expressible(config)
+    _require_expressible(bundle, config)
     shape: dict[str, Any] = {
         "num_heads": config.num_heads,
         "pre_norm": config.norm == "pre",
@@ -113,7 +113,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
     return pieces, notes
 
 
-def _require_expressible(config: ModelConfig) -> None:
+def _require_expressible(bundle: Bundle, config: ModelConfig) -> None:
     """Check that CTranslate2's Transformer supports these settings.
 
     Raises:
@@ -136,8 +136,7 @@ def _require_expressible(config: ModelConfig) -> None:
     if not config.num_encoder_layers or not config.num_decoder_layers:
         problems.append("the model has an encoder or a decoder alone")
     if problems:
-        instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
-        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}{instead}")
+        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}{onnx_instead(bundle)}")
 
 
 def _sinusoids(config: ModelConfig) -> np.ndarray:

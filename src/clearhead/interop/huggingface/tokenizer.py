@@ -19,7 +19,7 @@ from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
-from clearhead.interop.huggingface.state import FAMILIES
+from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.vocabularies.huggingface_files import ADDED_FLAGS, part_of, their_vocabulary, token_ids
 from clearhead.interop.vocabularies.vocabulary_files import (
     OWN_VOCABULARY,
@@ -77,16 +77,27 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
             problems.append(f"as {kind}, {error}")
         else:
             return kind, tokenizer
-    added = tokens_beside_sentencepiece(vocabulary)
-    instead = (
-        f"no other library reads its added tokens ({', '.join(added):.100}) as here"
-        if added
-        else "write it with --to ctranslate2 or --to onnx"
-    )
+    if added := tokens_beside_sentencepiece(vocabulary):
+        instead = f"; no other library reads its added tokens ({', '.join(added):.100}) as here"
+    else:
+        instead = "; write it with --to ctranslate2 or --to onnx" if config.is_encoder_decoder else ""
     raise ConfigError(
         f"no tokenizer of Hugging Face transformers that goes with such a model encodes as this vocabulary does "
-        f"({'; '.join(problems)}); {instead}"
+        f"({'; '.join(problems)}){instead}"
     )
+
+
+def onnx_instead(bundle: Bundle) -> str:
+    """Return the advice, for the end of a message, to write a model as ONNX; empty if that refuses it too."""
+    config = bundle.model.config
+    if not config.is_encoder_decoder:
+        return ""
+    if tokens_beside_sentencepiece(bundle.tokenizer):
+        try:
+            kind_and_tokenizer(bundle, exportable_as(config) or FAMILIES)
+        except ConfigError:
+            return ""
+    return "; --to onnx writes it"
 
 
 def told_in_transformers(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:

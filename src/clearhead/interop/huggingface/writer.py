@@ -12,7 +12,13 @@ from clearhead.errors import ConfigError
 from clearhead.files import write_json
 from clearhead.files.tensors import model_tensors, write_weights
 from clearhead.interop.huggingface.state import export_state, exportable_as, nearest_kind
-from clearhead.interop.huggingface.tokenizer import TheirTokenizer, forced_id, kind_and_tokenizer, told_in_transformers
+from clearhead.interop.huggingface.tokenizer import (
+    TheirTokenizer,
+    forced_id,
+    kind_and_tokenizer,
+    onnx_instead,
+    told_in_transformers,
+)
 from clearhead.interop.round_trip import KEY, origin_values
 from clearhead.interop.vocabularies.vocabulary_files import write_files
 
@@ -35,10 +41,9 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
     kinds = exportable_as(config)
     if not kinds:
         nearest, differences = nearest_kind(config)
-        instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
         raise ConfigError(
             f"no kind of model in Hugging Face transformers can hold this one; of the nearest, {nearest}, differs: "
-            f"{'; '.join(differences)}{instead}"
+            f"{'; '.join(differences)}{onnx_instead(bundle)}"
         )
     kind, tokenizer = kind_and_tokenizer(bundle, kinds)
     values, tensors = export_state(kind, config, model_tensors(bundle.model), computed=True)
