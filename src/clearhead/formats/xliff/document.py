@@ -17,6 +17,7 @@ from clearhead.formats.xliff.units import (
     XliffUnit,
     exceptions_in,
     is_for_review,
+    is_wholly_unfinished,
     segments_of,
     unfinished_segments,
     units_of,
@@ -200,7 +201,7 @@ class XliffDocument(Document):
         first = len(self.segments)
         parts: list[_Part] = []
         if not segments or present is None:
-            self._add_parts(unit, source, unit.target, parts, is_unfinished=unit.is_unfinished)
+            self._add_parts(unit, source, unit.target, parts, is_unfinished=is_wholly_unfinished(unit))
             if parts:
                 self._units.append(_Unit(unit, source, first, parts))
             return
@@ -451,7 +452,7 @@ def _present_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> Ma
     found = segments_of(unit.target)
     if found and found.keys() <= segments.keys():
         return found
-    return {} if unit.is_unfinished else None
+    return {} if is_wholly_unfinished(unit) else None
 
 
 def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]]) -> str:

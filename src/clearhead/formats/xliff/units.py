@@ -131,13 +131,17 @@ def segments_of(text: XmlElement | None) -> dict[str, XmlElement] | None:
         part = waiting.pop()
         if isinstance(part, str):
             is_whole &= not part.strip()
-        elif part.tag.name == "mrk" and part.tag.attributes.get("mtype") == "seg":
+        elif _is_segment(part):
             key = part.tag.attributes.get("mid", "")
             is_whole &= key not in found
             found[key] = part
         elif holds_words(part) and own_translate(part.tag) is not False:
             waiting += part.parts[::-1]
     return found if is_whole or not found else None
+
+
+def _is_segment(part: XmlElement) -> bool:
+    return part.tag.name == "mrk" and part.tag.attributes.get("mtype") == "seg"
 
 
 def unfinished_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> Set[str]:
@@ -150,6 +154,14 @@ def unfinished_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> 
     if not unit.is_unfinished:
         return frozenset()
     return {key for key, one in segments.items() if is_for_review(one)} or segments.keys()
+
+
+def is_wholly_unfinished(unit: XliffUnit) -> bool:
+    """Return whether nothing of a unit's target is to be kept: it is unfinished, and no segment of it is finished."""
+    if not unit.is_unfinished or unit.locked_segments:
+        return False
+    segments = unit.target.within() if unit.target is not None else ()
+    return {is_for_review(one) for one in segments if _is_segment(one)} != {False, True}
 
 
 def is_for_review(segment: XmlElement) -> bool:

@@ -162,6 +162,11 @@ def seg(mid: int, text: str = "") -> str:
     return f'<mrk mtype="seg" mid="{mid}">{text}</mrk>' if text else f'<mrk mtype="seg" mid="{mid}"/>'
 
 
+def marked(segment: str) -> str:
+    """Return a segment as it is written by a machine beside one of a human."""
+    return segment.replace(' mid="', ' comment="needs-review-translation" mid="')
+
+
 ZWEI = '<mrk mtype="seg" mid="2" comment="needs-review-translation">ZWEI.</mrk>'
 """A segment of a machine beside one of a human."""
 
@@ -279,6 +284,22 @@ def test_locked_segments_of_trados_are_not_changed(read, fill, in_capitals):
         assert fill(document, in_capitals) == cut_unit(filled, state, behind=locks.format(1, "true"))
     assert read("a.sdlxliff", cut_unit("Eins. Zwei.", behind=locks.format(2, "true"))).segments == []
     assert len(read("a.sdlxliff", cut_unit(seg(1), behind=locks.format(1, "false"))).segments) == 2
+
+
+@pytest.mark.parametrize("state", [' state="needs-review-translation"', ' state="new"'])
+def test_unfinished_targets_of_other_segments_keep_those_that_are_locked_or_finished(read, state):
+    lock = '<seg-defs><seg id="1" locked="true"/></seg-defs>'
+    for target, behind in (
+        ("Fest. Zwei.", lock),
+        (f"{seg(1, 'Fest.')} und {seg(2, 'Zwei.')}", lock),
+        (f"{seg(1, 'Fest.')} {seg(3, 'Drei.')}", lock),
+        (f"{seg(1, 'Fertig.')} und {marked(seg(2, 'Zwei.'))}", ""),
+        (f"{seg(1, 'Fertig.')} {marked(seg(3, 'Drei.'))}", ""),
+    ):
+        document = read("a.sdlxliff", cut_unit(target, state, behind=behind))
+        assert [one.is_finished for one in document.segments] == ([] if behind else [True])
+    both = "".join(marked(seg(number, "Eins.")) for number in (1, 3))
+    assert [one.is_finished for one in read("a.sdlxliff", cut_unit(both, state)).segments] == [False, False]
 
 
 @pytest.mark.parametrize(
