@@ -156,14 +156,15 @@ def replace_keeping_old(new: Path, final: Path) -> Path:
     # First under the name that the old one will have: an exchange then leaves no moment at which the old one has a
     # temporary name, which is removed after a kill.
     os.rename(new, aside)
+    is_exchanged = False
     try:
-        if _exchange(aside, final):
-            _flush(final.parent)
-            return aside
-    except OSError:
-        os.rename(aside, new)
-        raise
-    os.rename(aside, new)
+        is_exchanged = _exchange(aside, final)
+    finally:
+        if not is_exchanged:
+            os.rename(aside, new)
+    if is_exchanged:
+        _flush(final.parent)  # if that fails, `aside` is the old one all the same, and stays
+        return aside
     os.rename(final, aside)
     try:
         os.rename(new, final)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,22 @@ def test_a_directory_that_cannot_be_replaced_stays(
         files.replace_keeping_old(tmp_path / "new", tmp_path / "run")
     assert names(tmp_path / "run") == ["in run"]
     assert "in new" in names(tmp_path / "new") or not can_exchange
+
+
+def test_a_directory_above_that_cannot_be_flushed_costs_no_old_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(path: Path) -> None:
+        raise OSError("no flush")
+
+    monkeypatch.setattr(files.writing, "_flush", failing)
+    for name in ("new", "run"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"in {name}").touch()
+    with suppress(OSError):
+        files.replace_keeping_old(tmp_path / "new", tmp_path / "run")
+    shutil.rmtree(tmp_path / "new", ignore_errors=True)  # as callers remove what did not take the place
+    assert [names(tmp_path / name) for name in ("run", "run.old-1")] == [["in new"], ["in run"]]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the test's file system may not exchange names")
