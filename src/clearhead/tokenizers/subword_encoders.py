@@ -183,7 +183,7 @@ class SentencePieceEncoder(ListedPieces):
             )
         first = "".join(sorted({piece[0] for piece in self.added}))
         self._starts_added = re.compile(f"[{re.escape(first)}]" if first else "(?!)")
-        self._settings_of_added = added
+        self._settings_of_added = dict(added)  # the default, a proxy, cannot be pickled
         self._space_before_added = space_before_added
         self._between_spaces = between_spaces
         self._word_goes_on = re.compile(r"[^ ]" if between_spaces else r"\w")
