@@ -24,7 +24,6 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import NO_NUMBERS, check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
-from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ModelError
 from clearhead.runtime.device import num_threads
 
@@ -224,7 +223,10 @@ def find(
             shortlist = shortlist.with_common(parts.continuing)
         slots = [engine.slots(options.most_beams, max_slots, shortlist, team) for team in teams]
         config, factor = engine.model.config, engine.batch_factor
-        workers = [_Worker(s, waiting, config, options, num_workers, max_slots, factor, parts) for s in slots]
+        listed = None if shortlist is None else shortlist.common.tolist()
+        rules = config, options.config, parts, listed
+        how = waiting, config, options, num_workers, max_slots, factor
+        workers = [_Worker(s, *how, AllowedTokens.of(*rules)) for s in slots]
         yield from workers[0].work() if num_workers == 1 else _work_together(engine, workers, waiting)
 
 
@@ -237,16 +239,15 @@ class _Worker:
     num_workers: int
     max_slots: int
     batch_factor: int
-    parts: CharacterParts | None
+    allowed: AllowedTokens
 
     def __post_init__(self) -> None:
         options, slots = self.options, self.slots
-        self._allowed = AllowedTokens.of(self.model, options.config, self.parts)
         self._is_plain = not (options.are_separate or options.is_constrained)
         self._search: SlotSearch | None = None
         if self._is_plain and hasattr(slots, "search"):  # they are SearchingSlots; isinstance takes 0.03 ms
             self._search = slots.search(
-                options.config, options.num_best, self._allowed, self.waiting.changes, scores=options.scores
+                options.config, options.num_best, self.allowed, self.waiting.changes, scores=options.scores
             )
 
     def work(self) -> Iterator[Found]:
@@ -291,20 +292,20 @@ class _Worker:
         if options.sampling is not None:
             from clearhead.decoding.batched_sampling import begin_samples
 
-            return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
+            return begin_samples(sentence, bos_id, self.allowed, options.sampling.seed)
         if options.is_constrained:
             from clearhead.decoding.grid_beam_search import begin_constrained
 
-            return begin_constrained(sentence, bos_id, self._allowed, options)
+            return begin_constrained(sentence, bos_id, self.allowed, options)
         if options.diversity:
             from clearhead.decoding.independent_hypotheses import SeparateHypotheses
 
             count = options.config.beam_size
-            return SeparateHypotheses.begin(sentence, bos_id, self._allowed, [None] * count, count=count)
+            return SeparateHypotheses.begin(sentence, bos_id, self.allowed, [None] * count, count=count)
         if self._search is not None:
             return self._search.begin(sentence, bos_id)
         longest_penalty = rank_penalty(sentence.max_length, options.config)
-        return SearchedSentence.begin(sentence, bos_id, self._allowed, longest_penalty)
+        return SearchedSentence.begin(sentence, bos_id, self.allowed, longest_penalty)
 
     def _advance_separately(self, active: Sequence[Any]) -> None:
         """Advance every sample, or hypothesis of diverse or constrained search, by a token."""

@@ -61,6 +61,7 @@ class AllowedTokens:
         min_length: Minimum target tokens, end token included.
         no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
         parts: The tokens that are parts of characters; None if there are none.
+        listed: Tokens that the shortlist of every sentence has; None if there is no shortlist.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class AllowedTokens:
         min_length: int = 0,
         no_repeat_ngram_size: int = 0,
         parts: CharacterParts | None = None,
+        listed: Sequence[int] | None = None,
     ) -> None:
         self._vocab_size = config.vocab_size
         self._end_loops = end_loops
@@ -82,6 +84,8 @@ class AllowedTokens:
         """Masks of the tokens allowed in each state of UTF-8, room by room; see `CharacterParts.masks`."""
         self.anything = self.of_states[-NUM_STATES] if self.of_states else ever
         """Mask of every token that may be written, as far as no rule says otherwise."""
+        whole = self.of_states[0] if self.of_states else ever  # allowed without any room
+        self._searched = slice(None) if listed is None else [token for token in listed if whole[token]]
         self._end_id = config.eos_id
         self._first_placeholder = config.first_placeholder if config.num_placeholders else math.inf
         self._waiting: dict[tuple[int, ...], Mask] = {}
@@ -89,9 +93,15 @@ class AllowedTokens:
         """Mask of the end token alone; a hypothesis that ends under it was ended by a rule, not by the model."""
 
     @classmethod
-    def of(cls, model: ModelConfig, config: DecodeConfig, parts: CharacterParts | None = None) -> Self:
-        """Return the allowed tokens of a model under decoding settings; for `parts` see the class."""
-        return cls(model, **output_rules(config), parts=parts)
+    def of(
+        cls,
+        model: ModelConfig,
+        config: DecodeConfig,
+        parts: CharacterParts | None = None,
+        listed: Sequence[int] | None = None,
+    ) -> Self:
+        """Return the allowed tokens of a model under decoding settings; for `parts` and `listed` see the class."""
+        return cls(model, **output_rules(config), parts=parts, listed=listed)
 
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the tokens allowed after those written so far; None allows anything.
@@ -104,7 +114,7 @@ class AllowedTokens:
         if avoided and mask is not self.end:
             rest = (self.anything if mask is None else mask).copy()
             rest[avoided] = False
-            mask = rest if rest.any() else mask
+            mask = rest if rest[self._searched].any() else mask
         return mask if self.parts is None else self._of_whole_characters(mask, written, sentence, self.parts)
 
     def _of_whole_characters(
@@ -114,9 +124,11 @@ class AllowedTokens:
         state = parts.state(written)
         if mask is self.end and not state:
             return mask
-        room = sentence.max_length - len(written) - 2 - len(self._missing_placeholders(written, sentence))
+        is_in_prefix = bool(_rest_of_prefix(written, sentence.prefix))  # it comes before placeholders and terms
+        room = sentence.max_length - len(written) - 2
+        room -= 0 if is_in_prefix else len(self._missing_placeholders(written, sentence))
         valid, allowed = self.of_states[_known_room(room) * NUM_STATES + state], parts.masks[_known_room(room), state]
-        if sentence.required is not None:
+        if sentence.required is not None and not is_in_prefix:
             allowed = self._with_room_for_terms(allowed, room, state, written, sentence.required, parts)
         elif mask is None:
             return valid

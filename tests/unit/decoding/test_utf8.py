@@ -202,3 +202,27 @@ def test_characters_leave_room_for_missing_terms_and_placeholders(writing_bytes,
             for text in (one.text, *(other.text for other in one.alternatives)):
                 assert "hound" in text.lower() or "犬" in text
                 assert text.count("%s") == one.source.count("%s")
+
+
+def test_a_prefix_comes_before_terms_and_placeholders_that_need_its_room(writing_bytes):
+    terms = Terms([Term("Hund", ("hound", "犬"))])
+    for seed in range(4):
+        translator = writing_bytes(seed)
+        for line, prefix, how in (("Hund", "é", {"terms": terms}), ("%s %d %s %s %s", "é犬", {})):
+            for extra in (1, 2):
+                found = translator.translate([line], prefix=prefix, extra_length=extra, end_loops=False, **how)
+                assert found[0].text.startswith(prefix)
+
+
+def test_rules_that_leave_no_listed_token_are_not_applied(writing_bytes):
+    for seed in range(3):
+        translator = writing_bytes(seed)
+        tokenizer = translator.bundle.tokenizer
+        common = sorted({tokenizer.eos_id, *tokenizer.encode("犬 é a")})
+        rows = np.full((tokenizer.vocab_size, 1), -1, dtype=np.int32)
+        translator.shortlist = Shortlist(np.array(common, dtype=np.int32), rows)
+        for beam_size in (1, 4):
+            how = {"shortlist": True, "min_length": 30, "no_repeat_ngram_size": 1, "beam_size": beam_size}
+            for one in translator.translate(LINES[:3], end_loops=False, extra_length=20, **how):
+                assert one.text
+                assert "\ufffd" not in one.text
