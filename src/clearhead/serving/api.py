@@ -136,9 +136,13 @@ def native_router(service: Service) -> APIRouter:
                 parts.append(text_events(translator, {place: texts[place] for place in places}, **best, **settings))
 
             def translated_in_parts() -> Iterator[list[dict[str, Any]]]:
-                with service.prepared(job, texts):
-                    for group in chain(*parts):
-                        yield [{**data, **_of_text(found[data["index"]])} for data in group]
+                groups = chain(*parts)
+                while True:
+                    with service.prepared(job, texts):  # given back while the client reads, which may be slow
+                        group = next(groups, None)
+                    if group is None:
+                        return
+                    yield [{**data, **_of_text(found[data["index"]])} for data in group]
 
             sent = events(service.work, job, translated_in_parts(), is_gone, said=_said(found, body.target))
             return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)

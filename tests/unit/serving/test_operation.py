@@ -676,6 +676,33 @@ def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
     service.close()
 
 
+def test_a_client_that_reads_slowly_does_not_hold_the_turn_of_large_texts(models):
+    service = Service([ModelSource("de-en", models["de-en"])], ServeConfig(), Keys({}), device="cpu")
+    service.load()
+    texts = ["12", "Ein Hund rennt.\n" * 200]  # the first needs no search
+    body = json.dumps({"text": texts, "source": "de", "target": "en", "stream": True}).encode()
+    headers = [(b"host", b"a"), (b"content-type", b"application/json")]
+    path = "/v1/translate"
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "root_path": "", "scheme": "http", "http_version": "1.1", "headers": headers,
+    }  # fmt: skip
+    sent, received = [], [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive():
+        return received.pop() if received else await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+        if b"event: translation" in message.get("body", b"") and len(sent) < 3:
+            with service.prepared(Job("otto", time.monotonic(), 1), texts):  # does not wait
+                pass
+
+    asyncio.run(make_app(service)(scope, receive, send))
+    assert b"event: done" in b"".join(message.get("body", b"") for message in sent)
+    service.close()
+
+
 def test_the_port_must_be_free(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="cannot listen on 127"):
         bind("127.0.0.1", other.getsockname()[1])
