@@ -23,7 +23,15 @@ from clearhead.formats.xliff.units import (
     units_of,
     version_of,
 )
-from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, tag_name, with_attribute, without_attribute
+from clearhead.formats.xml.elements import (
+    SPACE,
+    XmlElement,
+    XmlFile,
+    own_translate,
+    tag_name,
+    with_attribute,
+    without_attribute,
+)
 from clearhead.formats.xml.escaping import LANGUAGE_TAG, language_tag
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers, is_empty
@@ -450,9 +458,16 @@ def _present_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> Ma
     if unit.target is None or is_empty(unit.target):
         return segments_of(unit.target) or {}
     found = segments_of(unit.target)
-    if found and found.keys() <= segments.keys():
+    # If segments are missing, the target is written anew, without what it has besides these.
+    is_kept = found is not None and (found.keys() == segments.keys() or not _has_protected(unit.target))
+    if found and is_kept and found.keys() <= segments.keys():
         return found
     return {} if is_wholly_unfinished(unit) else None
+
+
+def _has_protected(target: XmlElement) -> bool:
+    """Return whether a target has parts that are not to be translated, in which `segments_of` does not look."""
+    return any(own_translate(one.tag) is False and not is_empty(one) for one in target.within())
 
 
 def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]]) -> str:

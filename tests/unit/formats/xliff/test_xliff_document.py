@@ -302,6 +302,18 @@ def test_unfinished_targets_of_other_segments_keep_those_that_are_locked_or_fini
     assert [one.is_finished for one in read("a.sdlxliff", cut_unit(both, state)).segments] == [False, False]
 
 
+def test_protected_parts_of_a_finished_target_stay(read, fill, in_capitals):
+    protected = f'<mrk mtype="protected">{seg(2, "Fest.")}</mrk>'
+    for there in (protected, '<mrk mtype="protected">Fest.</mrk>'):
+        document = read("a.xlf", cut_unit(f"{seg(1, 'Eins.')} {there}"))
+        assert [one.is_finished for one in document.segments] == [True]
+    protected = f'<mrk mtype="protected">{seg(9, "Fest.")}</mrk>'
+    document = read("a.xlf", cut_unit(f"{seg(1)} {protected} {seg(2)}"))
+    filled = fill(document, in_capitals)
+    assert "Fest." in filled
+    assert "TWO." in filled
+
+
 @pytest.mark.parametrize(
     ("attributes", "is_locked"),
     [
