@@ -76,7 +76,7 @@ class Cleaning:
         )
         """What was found of the kinds named; duplicates are not looked for."""
         self.unmended: list[ShiftedRows] = []
-        """Blocks that look misaligned by their lengths alone; they are left as they are."""
+        """Blocks that look misaligned by only some of the evidence; they are left as they are."""
         self._shifted = self._certain_blocks() if "shifted" in fix else []
         self.rows_in = self.rows_out = self.num_changed = 0
         self.changed: Counter[str] = Counter()
@@ -116,8 +116,8 @@ class Cleaning:
             *(f"{name} is not looked for: {why}" for name in self._looked_for if (why := findings[name].unchecked)),
             *(f"{name}: {note}" for name in self._looked_for if (note := findings[name].note)),
             *(
-                f"{block.rows:,} rows from {block.first.origin} to {block.last_origin} are left as they are: by their "
-                f"lengths {block.where}, but nothing else shows it"
+                f"{block.rows:,} rows from {block.first.origin} to {block.last_origin} are left as they are: not "
+                f"all of lengths, names and meanings show that {block.where}"
                 for block in self.unmended
             ),
         ]

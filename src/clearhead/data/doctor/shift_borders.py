@@ -1,4 +1,4 @@
-"""The rows of misaligned blocks that certainly are misaligned, and blocks for which nothing but lengths speaks.
+"""The rows of misaligned blocks that certainly are misaligned, and blocks for which only some of the evidence speaks.
 
 The search tells about where a block begins and ends. Here its rows are read again, with the meanings of both sides
 where the encoder is installed. A target is given to another source only where it is certain that it belongs there.
@@ -53,7 +53,7 @@ def find_borders(
     weights: ShiftWeights,
     meaning: Meaning | None,
 ) -> list[Borders | None]:
-    """Compare the rows of blocks again, and return for each its borders; None if only lengths speak for it.
+    """Compare the rows of blocks again, and return the borders of each; None if only some evidence speaks for it.
 
     Args:
         blocks: The blocks found, in order.
@@ -96,6 +96,8 @@ class _Gains(NamedTuple):
     """Sums of the gains of all rows before each row, and of all rows."""
     beside_length: NDArray[np.float64]
     """The same sums without the evidence of lengths."""
+    of_length: NDArray[np.float64]
+    """The same sums of the evidence of lengths alone."""
 
     @classmethod
     def of(
@@ -114,9 +116,11 @@ class _Gains(NamedTuple):
         here = slice(start - low, end - low)
         there = slice(here.start + shift, here.stop + shift)
         fitting = weights.evidence(rows, here.start, here.stop, shift, by_chance[here])
-        features, of_own = (weights.features(rows, here.start, here.stop, one)[1:].sum(axis=0) for one in (shift, 0))
+        features, of_own = (weights.features(rows, here.start, here.stop, one) for one in (shift, 0))
+        of_length, *others = features - of_own
         # Both the source and the target leave the sides beside them, one of which may be its own.
-        return cls(start, _sums(fitting - np.maximum(own[here], own[there])), _sums(features - of_own))
+        gains = fitting - np.maximum(own[here], own[there])
+        return cls(start, _sums(gains), _sums(np.sum(others, axis=0)), _sums(of_length))
 
 
 def _spans(block: ShiftedRows, low: int, high: int, num_pairs: int) -> list[tuple[int, int]]:
@@ -142,9 +146,14 @@ def _borders(block: ShiftedRows, gains: Sequence[_Gains], *, has_meaning: bool) 
         np.flatnonzero(falling[::-1] > falling[-1] - CERTAIN)[-1],
     )
     certain = np.array([likely[0] + num_unclear[0], likely[1] - num_unclear[1]])
-    speaks = sum(np.diff(one.beside_length[np.clip(certain - one.start, 0, one.sums.size - 1)])[0] for one in gains)
-    # Meanings would show it at once. Where they are not compared, a little is enough beside very clear lengths.
-    is_clear = speaks >= CLEAR_MARGIN or (not has_meaning and speaks > 0 and block.gain >= VERY_CLEAR_GAIN)
+    places = [np.clip(certain - one.start, 0, one.sums.size - 1) for one in gains]
+    speaks = sum(np.diff(one.beside_length[at])[0] for one, at in zip(gains, places, strict=True))
+    is_clear = speaks >= CLEAR_MARGIN
+    if not has_meaning:
+        # Meanings would show it at once. Names and numbers do not alone: two sides may be numbered differently, as the
+        # verses of psalms are. Beside very clear lengths a little is enough.
+        of_length = sum(np.diff(one.of_length[at])[0] for one, at in zip(gains, places, strict=True))
+        is_clear = of_length >= CLEAR_MARGIN and (is_clear or (speaks > 0 and block.gain >= VERY_CLEAR_GAIN))
     if certain[0] >= certain[1] or not is_clear:
         return None
     return Borders(*(replace(block, start=start, rows=end - start) for start, end in (likely, certain.tolist())))

@@ -96,6 +96,21 @@ def test_right_pairs_with_a_comment_behind_their_targets_are_left_alone(start, e
     assert [(row.after, row.reasons) for row in cleaning.cleaned()] == [(pair, ()) for pair in pairs_of(rows)]
 
 
+@pytest.mark.parametrize("by_length", [True, False])
+@pytest.mark.parametrize("has_encoder", [True, False])
+def test_right_pairs_that_are_numbered_differently_are_left_alone(by_length, has_encoder, monkeypatch):
+    if not has_encoder:
+        monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
+    clean = sorted(CLEAN[:300], key=lambda pair: len(pair[0])) if by_length else CLEAN[:300]
+    for offset in (1, -1):
+        rows = [
+            (f"{n + 10}: {source}", f"{n + 10 + offset}: {target}") if 50 <= n < 150 else (source, target)
+            for n, (source, target) in enumerate(clean)
+        ]
+        cleaning = Cleaning(pairs_of(rows), ("shifted",), ())
+        assert [(row.after, row.reasons) for row in cleaning.cleaned()] == [(pair, ()) for pair in pairs_of(rows)]
+
+
 CZECH = {
     "Pes": "A dog",
     "Kočka": "A cat",
@@ -125,8 +140,8 @@ def test_rows_that_only_lengths_call_shifted_are_left_as_they_are():
     [block] = cleaning.unmended
     assert block.shift == 1
     assert cleaning.unchecked_lines()[-1] == (
-        f"{block.rows} rows from f.tsv:{block.start + 1} to f.tsv:{block.start + block.rows} are left as they are: by "
-        f"their lengths the target is 1 row further down, but nothing else shows it"
+        f"{block.rows} rows from f.tsv:{block.start + 1} to f.tsv:{block.start + block.rows} are left as they are: not "
+        f"all of lengths, names and meanings show that the target is 1 row further down"
     )
 
 
