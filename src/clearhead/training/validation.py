@@ -185,10 +185,11 @@ def _nll(model: Transformer, pairs: PairStore, config: Config, workers: Workers)
 def _translated(
     model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config, workers: Workers
 ) -> tuple[list[str], list[str]]:
-    """Return greedy translations of the validation sources as the published model would read them, and references.
+    """Return greedy translations of the validation sources, and references.
 
-    With language tags, a line that names no language is read without one, as in training, unless the setting
-    `target_lang` is given. The published model would require a language.
+    A source is one segment, as it was prepared: the published model also normalizes its Unicode form, keeps list
+    markers and splits sentences. With language tags, a line that names no language is read without one, as in training,
+    unless the setting `target_lang` is given. The published model would require a language.
     """
     all_rows = range(min(len(pairs), config.train.validate_sentences))
     rows = workers.own(all_rows)
