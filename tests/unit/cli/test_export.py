@@ -172,7 +172,7 @@ MODELS = (("first", 1), ("second", 2))
 @pytest.mark.usefixtures("uncompared")
 @pytest.mark.parametrize("kind", EXPORTS)
 @pytest.mark.parametrize("there", ["file", "files", "model", "config", "html", "other export"])
-def test_what_is_no_export_of_the_kind_is_never_replaced(make_model_dir, tmp_path, run_command, kind, there):
+def test_force_replaces_only_exports_of_the_same_kind(make_model_dir, tmp_path, run_command, kind, there):
     model = make_model_dir(d_model=64, num_heads=2, d_ff=64)
     output = tmp_path / ("page.html" if kind == "page" else "out")
     match there:
@@ -228,7 +228,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(make_model_dir, tmp_path, r
 
 @pytest.mark.usefixtures("uncompared")
 @pytest.mark.parametrize("kind", ["hf", "folder", "page"])
-def test_what_was_put_there_during_the_export_is_not_replaced(make_model_dir, tmp_path, run_command, monkeypatch, kind):
+def test_a_path_created_during_an_export_is_not_replaced(make_model_dir, tmp_path, run_command, monkeypatch, kind):
     model, write = make_model_dir(d_model=64, num_heads=2, d_ff=64), Path.write_bytes
     output = tmp_path / ("page.html" if kind == "page" else "out")
     mine = output if kind == "page" else output / "notes.txt"
