@@ -644,7 +644,7 @@ def test_threads_that_compute_let_others_run_soon(monkeypatch):
 
 
 def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
-    config = ServeConfig(request_seconds=1.0, max_request_tokens=1_000)
+    config = ServeConfig(max_request_tokens=1_000)
     service = Service([ModelSource("de-en", models["de-en"])], config, Keys({}), device="cpu")
     service.load()
     large = {"source": "de", "target": "en", "text": "Ein Hund rennt. " * 200}
@@ -670,10 +670,13 @@ def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
         held.enter_context(service.prepared(other, [large["text"]]))
         for _ in range(num_threads()):
             held.enter_context(service.unshared(other))
-        assert asyncio.run(statuses()) == [504] * 4
-    assert asyncio.run(statuses()) == [413] * 4  # and refusals give it back
-    assert asyncio.run(statuses()) == [413] * 4
+        service.config = config.model_copy(update={"request_seconds": 0.5})
+        waited = asyncio.run(statuses())
+    service.config = config
+    refused = [asyncio.run(statuses()) for _ in range(2)]  # refusals give it back
     service.close()
+    assert waited == [504] * 4
+    assert refused == [[413] * 4] * 2
 
 
 def test_a_client_that_reads_slowly_does_not_hold_the_turn_of_large_texts(models):

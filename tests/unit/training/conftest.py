@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from tiny_runs import tiny_settings, write_numbers
+from tiny_runs import FINISHED_SEED, tiny_settings, write_numbers
 
 
 @pytest.fixture
@@ -50,4 +50,4 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("finished")
     write_numbers(directory / "numbers.tsv")
-    return train_from_values(tiny_settings(directory, {"golden": None})).run
+    return train_from_values(tiny_settings(directory, {"golden": None, "train": {"seed": FINISHED_SEED}})).run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import tiny_settings, write_numbers
+from tiny_runs import FINISHED_SEED, tiny_settings, write_numbers
 
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.summary import summary
@@ -32,7 +32,7 @@ from clearhead.training.validation import Validation
 from clearhead.training.warm_start import model_name
 from clearhead.translation.small_model import export_small
 
-QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}
+QUICK = {"seed": FINISHED_SEED, "max_steps": 4, "validate_every": 2, "checkpoint_every": 2}
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from clearhead.config.nested import merge
 
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+FINISHED_SEED = 7
+"""Seed of the finished run, whose last step is then its best."""
 TINY = {"d_model": 16, "d_ff": 23, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
 
