@@ -98,7 +98,7 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
 
 def test_minimum_length_and_no_repeated_ngrams_are_exported(exported, tmp_path):
     translator, their_tokenizer, _, sources = exported
-    decode = translator.bundle.decode.with_changes({"min_length": 23, "no_repeat_ngram_size": 2})
+    decode = translator.bundle.decode.with_changes({"min_length": 35, "no_repeat_ngram_size": 2})
     ours = Translator(replace(translator.bundle, decode=decode))
     export_directory(ours.bundle, tmp_path / "hf", "hf", sources[:4])
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").eval()
@@ -113,7 +113,7 @@ def test_minimum_length_and_no_repeated_ngrams_are_exported(exported, tmp_path):
     assert texts != [one.text for one in translator.translate(sources, raw=True)]
     _, compared, notes = export_directory(ours.bundle, tmp_path / "ct2", "ctranslate2", sources[:4])
     assert "finds 4 of the same translations" in compared
-    assert any(note.endswith("give translate_batch min_decoding_length=22, no_repeat_ngram_size=2") for note in notes)
+    assert any(note.endswith("give translate_batch min_decoding_length=34, no_repeat_ngram_size=2") for note in notes)
 
 
 def load_search():
