@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from string import punctuation
 from typing import Any
+from unicodedata import name
 
 from harness import Attack, Campaign, Case, Outcome, Verdict
 from materials import ENGLISH, GERMAN, make_bundle
@@ -89,9 +90,18 @@ def _missing(text: str, source: str, prefix: str, terms: dict[str, Sequence[str]
         return f"other codes in {text!r}"
     words = " ".join(re.split("|".join(map(re.escape, CODES)), text)).lower()
     for forms in terms.values():
-        if not any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", words) for form in forms):
+        if not any(_has_word(form, words) for form in forms):
             return f"none of {forms} in {text!r}"
     return ""
+
+
+def _has_word(form: str, text: str) -> bool:
+    """Return whether a text has a form with no Latin letter or digit beside it; other scripts write no spaces there."""
+    for found in re.finditer(re.escape(form), text):
+        beside = text[: found.start()][-1:] + text[found.end() :][:1]
+        if not any(name(one, "").startswith(("LATIN", "DIGIT")) for one in beside):
+            return True
+    return False
 
 
 ATTACK = Attack("searches", "searches", full=500, few=5, run=run)

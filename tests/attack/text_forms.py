@@ -49,12 +49,15 @@ def attack(lines: int, beam: int, counted: bool, seed: float) -> list[dict[str, 
         choose.shuffle(words)
         line = normalize("NFC", " ".join(words))
         forms = {name: form(line, choose) for name, form in FORMS.items() if counted or name in CANONICAL}
-        found = translator.translate([line, *forms.values(), choose.choice(STRANGE)], beam_size=beam)
-        # A line that is not translated keeps its bytes.
-        texts = [one.text if one.score is not None else normalize("NFC", one.text) for one in found]
+        given = [line, *forms.values(), choose.choice(STRANGE)]
+        found = translator.translate(given, beam_size=beam)
+        # A line of which the model makes nothing is not translated, and keeps its bytes.
+        texts = [None if one.score is None else one.text for one in found]
         other = [name for name, text in zip(forms, texts[1:], strict=False) if text != texts[0]]
         trouble = f"{line!r}: {', '.join(other)} translated otherwise" if other else ""
-        if wrong := [text for text in texts if "\ufffd" in text]:
+        if changed := [text for text, one in zip(given, found, strict=True) if one.score is None and one.text != text]:
+            trouble = f"{changed[0]!r} is not translated, and changed"
+        if wrong := [text for text in texts if text is not None and "\ufffd" in text]:
             trouble = f"U+FFFD in {wrong[0]!r}"
         results.append({"outcome": Outcome.wrong if trouble else Outcome.works, "detail": trouble})
     return results

@@ -15,11 +15,14 @@ import secrets
 import shutil
 import stat
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import IO, Any
+
+from clearhead.errors import ClearheadWarning
 
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
 _LONGEST_START = 255 - len("..0123456789abcdef.partial")  # most file systems take names of 255 bytes
@@ -100,7 +103,7 @@ def new_directory(path: str | Path, *, refuse: Callable[[Path], None] | None = N
         _put(temporary, final)
         _flush(final.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # now perhaps the old directory
+        _remove(temporary)  # now perhaps the old directory
 
 
 def keep_others(old: Path, new: Path, replaced: Collection[str]) -> None:
@@ -295,7 +298,14 @@ def _put(new: Path, final: Path) -> None:
     aside = final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
     os.rename(final, aside)  # if killed here, `standing` finds it
     os.rename(new, final)
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove(aside)
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory that is of no use any more; a warning names it if that fails, which changes nothing else."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        warnings.warn(f"{directory} is left over and could not be removed; remove it", ClearheadWarning, stacklevel=2)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from clearhead import files
+from clearhead.errors import ClearheadWarning
 
 
 def names(directory: Path) -> list[str]:
@@ -119,6 +120,23 @@ def test_a_directory_is_replaced_as_a_whole(
                 (directory / name).write_text(text)
         assert {path.name: path.read_text() for path in (tmp_path / "models" / "model").iterdir()} == content
     assert names(tmp_path / "models") == ["model"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_an_old_directory_that_cannot_be_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
+    monkeypatch.setattr("shutil.rmtree", lambda path, ignore_errors: None)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").touch()
+    with (
+        pytest.warns(ClearheadWarning, match=r"\.model\.\w+\.(partial|old) is left over"),
+        files.new_directory(tmp_path / "model") as directory,
+    ):
+        (directory / "new").touch()
+    assert names(tmp_path / "model") == ["new"]
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
