@@ -175,7 +175,9 @@ def assert_near(found: Any, expected: Any, path: str = "", *, tolerance: float =
         assert (found["type"], found["shape"]) == (expected["type"], expected["shape"]), path
         # Rounding to 8 bits may go to the next of 254 steps.
         step = unpacked(expected["scales"]).max() if expected["type"] == "int8" else 0.0
-        np.testing.assert_allclose(unpacked(found), unpacked(expected), rtol=4e-5, atol=tolerance + step, err_msg=path)
+        values = unpacked(expected)
+        least = max(tolerance, 1e-5 * np.abs(values).max(initial=0.0))  # small numbers are sums of large ones
+        np.testing.assert_allclose(unpacked(found), values, rtol=4e-5, atol=least + step, err_msg=path)
     elif isinstance(expected, dict):
         assert found.keys() == expected.keys(), path
         for key, value in expected.items():
