@@ -127,7 +127,7 @@ class Bundle:
         return state
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Bundle:
-        """Return a copy, which has the same hooks, also those that cannot be pickled."""
+        """Return a copy with all hooks, including unpicklable ones."""
         memo[id(self)] = copied = object.__new__(type(self))
         copied.__dict__.update(deepcopy(self._copied_state(), memo))
         return copied

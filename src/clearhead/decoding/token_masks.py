@@ -144,7 +144,7 @@ class AllowedTokens:
         required: Required,
         parts: CharacterParts,
     ) -> Mask:
-        """Return a mask of parts of characters without those that would take the room of missing terms."""
+        """Return a mask of parts of characters that leaves room for missing terms."""
         from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD
 
         now = required.progress(written)

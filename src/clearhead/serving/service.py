@@ -242,7 +242,7 @@ class Service:
     def require_processes(self) -> None:
         """Close idle batches; replace other processes that have ended or are stuck.
 
-        The requests of a search process are then refused; those that wait for the process that reads files go on.
+        Replacing a search process refuses its requests; requests that wait for a document reader continue.
 
         Raises:
             ClearheadError: If that has not helped: too many have ended or got stuck within an hour.

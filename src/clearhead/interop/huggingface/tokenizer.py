@@ -180,7 +180,7 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
 def _added(side: VocabularySide, languages: Iterable[int]) -> dict[str, Any]:
     """Return the tokens added to a sentencepiece model, as in `tokenizer_config.json`; nothing without such tokens.
 
-    Languages are among them, because M2M100's tokenizer would number those that are not anew, over the added tokens.
+    The language tokens are included: M2M100's tokenizer gives omitted ones new ids, which collide with added tokens.
     """
     if side.speller != "sentencepiece" or not side.added:
         return {}
