@@ -190,9 +190,7 @@ def test_force_replaces_only_exports_of_the_same_kind(make_model_dir, tmp_path, 
             output.mkdir()
             (output / "index.html").write_text("<!doctype html><title>mine</title>")
         case "other export":
-            run_command(export, model, "-o", output, *EXPORTS["hf" if "--single-file" in EXPORTS[kind] else "page"])
-    if there == "other export" and kind == "folder":
-        pytest.skip("a folder replaces a page in a folder")
+            run_command(export, model, "-o", output, *EXPORTS["hf" if "web" in EXPORTS[kind] else "page"])
     before = contents(output)
     with pytest.raises(ModelError, match="is there already; choose another name, or remove it first"):
         run_command(export, model, "-o", output, *EXPORTS[kind], "--force")
