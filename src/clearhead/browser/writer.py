@@ -19,7 +19,6 @@ from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle, require_new
 from clearhead.config.known import unknown_settings
 from clearhead.decoding import NativeEngine, SearchOptions, decode
-from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import keep_others, new_directory, new_file, os_error_as
 from clearhead.files.arrays import array_bytes
@@ -271,8 +270,7 @@ def _golden(bundle: Bundle) -> list[dict[str, Any]]:
     sources = [str(sentence["source"]) for sentence in golden]
     parts = translator.pair_encoder.split_sources(sources, bundle.decode.target_lang)
     ids, _ = translator.pair_encoder.encode(parts, [""] * len(parts), bundle.decode)
-    engine = NativeEngine(StoredModel.of(bundle.weights), bundle.decode.precision)
-    engine.parts = CharacterParts.of(bundle.tokenizer)
+    engine = translator.engines.of(bundle.decode.precision)
     best = [one for one, *_ in decode(engine, ids, SearchOptions(bundle.decode))]
     texts = bundle.tokenizer.decode_batch([one.tokens for one in best])
     found = [

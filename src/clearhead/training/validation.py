@@ -17,9 +17,7 @@ from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import valid_batches
 from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
-from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix, make_engine
-from clearhead.decoding.pytorch.plain_engine import PlainEngine
-from clearhead.decoding.utf8 import CharacterParts
+from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.evaluation.metrics import judge
 from clearhead.files import json_sha256
 from clearhead.files.tensors import load_tensors
@@ -30,6 +28,7 @@ from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
+from clearhead.translation.search import Engines
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +201,7 @@ def _translated(
     sources = tokenizer.encode_parts(read, config.decode.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    engine = PlainEngine(model) if config.train.plain else make_engine(model)
-    engine.parts = CharacterParts.of(tokenizer)
+    engine = Engines(lambda: model, tokenizer, is_plain=config.train.plain).of(greedy.precision)
     found = decode(engine, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
     written = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
     texts = [one.restored(text) for one, text in zip(protected, written, strict=True)]

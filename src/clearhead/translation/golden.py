@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearhead.bundle import Bundle
-from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix, make_engine
-from clearhead.decoding.utf8 import CharacterParts
+from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.errors import ConfigError, ModelError
 from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import Translation
+from clearhead.translation.search import Engines
 from clearhead.translation.translator import Translator
 
 ABSOLUTE_TOLERANCE = 1e-3
@@ -128,8 +128,7 @@ def require_computed_alike(bundle: Bundle, golden: Sequence[Mapping[str, Any]]) 
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     begun = max(len(prefix.tokens) for prefix in prefixes)
     ids = cut_sources(bundle.config, config, tokenizer.encode_parts(parts, config.source_lang), begun=begun)
-    engine, module = make_engine(bundle.weights), ModuleEngine(bundle.own_module)
-    engine.parts = CharacterParts.of(tokenizer)
+    engine, module = Engines(lambda: bundle.weights, tokenizer).of("fp32"), ModuleEngine(bundle.own_module)
     found = decode(engine, ids, SearchOptions(config), prefixes=prefixes)
     for text, source, [best, *_], prefix in zip(texts, ids, found, prefixes, strict=True):
         with module.computing():
