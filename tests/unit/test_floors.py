@@ -75,6 +75,14 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
+WINGS = {
+    "browser": ("cli",),
+    "interop": ("cli", "conversion", "pipelines"),
+    "paper": ("cli",),
+    "serving": ("cli",),
+}
+"""Room to the only rooms that may import it: whoever reads or changes another room need not know it."""
+
 WITHOUT_TORCH = (
     "bundle",
     "cli",
@@ -172,6 +180,8 @@ def floor_violations(modules: Mapping[str, str]) -> list[str]:
                     problems.append(f"{name}:{line} imports torch and must not")
             elif not rest or room(target) not in FLOORS:
                 problems.append(f"{name}:{line} imports {target} through the public face")
+            elif room(target) != room(name) and room(name) not in WINGS.get(room(target), (room(name),)):
+                problems.append(f"{name}:{line} imports {target}; only {WINGS[room(target)]} may")
             elif room(target) != room(name) and FLOORS[room(target)] >= FLOORS[room(name)]:
                 problems.append(
                     f"{name}:{line} on floor {FLOORS[room(name)]} imports {target} on floor {FLOORS[room(target)]}"
@@ -250,6 +260,8 @@ def test_the_checker_accepts_what_goes_down():
         ("training.loop", "import sacrebleu", "imports sacrebleu, which belongs to ('evaluation',)"),
         ("data.store", "from tokenizers import models", "imports tokenizers, which belongs to ('tokenizers',)"),
         ("cli.main", "import pyarrow.ipc as ipc", "imports pyarrow, which belongs to ('data', 'formats')"),
+        ("training.loop", "from clearhead.interop import toolkits", "only ('cli', 'conversion', 'pipelines') may"),
+        ("paper", "from clearhead.serving import server", "imports clearhead.serving; only ('cli',) may"),
         ("cli.main", "import clearhead as ch", "imports clearhead through the public face"),
         ("cli.main", "from clearhead import Transformer", "imports clearhead.Transformer through the public face"),
         ("cli.main", "from clearhead import __version__", "imports clearhead.__version__ through the public face"),

@@ -1,0 +1,153 @@
+"""The ledger: how many lines of code each room holds, and which files and functions are long.
+
+Code lines are lines without blanks, comments and docstrings. Whoever needs more than a room's number allows raises the
+number in the same commit, whose message says what the raise bought. The lists of long files and functions only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import clearhead
+
+PACKAGE = Path(clearhead.__file__).parent
+
+ROOMS = {
+    "__init__.py": 89,
+    "__main__.py": 3,
+    "browser": 411,
+    "bundle.py": 447,
+    "cli": 3_696,
+    "config": 847,
+    "conversion.py": 73,
+    "data": 3_633,
+    "decoding": 3_850,
+    "errors.py": 26,
+    "evaluation": 362,
+    "files": 698,
+    "formats": 6_868,
+    "inspection": 2_545,
+    "interop": 6_160,
+    "kernels": 485,
+    "model": 1_282,
+    "pages": 263,
+    "paper": 7_535,
+    "pipelines.py": 259,
+    "runtime": 303,
+    "serving": 3_874,
+    "text": 2_044,
+    "tokenizers": 1_118,
+    "training": 4_127,
+    "translation": 3_114,
+}
+"""Folder or file of the package to its code lines."""
+
+SLACK = 0.02
+"""The share by which a room may pass its number, or fall below it before the number is lowered."""
+
+LONG_FILES = {
+    "bundle.py": 447,
+    "interop/vocabularies/huggingface_files.py": 394,
+    "training/loop.py": 387,
+}
+"""Files over `LONG_FILE` to their code lines."""
+
+LONG_FUNCTIONS = {
+    "cli/corpus.py:check": 66,
+    "cli/corpus.py:clean": 61,
+    "cli/evaluate.py:evaluate": 174,
+    "cli/explain.py:explain": 135,
+    "cli/optimize.py:optimize": 87,
+    "cli/serve.py:serve": 113,
+    "cli/summary.py:summary": 64,
+    "cli/train.py:train": 105,
+    "cli/translate.py:translate": 175,
+    "cli/translate_documents.py:translate_documents": 66,
+    "data/prepare.py:_build": 79,
+    "decoding/beam_search.py:beam_search": 86,
+    "inspection/explain.py:explain": 94,
+    "interop/ctranslate2/writer.py:write_ctranslate2": 63,
+    "paper/positions.py:positions": 71,
+    "paper/table2.py:table2": 85,
+    "paper/walk/stages.py:_attention": 76,
+    "paper/walk/stages.py:_stages": 92,
+    "serving/api.py:native_router": 122,
+    "serving/libretranslate_api.py:libre_router": 115,
+    "serving/server.py:connection_class": 109,
+    "training/finish.py:report_end": 70,
+    "training/model_card.py:model_card": 63,
+    "training/report.py:write_report": 66,
+    "training/run.py:train_from_values": 67,
+    "training/verdict.py:verdict": 63,
+}
+"""Functions over `LONG_FUNCTION` to their code lines."""
+
+LONG_FILE = 350
+LONG_FUNCTION = 60
+
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def code_lines(text: str, tree: ast.Module) -> set[int]:
+    """Return the numbers of the lines that hold code."""
+    tokens = tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__)
+    lines = {line for one in tokens if one.type not in LAYOUT for line in range(one.start[0], one.end[0] + 1)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= set(range(node.lineno, node.end_lineno + 1))
+    return lines
+
+
+def function_sizes(text: str) -> dict[str, int]:
+    """Return the code lines of each function; of functions of one name, those of the longest."""
+    tree = ast.parse(text)
+    code, sizes = code_lines(text, tree), dict[str, int]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = len(code.intersection(range(node.lineno, node.end_lineno + 1)))
+            sizes[node.name] = max(size, sizes.get(node.name, 0))
+    return sizes
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    """Path within the package to the text of each of its files."""
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@pytest.fixture(scope="module")
+def file_sizes(texts: dict[str, str]) -> dict[str, int]:
+    return {path: len(code_lines(text, ast.parse(text))) for path, text in texts.items()}
+
+
+def test_rooms_keep_to_their_size(file_sizes):
+    sizes = Counter[str]()
+    for path, size in file_sizes.items():
+        sizes[path.partition("/")[0]] += size
+    assert sizes.keys() == ROOMS.keys(), "each room is in ROOMS"
+    off = {room: size for room, size in sizes.items() if abs(size - ROOMS[room]) > max(3, SLACK * ROOMS[room])}
+    assert off == {}, "shorten these rooms, or write their new sizes into ROOMS and say in the commit what they bought"
+
+
+def test_long_files_are_listed_and_grow_no_longer(file_sizes):
+    long = {path: size for path, size in file_sizes.items() if size > LONG_FILE}
+    assert long.keys() == LONG_FILES.keys()
+    assert {path: size for path, size in long.items() if size > LONG_FILES[path]} == {}
+
+
+def test_long_functions_are_listed_and_grow_no_longer(texts):
+    sizes = {f"{path}:{name}": size for path, text in texts.items() for name, size in function_sizes(text).items()}
+    long = {name: size for name, size in sizes.items() if size > LONG_FUNCTION}
+    assert long.keys() == LONG_FUNCTIONS.keys()
+    assert {name: size for name, size in long.items() if size > LONG_FUNCTIONS[name]} == {}
+
+
+def test_what_is_counted():
+    text = '"""Of."""\n\nimport ast  # a\n\n\ndef f(\n    a,\n):\n    """Return a."""\n    # 1\n    return """a\n\n"""'
+    assert code_lines(text, ast.parse(text)) == {3, 6, 7, 8, 11, 12, 13}
+    assert function_sizes(text) == {"f": 6}
