@@ -18,7 +18,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from clearhead.bundle import model_directory
 from clearhead.config import Sampling
+from clearhead.config.decode import Length
 from clearhead.config.settings import Settings
+from clearhead.config.words import SameAs
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_json
 from clearhead.formats.languages import is_variant
@@ -33,13 +35,14 @@ Record = dict[str, str]
 
 _TRANSLATION = re.compile(r"translation(?:_(\w+)_to_(\w+))?")
 _MOST_AT_ONCE = 1_000
+_MODELS = "By default the model's."
+_TASKS = "By default that of the task's name."
 
 
 class PipelineArguments(Settings):
     """Arguments of a pipeline, given when it is made or when it is called."""
 
-    num_beams: PositiveInt | None = None
-    """Beam size; by default the model's."""
+    num_beams: Annotated[PositiveInt | None, SameAs("decode.beam_size", _MODELS)] = None
     num_return_sequences: PositiveInt = 1
     """Translations of each text; fewer if the search finds fewer different texts."""
     length_penalty: float | None = None
@@ -48,21 +51,17 @@ class PipelineArguments(Settings):
     """Maximum tokens of a translation, counting the start token; a longer one is cut."""
     max_new_tokens: PositiveInt | None = None
     """Maximum tokens of a translation without the start token; takes precedence over `max_length`."""
-    min_length: Annotated[NonNegativeInt, Field(le=10_000)] | None = None
-    """Minimum tokens of a translation, counting the end token; by default the model's."""
+    min_length: Annotated[Length | None, SameAs("decode.min_length", _MODELS)] = None
     min_new_tokens: Annotated[NonNegativeInt, Field(le=9_999)] | None = None
     """Minimum tokens of a translation without the end token; takes precedence over `min_length`."""
-    no_repeat_ngram_size: Annotated[NonNegativeInt, Field(le=10_000)] | None = None
-    """Never write a sequence of this many tokens a second time; by default the model's."""
+    no_repeat_ngram_size: Annotated[Length | None, SameAs("decode.no_repeat_ngram_size", _MODELS)] = None
     do_sample: bool = False
     """Draw translations at random instead of searching."""
-    temperature: float = 1.0
-    top_k: int = 50
-    top_p: float = 1.0
-    src_lang: str | None = None
-    """Source language, for models of several languages; by default that of the task's name."""
-    tgt_lang: str | None = None
-    """Target language, for models of several languages; by default that of the task's name."""
+    temperature: Annotated[float, SameAs("sampling.temperature")] = 1.0
+    top_k: Annotated[int, SameAs("sampling.top_k")] = 50
+    top_p: Annotated[float, SameAs("sampling.top_p")] = 1.0
+    src_lang: Annotated[str | None, SameAs("decode.source_lang", _TASKS)] = None
+    tgt_lang: Annotated[str | None, SameAs("decode.target_lang", _TASKS)] = None
     truncation: bool = False
     """Cut a text that is longer than the model reads, instead of refusing it."""
     batch_size: Annotated[PositiveInt, Field(le=1_000_000)] | None = None

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, Threads
+from clearhead.cli.options import Device, Force, NewModel, Threads
 
 
 def average(
     run: Annotated[Path, typer.Argument(help="Run directory.")],
-    output: Annotated[Path, typer.Option(*OUTPUT, help="Model directory to write.")],
+    output: NewModel,
     last: Annotated[
         int | None,
         typer.Option(
@@ -22,10 +22,8 @@ def average(
             help="Number of newest checkpoints to average; the run's train.average_last if not set.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing model in the output directory.")] = False,
-    device: Annotated[
-        str, typer.Option(help="Device on which to validate the result: auto, cpu, cuda or cuda:N.")
-    ] = "auto",
+    force: Force = False,
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Average the last checkpoints of a run into a model, and compare it with the run's own model.

@@ -14,7 +14,8 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, PairFormat, with_option_groups
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import OUTPUT, Json, OptionGroup, PairFormat, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from clearhead.data.doctor.row_list import FindingList
     from clearhead.formats import PairFile, SentencePair
 
+
+SEARCHED = "It is searched for pairs that the corpus also contains."
 
 Paths = list[str] | None
 Files = Annotated[
@@ -31,26 +34,37 @@ Files = Annotated[
         help="Files that contain both sides, in any format of `train --pairs`; - is TSV from standard input.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (docs/data-doctor.md).")]
 
 
 class CorpusOptions(PairFormat):
     """Line-aligned files of a corpus, and how its files of pairs are read."""
 
-    source: Annotated[
-        Paths, typer.Option(metavar="FILE", help="Source text, one segment per line; may be repeated.")
-    ] = None
-    target: Annotated[
-        Paths,
-        typer.Option(
-            metavar="FILE", help="Translations of the source text, aligned line by line; once for each --source."
-        ),
-    ] = None
+    source = option("data.source", metavar="FILE", more="May be repeated.")
+    target = option("data.target", metavar="FILE", more="Once for each --source.")
 
 
-def _other(flag: str, words: str) -> typer.models.OptionInfo:
-    text = f"{words}, to check for pairs that the corpus also contains."
-    return typer.Option(flag, metavar="FILE", help=text)
+class SplitOptions(OptionGroup):
+    """The other parts of a split, which are searched for pairs of the corpus."""
+
+    valid_pairs = option("data.valid_pairs", metavar="FILE", more=SEARCHED)
+    valid_source = option("data.valid_source", metavar="FILE", more=SEARCHED)
+    valid_target = option("data.valid_target", metavar="FILE", more=SEARCHED)
+    test_pairs: Annotated[
+        Paths, typer.Option(metavar="FILE", help=f"Test files that contain both sides. {SEARCHED}")
+    ] = None
+    test_source: Annotated[Paths, typer.Option(metavar="FILE", help=f"Test source text. {SEARCHED}")] = None
+    test_target: Annotated[
+        Paths, typer.Option(metavar="FILE", help=f"Translations of the test source text. {SEARCHED}")
+    ] = None
+
+    @property
+    def named(self) -> dict[str, tuple[Paths, Paths, Paths]]:
+        """Pairs, source and target files of each part that was given."""
+        splits = {
+            "valid": (self.valid_pairs, self.valid_source, self.valid_target),
+            "test": (self.test_pairs, self.test_source, self.test_target),
+        }
+        return {name: files for name, files in splits.items() if any(files)}
 
 
 @with_option_groups
@@ -82,12 +96,7 @@ def check(
     files: Files = None,
     *,
     options: CorpusOptions,
-    valid_pairs: Annotated[Paths, _other("--valid-pairs", "Validation files that contain both sides")] = None,
-    valid_source: Annotated[Paths, _other("--valid-source", "Validation source text")] = None,
-    valid_target: Annotated[Paths, _other("--valid-target", "Translations of the validation source text")] = None,
-    test_pairs: Annotated[Paths, _other("--test-pairs", "Test files that contain both sides")] = None,
-    test_source: Annotated[Paths, _other("--test-source", "Test source text")] = None,
-    test_target: Annotated[Paths, _other("--test-target", "Translations of the test source text")] = None,
+    splits: SplitOptions,
     as_json: Json = False,
     output: Annotated[
         str | None, typer.Option(*OUTPUT, metavar="PAGE.html", help="Also write the report as an HTML page.")
@@ -124,10 +133,8 @@ def check(
     if output is not None:
         refuse_other_than_page("--output", output)
     corpus = _Corpus(options)
-    splits = {"valid": (valid_pairs, valid_source, valid_target), "test": (test_pairs, test_source, test_target)}
-    named = {name: given for name, given in splits.items() if any(given)}
     rows = corpus.opened(files, options.source, options.target)
-    others = {name: corpus.opened(*given) for name, given in named.items()}
+    others = {name: corpus.opened(*given) for name, given in splits.named.items()}
     corpus.refuse_overwriting(output, all_rows)
     refuse_mixing("--all", all_rows, "report")
 
@@ -232,18 +239,14 @@ def clean(
         ),
     ],
     fix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND,KIND",
-            help="Findings to mend, of mojibake, entities, swapped and shifted; or none.",
-            show_default="all four",
-        ),
+        str | None, option("data.fix", metavar="KIND,KIND", more="Or none.", show_default="all four")
     ] = None,
     drop: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "data.drop",
             metavar="KIND,KIND",
-            help="Findings whose pairs are dropped (docs/data-doctor.md names them all); or none.",
+            more="Or none.",
             show_default="empty,duplicate,wrong_language,other_language,wrong_script,length_ratio",
         ),
     ] = None,

@@ -14,7 +14,15 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, AlignBy, SourceFile, TranslatorOptions, with_option_groups
+from clearhead.cli.options import (
+    OUTPUT,
+    AlignBy,
+    Json,
+    ReferenceFile,
+    SourceFile,
+    TranslatorOptions,
+    with_option_groups,
+)
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.translation_notices import TranslationNotices
@@ -53,9 +61,7 @@ def evaluate(
     ] = None,
     *,
     source: SourceFile = None,
-    reference: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Reference translations, aligned line by line with the source.")
-    ] = None,
+    reference: ReferenceFile = None,
     pairs: PairOptions,
     hypothesis: Annotated[
         str | None, typer.Option(metavar="FILE", help="Evaluate these existing translations instead of a model.")
@@ -70,7 +76,7 @@ def evaluate(
         ),
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case in the metrics.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
     compare: Annotated[
         Path | None,
         typer.Option(

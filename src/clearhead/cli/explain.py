@@ -15,23 +15,13 @@ import typer
 from clearhead.cli.checks import (
     given,
     refuse_binary,
-    refuse_impossible_decoding,
     refuse_missing,
     refuse_overwriting,
     refuse_untold_language,
 )
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import (
-    OUTPUT,
-    Beam,
-    Device,
-    Model,
-    Plain,
-    TargetLang,
-    Threads,
-    ToldSourceLang,
-    with_option_groups,
-)
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import OUTPUT, Device, Languages, Model, Plain, ReferenceFile, Threads, with_option_groups
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
@@ -59,6 +49,12 @@ class Form(StrEnum):
     png = "png"
     svg = "svg"
     text = "text"
+
+
+class ExplainOptions(Languages):
+    """The languages, and the beam search that is explained."""
+
+    beam = option("decode.beam_size", "--beam", metavar="K")
 
 
 @with_option_groups
@@ -115,26 +111,21 @@ def explain(
     ] = False,
     source: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "data.source",
             metavar="FILE",
-            help="With --ablate: source text of a test set on which the heads are ranked.",
+            more="With --ablate: of the test set on which the heads are ranked.",
             rich_help_panel="More",
         ),
     ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Reference translations, aligned line by line with the source.", rich_help_panel="More"
-        ),
-    ] = None,
+    reference: ReferenceFile = None,
     compare: Annotated[
         Path | None, typer.Option(metavar="MODEL2", help="Compare with another model on the same sentence.")
     ] = None,
     compare_text: Annotated[str | None, typer.Option(metavar="TEXT", help="Compare with another sentence.")] = None,
-    beam: Beam = None,
     plain: Plain = False,
-    source_lang: ToldSourceLang = None,
-    target_lang: TargetLang = None,
+    *,
+    decoding: ExplainOptions,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -160,9 +151,8 @@ def explain(
         refuse_binary("a picture", output or "-")
 
     wanted = picture or ("ablation" if ablate else "heads")
-    settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
+    settings = given(**decoding.settings)
     how = {**settings, "plain": plain}
-    refuse_impossible_decoding(settings)
     if attribution or ablate or walk:
         with needing_pytorch("--attribution" if attribution else "--ablate" if ablate else "--walk"):
             import clearhead.inspection.attribution  # noqa: F401 - as `ablation` and `walk`, it computes in PyTorch
@@ -182,7 +172,7 @@ def explain(
     translator = Translator.load(model, device=device)
     other = translator if compare is None else Translator.load(compare, device=device)
     is_other_told = other.bundle.tokenizer.tells_languages
-    refuse_untold_language(other if is_other_told else translator, source_lang)  # one of two has to be
+    refuse_untold_language(other if is_other_told else translator, decoding.source_lang)  # one of two has to be
     first = _explained(translator, text, target, how, attribution=attribution)
     if walk:
         from clearhead.inspection.walk import walk_of

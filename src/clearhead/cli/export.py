@@ -11,7 +11,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, Model, SourceFile, Threads
+from clearhead.cli.options import OUTPUT, Force, Model, SourceFile, TargetFile, Threads
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config.choices import ExportLibrary, ExportPrecision, HuggingFaceName
@@ -50,14 +50,12 @@ def export(
         ),
     ] = "float32",
     source: SourceFile = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Translations of the source text, aligned line by line.")
-    ] = None,
+    target: TargetFile = None,
     single_file: Annotated[
         bool,
         typer.Option("--single-file", help="With --to web: one HTML file with everything, opened by double click."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing export in the output directory.")] = False,
+    force: Force = False,
     threads: Threads = None,
 ) -> None:
     """Export a model to the format of another library, as a small model or as a web page, and compare the results.

@@ -8,19 +8,18 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, Threads
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import Force, NewModel, Threads
 
 
 def import_model(
     path: Annotated[Path, typer.Argument(help="Model directory or file of the other library.", show_default=False)],
-    output: Annotated[Path, typer.Option(*OUTPUT, help="Model directory to write.", show_default=False)],
+    output: NewModel,
     kind: Annotated[
         str | None, typer.Option(help="Kind of model, if its config.json does not name it (docs/models.md).")
     ] = None,
-    source_lang: Annotated[
-        str | None, typer.Option(help="Source language, for models with source-language tokens.")
-    ] = None,
-    target_lang: Annotated[str | None, typer.Option(help="Default target language.", show_default=False)] = None,
+    source_lang: Annotated[str | None, option("decode.source_lang", metavar="L")] = None,
+    target_lang: Annotated[str | None, option("decode.target_lang", metavar="L")] = None,
     markers: Annotated[
         str | None,
         typer.Option(
@@ -28,7 +27,7 @@ def import_model(
             help="Special tokens that a text may contain, such as <hl>,<sep>; others in a text are text.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing model in the output directory.")] = False,
+    force: Force = False,
     threads: Threads = None,
 ) -> None:
     """Convert a model of another library to a model directory, without running any code from its files.

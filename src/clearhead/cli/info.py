@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import notice
+from clearhead.cli.options import Json
 from clearhead.cli.summary import plain, summary
 from clearhead.errors import CheckpointError
 from clearhead.runtime.version import full_version
@@ -36,7 +37,7 @@ def info(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show all details and settings.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all details as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a model's shape, vocabulary, data, training, quality and translation engine, or the progress of a run.
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_impossible_decoding, refuse_missing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Device, Model, TargetLang, Threads, ToldSourceLang
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import BatchOptions, Device, Model, Threads, with_option_groups
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ MOST_LOOKED_AT = 1_000
 """Number of pairs searched for short ones, by which the alignment head is selected."""
 
 
+@with_option_groups
 def optimize(
     model: Model,
-    source: Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment per line.")],
-    target: Annotated[str, typer.Option(metavar="FILE", help="Translations of the source text, aligned line by line.")],
+    source: Annotated[str, option("data.source", metavar="FILE")],
+    target: Annotated[str, option("data.target", metavar="FILE")],
+    decoding: BatchOptions,
     per_token: Annotated[
         int | None,
         typer.Option(
@@ -45,9 +48,6 @@ def optimize(
             show_default="1000",
         ),
     ] = None,
-    source_lang: ToldSourceLang = None,
-    target_lang: TargetLang = None,
-    batch_tokens: BatchTokens = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -64,8 +64,6 @@ def optimize(
     replace those of an earlier run of this command; its list of files changes, and nothing else in the directory.
     """
     refuse_missing([source, target])
-    settings = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
-    refuse_impossible_decoding(settings)
 
     from clearhead.bundle import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files, model_directory
     from clearhead.decoding import learn_shortlist
@@ -82,8 +80,8 @@ def optimize(
     translator = Translator.load(directory, device=device)
     if not translator.bundle.config.is_encoder_decoder:
         raise ConfigError("a shortlist is learned from cross-attention, which an encoder or a decoder alone has not")
-    refuse_untold_language(translator, source_lang)
-    config = translator.decode_config(settings)
+    refuse_untold_language(translator, decoding.source_lang)
+    config = translator.decode_config(decoding.settings)
     parts = translator.pair_encoder.split_sources(
         [pair.source for pair in pairs], config.target_lang, name=display_name(source)
     )

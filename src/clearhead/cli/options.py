@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -11,36 +11,57 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from clearhead.cli.checks import refuse_impossible_decoding
+from clearhead.cli.from_settings import SettingOption, option
 from clearhead.config.choices import AlignBy as AlignByChoice
-from clearhead.config.choices import DecodePrecision
-from clearhead.config.choices import Split as SplitChoice
 
 if TYPE_CHECKING:
     from clearhead.formats import Wanted
 
 
 class OptionGroup:
-    """Options of a command: annotated attributes with defaults. Making a dataclass of them takes half a millisecond."""
+    """Options of a command: settings by `option`, others as annotated attributes with defaults.
+
+    Making a dataclass of them takes half a millisecond.
+    """
 
     def __init__(self, **values: Any) -> None:
-        vars(self).update(values)
+        vars(self).update({**{name: one.unset for name, one in self.of_settings().items()}, **values})
+
+    @classmethod
+    def of_settings(cls) -> dict[str, SettingOption]:
+        """Return the options that are settings, by attribute."""
+        attributes = {name: value for one in reversed(cls.__mro__) for name, value in vars(one).items()}
+        return {name: value for name, value in attributes.items() if isinstance(value, SettingOption)}
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return the options as parameters of a command."""
+        options = {name: (one.unset, Annotated[one.kind | None, one]) for name, one in cls.of_settings().items()}
+        hints = get_type_hints(cls, include_extras=True)
+        options |= {name: (getattr(cls, name), hint) for name, hint in hints.items()}
+        return [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            for name, (default, hint) in options.items()
+        ]
+
+    def given(self, section: str) -> dict[str, Any]:
+        """Return the settings of a section that are options here; None was not given."""
+        options = {name: one for name, one in self.of_settings().items() if one.setting.rpartition(".")[0] == section}
+        return {one.setting.rpartition(".")[2]: one.value(getattr(self, name)) for name, one in options.items()}
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take options in groups: typer knows single options alone."""
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, tuple[type[OptionGroup], Iterable[str]]] = {}
+    groups: dict[str, tuple[type[OptionGroup], list[str]]] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group = parameter.annotation
         if not (isinstance(group, type) and issubclass(group, OptionGroup)):
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
             continue
-        options = get_type_hints(group, include_extras=True)
-        groups[parameter.name] = group, options.keys()
-        parameters += [
-            inspect.Parameter(name, parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=option)
-            for name, option in options.items()
-        ]
+        options = group.parameters()
+        groups[parameter.name] = group, [one.name for one in options]
+        parameters += options
 
     @wraps(command)
     def run_command(**values: Any) -> None:
@@ -66,53 +87,15 @@ OUTPUT = ("--output", "-o", "--out")
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory that contains a model.")
 ]
-SourceFile = Annotated[str | None, typer.Option(metavar="FILE", help="Source text, one segment per line.")]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A,B",
-        help="Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.",
-        show_default="as defined by the file, otherwise the first two",
-    ),
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing model or export at the output.")]
+NewModel = Annotated[Path, typer.Option(*OUTPUT, help="Model directory to write.", show_default=False)]
+SourceFile = Annotated[str | None, option("data.source", metavar="FILE")]
+TargetFile = Annotated[str | None, option("data.target", metavar="FILE")]
+ReferenceFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Reference translations, aligned line by line with the source.")
 ]
-FromLang = Annotated[
-    str | None, typer.Option(metavar="L", help="Source language to read from files of pairs with named languages.")
-]
-ToLang = Annotated[
-    str | None, typer.Option(metavar="L", help="Target language to read from files of pairs with named languages.")
-]
-Swap = Annotated[bool, typer.Option("--swap", help="Exchange source and target.")]
-Beam = Annotated[
-    int | None, typer.Option(metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's")
-]
-Seed = Annotated[
-    int | None, typer.Option(help="Random seed of sampling; the same seed gives the same samples.", show_default="1")
-]
-TargetLang = Annotated[
-    str | None,
-    typer.Option(
-        metavar="L",
-        help="Target language, for models with language tags; a tag at the start of a line takes precedence.",
-    ),
-]
-ToldSourceLang = Annotated[
-    str | None,
-    typer.Option(
-        "--source-lang",
-        metavar="L",
-        help="Source language, for models with source-language tokens.",
-        show_default="the model's",
-    ),
-]
-AlignBy = Annotated[
-    AlignByChoice | None,
-    typer.Option(
-        help="Method of word alignment: attention, which uses selected attention heads, or occlusion, which "
-        "measures how much a word's log-probability falls when a source word is hidden. Occlusion is more "
-        "accurate, but needs as many passes as the source has tokens (docs/alignment.md).",
-        show_default="the model's",
-    ),
-]
+AlignBy = Annotated[AlignByChoice | None, option("decode.align_by")]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option(
@@ -122,17 +105,8 @@ Ensemble = Annotated[
         show_default=False,
     ),
 ]
-BatchTokens = Annotated[
-    int | None, typer.Option(metavar="N", help="Source tokens processed at once.", show_default="the model's")
-]
-Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
-Plain = Annotated[
-    bool,
-    typer.Option(
-        "--plain",
-        help="Run the readable code alone, so that a change of it counts (docs/architecture.md); many times slower.",
-    ),
-]
+Device = Annotated[str, option("device")]
+Plain = Annotated[bool, option("train.plain")]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -151,10 +125,10 @@ Threads = Annotated[
 class PairFormat(OptionGroup):
     """How files of pairs are read."""
 
-    columns: Columns = None
-    from_lang: FromLang = None
-    to_lang: ToLang = None
-    swap: Swap = False
+    columns = option("data.columns", metavar="A,B", show_default="as defined by the file, otherwise the first two")
+    from_lang = option("data.from_lang", metavar="L")
+    to_lang = option("data.to_lang", metavar="L")
+    swap = option("data.swap")
 
     @property
     def wanted(self) -> Wanted:
@@ -170,8 +144,8 @@ class PairFormat(OptionGroup):
         return Wanted(columns, self.from_lang, self.to_lang)
 
 
-class DecodeOptions(OptionGroup):
-    """Decoding, in the commands that translate.
+class DecodeSettings(OptionGroup):
+    """Options that are settings of `[decode]`, possibly of sampling.
 
     Raises:
         ConfigError: If a value is impossible.
@@ -181,72 +155,46 @@ class DecodeOptions(OptionGroup):
         super().__init__(**values)
         refuse_impossible_decoding(self.settings)
 
-    source_lang: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L",
-            help="Source language, such as de; its abbreviations and punctuation are used to split sentences.",
-            show_default="the model's, otherwise guessed from the script",
-        ),
-    ] = None
-    target_lang: TargetLang = None
-    beam: Beam = None
-    batch_tokens: BatchTokens = None
-    precision: Annotated[
-        DecodePrecision | None,
-        typer.Option(
-            help="Precision of matrix products. fp32 is the model's own precision. bf16x3 is faster on CPUs with AMX, "
-            "and only near ties can be decided differently. bf16 is faster on GPUs and on CPUs with AMX or AVX-512 "
-            "BF16; int8 is faster on CPUs, with the compiled core. bf16 and int8 round, so a few "
-            "translations differ.",
-            show_default="the model's",
-        ),
-    ] = None
-    device: Device = "auto"
-    threads: Threads = None
-    split: Annotated[
-        SplitChoice | None,
-        typer.Option(
-            help="Whether to translate a line of several sentences sentence by sentence: always, never, or auto (if "
-            "the line is longer than the lines that the model was trained on).",
-            show_default="the model's, usually auto",
-        ),
-    ] = None
-    as_is: Annotated[
-        bool,
-        typer.Option(
-            "--as-is",
-            help="Translate lines as they are: do not normalize all-capital or all-lowercase lines and superfluous "
-            "white space to the form of the training text.",
-        ),
-    ] = False
-
     @property
     def settings(self) -> dict[str, Any]:
         """The options as settings of `[decode]`; None keeps the model's value."""
-        return {
-            "beam_size": self.beam,
-            "split": self.split,
-            "familiar": False if self.as_is else None,
-            "source_lang": self.source_lang,
-            "target_lang": self.target_lang,
-            "batch_tokens": self.batch_tokens,
-            "precision": self.precision,
-        }
+        return self.given("decode")
+
+
+class Languages(DecodeSettings):
+    """The languages of lines that are not split."""
+
+    source_lang = option("decode.source_lang", metavar="L")
+    target_lang = option("decode.target_lang", metavar="L")
+
+
+class BatchOptions(Languages):
+    """The languages of lines that are not split, and how many are processed at once."""
+
+    batch_tokens = option("decode.batch_tokens", metavar="N")
+
+
+class DecodeOptions(DecodeSettings):
+    """Decoding, in the commands that translate."""
+
+    beam = option("decode.beam_size", "--beam", metavar="K")
+    split = option("decode.split")
+    as_is = option("decode.familiar", "--as-is", sets=False)
+    source_lang = option(
+        "decode.source_lang", metavar="L", show_default="the model's, otherwise guessed from the script"
+    )
+    target_lang = option("decode.target_lang", metavar="L")
+    batch_tokens = option("decode.batch_tokens", metavar="N")
+    precision = option("decode.precision")
+    device: Device = "auto"
+    threads: Threads = None
 
 
 class TranslatorOptions(DecodeOptions):
     """Decoding with everything that a translator can use."""
 
     ensemble: Ensemble = None
-    shortlist: Annotated[
-        bool,
-        typer.Option(
-            "--shortlist",
-            help="Restrict output tokens to the model's shortlist, which clearhead optimize creates: faster, and a "
-            "few translations differ.",
-        ),
-    ] = False
+    shortlist = option("decode.shortlist")
     workers: Annotated[
         int,
         typer.Option(
@@ -256,8 +204,3 @@ class TranslatorOptions(DecodeOptions):
             "are GPUs.",
         ),
     ] = 1
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The options as settings of `[decode]`; None keeps the model's value."""
-        return {**super().settings, "shortlist": self.shortlist or None}

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import typer
 
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, Threads
+from clearhead.cli.options import OUTPUT, Json, Threads
 from clearhead.errors import ClearheadError, ConfigError, nearest_name
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def paper(
             *OUTPUT, metavar="DIR", help="Write the text, the figures as PNG or SVG, and pages to this directory."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    as_json: Json = False,
     threads: Threads = None,
 ) -> None:
     """Compute, check and print the paper's equations, tables and figures; exit with status 1 if a check fails.

@@ -6,25 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import (
-    refuse_impossible_decoding,
-    refuse_missing,
-    refuse_mixing,
-    refuse_overwriting,
-    refuse_untold_language,
-)
+from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
     AlignBy,
-    BatchTokens,
+    BatchOptions,
     Device,
     Ensemble,
     Model,
     Plain,
     SourceFile,
-    TargetLang,
+    TargetFile,
     Threads,
-    ToldSourceLang,
     with_option_groups,
 )
 from clearhead.cli.pairs import PairOptions
@@ -37,12 +30,9 @@ def score(
     model: Model,
     *,
     source: SourceFile = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Translations of the source text, aligned line by line.")
-    ] = None,
+    target: TargetFile = None,
     pairs: PairOptions,
-    source_lang: ToldSourceLang = None,
-    target_lang: TargetLang = None,
+    decoding: BatchOptions,
     alignments: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +42,6 @@ def score(
         ),
     ] = None,
     align_by: AlignBy = None,
-    batch_tokens: BatchTokens = None,
     ensemble: Ensemble = None,
     plain: Plain = False,
     device: Device = "auto",
@@ -74,8 +63,7 @@ def score(
     files = [path for path in (source, target, pairs.pairs) if path is not None]
     refuse_missing(files)
     refuse_overwriting(alignments, files)
-    settings: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
-    refuse_impossible_decoding(settings)
+    settings: Any = decoding.settings
 
     from clearhead.files import open_output
     from clearhead.text.word_links import pharaoh
@@ -84,7 +72,7 @@ def score(
     given = pairs.read(source, target)
     loaded = Translator.load(model, device=device, ensemble=ensemble or ())
     translator = loaded.plain if plain else loaded
-    refuse_untold_language(translator, source_lang)
+    refuse_untold_language(translator, decoding.source_lang)
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)
     if alignments is not None:

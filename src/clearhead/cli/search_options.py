@@ -6,25 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import given, refuse_impossible_decoding
-from clearhead.cli.options import OptionGroup, Seed
+from clearhead.cli.checks import given
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import DecodeSettings
 from clearhead.config import Sampling
 
 
-class SearchOptions(OptionGroup):
-    """Search for translations, or random samples.
+class SearchOptions(DecodeSettings):
+    """Search for translations, or random samples."""
 
-    Raises:
-        ConfigError: If the length penalty is impossible.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-        refuse_impossible_decoding({"length_penalty": self.length_penalty})
-
-    length_penalty: Annotated[
-        float | None, typer.Option(metavar="A", help="Exponent of the length penalty.", show_default="the model's")
-    ] = None
+    length_penalty = option("decode.length_penalty", metavar="A")
     nbest: Annotated[
         int,
         typer.Option(
@@ -60,46 +51,24 @@ class SearchOptions(OptionGroup):
             "chrF against the others; with --nbest the best ones.",
         ),
     ] = None
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            help="Sampling temperature: below 1 sharpens the distribution, above 1 flattens it.", show_default="1"
-        ),
-    ] = None
-    epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="Never draw a token that is less probable than this; 0 draws from all tokens.", show_default="0.02"
-        ),
-    ] = None
-    top_k: Annotated[
-        int | None, typer.Option(help="Draw only from this many most probable tokens.", show_default="all")
-    ] = None
-    top_p: Annotated[
-        float | None,
-        typer.Option(
-            help="Draw only from the most probable tokens that together have this probability.", show_default="1"
-        ),
-    ] = None
-    seed: Seed = None
+    temperature = option("sampling.temperature")
+    epsilon = option("sampling.epsilon")
+    top_k = option("sampling.top_k")
+    top_p = option("sampling.top_p")
+    seed = option("sampling.seed")
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def translate_arguments(self) -> dict[str, Any]:
         """The options as arguments of `Translator.translate`, for documents as well.
 
         Raises:
             ConfigError: If a value of sampling is impossible.
         """
-        names = ("temperature", "epsilon", "top_k", "top_p", "seed")
-        drawn = given(**{name: getattr(self, name) for name in names})
+        drawn = given(**self.given("sampling"))
         is_drawn = self.sample or self.mbr is not None
-        return {
-            "length_penalty": self.length_penalty,
-            "mbr": self.mbr,
-            "sampling": Sampling(**drawn) if is_drawn else None,
-        }
+        return {**self.settings, "mbr": self.mbr, "sampling": Sampling(**drawn) if is_drawn else None}
 
     @property
-    def line_settings(self) -> dict[str, Any]:
+    def line_arguments(self) -> dict[str, Any]:
         """The options that apply to lines of text only, as arguments of `Translator.translate`."""
         return {"num_best": self.nbest, "diversity": self.diversity or 0.0, "prefix": self.prefix}

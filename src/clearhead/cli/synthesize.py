@@ -10,7 +10,8 @@ import typer
 
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import OUTPUT, DecodeOptions, Seed, with_option_groups
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import OUTPUT, DecodeOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
@@ -48,7 +49,7 @@ def backtranslate(
             "--sample", help="Draw translations at random; for large amounts of text better than beam search."
         ),
     ] = False,
-    seed: Seed = None,
+    seed: Annotated[int | None, option("sampling.seed")] = None,
     tag: Tag = None,
 ) -> None:
     """Create training pairs from monolingual target text by back-translation: MODEL generates the source side.

@@ -8,70 +8,39 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import (
-    OUTPUT,
-    Columns,
-    FromLang,
-    OptionGroup,
-    Plain,
-    Swap,
-    Threads,
-    ToLang,
-    with_option_groups,
-)
+from clearhead.cli.from_settings import option
+from clearhead.cli.options import OUTPUT, PairFormat, Threads, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.text.terminal import for_terminal
 
-Files = list[str] | None
 
+class RunOptions(PairFormat):
+    """Options that are settings of a run."""
 
-class DataOptions(OptionGroup):
-    """Options that are settings of `[data]`."""
+    source = option("data.source")
+    target = option("data.target")
+    alignments = option("data.alignments")
+    pairs = option("data.pairs")
+    weights = option("data.weights", metavar="N,N")
+    valid_source = option("data.valid_source", show_default="pairs held out of the training text")
+    valid_target = option("data.valid_target")
+    valid_pairs = option("data.valid_pairs")
+    general_source = option("data.general_source")
+    general_target = option("data.general_target")
+    general_pairs = option("data.general_pairs")
+    out = option("out", *OUTPUT)
+    preset = option("preset")
+    from_model = option("from_model", "--from", metavar="MODEL", show_default="random weights")
+    max_steps = option("train.max_steps")
+    max_minutes = option("train.max_minutes")
+    golden = option("golden", metavar="none|FILE", show_default="sentences made of words of the vocabulary")
+    device = option("device")
+    plain = option("train.plain")
 
-    source: Annotated[Files, typer.Option(help="Source text, one segment per line; several files may be given.")] = None
-    target: Annotated[Files, typer.Option(help="Translation of the source text, aligned line by line.")] = None
-    alignments: Annotated[
-        Files,
-        typer.Option(
-            help="Word alignments of source and target text, line by line, such as 0-0 1-2; one attention head is "
-            "trained to follow them."
-        ),
-    ] = None
-    pairs: Annotated[
-        Files,
-        typer.Option(
-            help="Files that contain both sides, such as .tsv, .po or .parquet; also directories and patterns."
-        ),
-    ] = None
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N",
-            help="How many times an epoch contains the pairs of each file of --pairs, in the same order.",
-            show_default="once",
-        ),
-    ] = None
-    columns: Columns = None
-    from_lang: FromLang = None
-    to_lang: ToLang = None
-    swap: Swap = False
-    valid_source: Annotated[
-        Files, typer.Option(help="Validation source text; without validation text, some training pairs are held out.")
-    ] = None
-    valid_target: Annotated[
-        Files,
-        typer.Option(help="Translation of the validation text, aligned line by line."),
-    ] = None
-    valid_pairs: Annotated[Files, typer.Option(help="Validation files that contain both sides.")] = None
-    general_source: Annotated[
-        Files,
-        typer.Option(
-            help="With --from: general source text on which the model must not get worse. Part of it is used for "
-            "validation, part is mixed into the training text (data.general_share)."
-        ),
-    ] = None
-    general_target: Annotated[Files, typer.Option(help="Translation of the general text, aligned line by line.")] = None
-    general_pairs: Annotated[Files, typer.Option(help="Files of general text that contain both sides.")] = None
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that were given."""
+        return _given({**self.given(""), **{section: self.given(section) for section in ("data", "train")}})
 
 
 @with_option_groups
@@ -85,44 +54,11 @@ def train(
         ),
     ] = None,
     *,
-    data: DataOptions,
-    out: Annotated[
-        str | None, typer.Option(*OUTPUT, help="Run directory; running the same command again resumes the run.")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Preset, such as tiny, small, paper-base or table3-b-dk-16; chosen by corpus size if not set."
-        ),
-    ] = None,
-    from_model: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="MODEL",
-            help="Fine-tune this model: start from its weights, with its shape and tokenizer. Model directory, or "
-            "run directory that contains a model.",
-            show_default="random weights",
-        ),
-    ] = None,
+    options: RunOptions,
     settings: Annotated[
-        Files,
+        list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, such as train.batch_tokens=4096."),
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Maximum number of optimiser steps.")] = None,
-    max_minutes: Annotated[
-        float | None, typer.Option(help="Maximum training time in minutes, including data preparation.")
-    ] = None,
-    golden: Annotated[
-        str | None,
-        typer.Option(
-            metavar="none|FILE",
-            help="File of golden sentences, one per line, which the model directory stores with their translations "
-            "for `clearhead verify`; or none.",
-            show_default="sentences made of words of the vocabulary",
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = None,
     threads: Threads = None,
     workers: Annotated[
         int | None,
@@ -132,7 +68,6 @@ def train(
             show_default="one per GPU",
         ),
     ] = None,
-    plain: Plain = False,
     fresh: Annotated[
         bool,
         typer.Option(
@@ -158,15 +93,6 @@ def train(
       clearhead train --pairs corpus.tsv -o runs/de-en --max-minutes 30
       clearhead train --from models/de-en --pairs memory.tmx -o runs/mine
     """
-    flags = {
-        "out": out,
-        "preset": preset,
-        "from_model": from_model,
-        "golden": golden,
-        "device": device,
-        "data": {**vars(data), "swap": data.swap or None},
-        "train": {"max_steps": max_steps, "max_minutes": max_minutes, "plain": plain or None},
-    }
     from clearhead.training.distributed import Workers, is_one_of_several, require_workers
     from clearhead.training.launch import launch, usual_workers
     from clearhead.training.run import train_from_values
@@ -174,7 +100,7 @@ def train(
     from clearhead.training.settings import over_saved
 
     with Workers.met() as met:
-        values = _values(config, flags, settings or [])
+        values = _values(config, options.settings, settings or [])
         if is_one_of_several():
             require_workers(workers)
         else:
@@ -197,14 +123,14 @@ def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> 
     from clearhead.training.settings import over_file
 
     if config is not None and config.is_dir():
-        if flags["out"] is not None:
+        if "out" in flags:
             raise ConfigError(
                 f"{config} is a directory, so it is the run to go on with; leave out --out {flags['out']}"
             )
         if not (config / "config.toml").is_file():
             raise ConfigError(f"{config} is not a run: it holds no config.toml; name a new run with --out")
         flags, config = {**flags, "out": str(config)}, None
-    overrides = merge(*map(parse_override, settings), _given(flags))
+    overrides = merge(*map(parse_override, settings), flags)
     return over_file(read_toml(config), overrides) if config else overrides
 
 

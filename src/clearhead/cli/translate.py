@@ -14,6 +14,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_report
 from clearhead.cli.console import progress
+from clearhead.cli.from_settings import option
 from clearhead.cli.memory import TermOptions
 from clearhead.cli.options import OUTPUT, AlignBy, Model, Plain, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
@@ -86,14 +87,7 @@ def translate(
     search: SearchOptions,
     terms: TermOptions,
     documents: DocumentOptions,
-    protect_numbers: Annotated[
-        bool,
-        typer.Option(
-            "--protect-numbers",
-            help="Copy numbers exactly, in the same way as placeholders; the model needs placeholder tokens "
-            "(docs/placeholders.md).",
-        ),
-    ] = False,
+    protect_numbers: Annotated[bool, option("decode.protect_numbers")] = False,
     report: Annotated[
         str | None,
         typer.Option(
@@ -164,7 +158,7 @@ def translate(
         "align_by": align_by,
         "plain": plain,
         "protect_numbers": protect_numbers or None,
-        **search.settings,
+        **search.translate_arguments,
         **decoding.settings,
         **terms.settings,
     }
@@ -197,7 +191,7 @@ def translate(
         "alignments": alignments is not None,
         "one_line": not is_jsonl,
         "memory": memory,
-        **search.line_settings,
+        **search.line_arguments,
     }
     count = 0
     with load() as translator, ExitStack() as opened:

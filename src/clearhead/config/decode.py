@@ -16,6 +16,7 @@ MOST_SAMPLES = 10_000
 MOST_MBR_SAMPLES = 1_000
 """Maximum number of samples of one line for minimum Bayes risk decoding, which compares each with all others."""
 
+Length = Annotated[NonNegativeInt, Field(le=10_000)]
 _LANGUAGE = r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*"
 
 
@@ -37,7 +38,9 @@ class DecodeConfig(Settings):
     """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
     length_penalty: Annotated[NonNegativeFloat, Field(le=10.0)] = 0.6
     """Exponent alpha of the length penalty; a hypothesis' log-probability is divided by the penalty (paper section 6.1:
-    0.6). `clearhead train` sets 1 unless the preset is one of the paper's."""
+    0.6).
+
+    `clearhead train` sets 1 unless the preset is one of the paper's."""
     length_penalty_form: PenaltyForm = "gnmt"
     """Formula of the length penalty. `gnmt`: ((5 + length) / 6) ** alpha, as in the paper; `power`: length ** alpha, as
     in Hugging Face and fairseq."""
@@ -48,16 +51,16 @@ class DecodeConfig(Settings):
     """End a translation that is caught in a repetition loop: it ends in the same tokens repeated, over more than 20
     tokens, and more than three times as often as any tokens are repeated in the source (so at least four times). Such a
     translation is flagged as truncated (`output_truncated`)."""
-    min_length: Annotated[NonNegativeInt, Field(le=10_000)] = 0
+    min_length: Length = 0
     """Minimum number of target tokens of a sentence, the end token included, as in Hugging Face. The length limit and
     the end of a repetition loop come first."""
-    no_repeat_ngram_size: Annotated[NonNegativeInt, Field(le=10_000)] = 0
+    no_repeat_ngram_size: Length = 0
     """Never write a sequence of this many tokens a second time in a sentence (Paulus et al. 2018), unless nothing else
     is allowed; 0 allows it. Placeholders may be repeated, as often as in the source. This also changes good text:
     `end_loops` is meant for repetition loops."""
     batch_tokens: Tokens = 4_096
-    """Source tokens translated at once, padding and beams included. With the compiled core the limit applies to each
-    thread; on a GPU 16 times as many are translated at once."""
+    """Source tokens processed at once, padding and beams included. With the compiled core the limit applies to each
+    thread; on a GPU 16 times as many are processed at once."""
     precision: DecodePrecision = "fp32"
     """Precision of the matrix products. `fp32`: the model's own. `bf16x3`: for CPUs with AMX; every number is the sum
     of two bfloat16 numbers, and only near ties can be decided differently. `bf16`: for GPUs and for CPUs with AMX or
@@ -75,27 +78,35 @@ class DecodeConfig(Settings):
     a line is split if it has more sentences or more tokens than the lines that the model was trained on
     (docs/translation.md)."""
     familiar: bool = True
-    """Normalize a line to the form of the training text before translation. A line in all capitals or all small letters
-    gets the case that its words have in the vocabulary, if such lines are rare in the training text; superfluous white
-    space is removed. The translation of a line in all capitals is written in capitals (docs/translation.md)."""
+    """Normalize a line to the form of the training text before translation: the case of lines in all capitals or all
+    small letters, and superfluous white space (docs/translation.md).
+
+    Such a line gets the case that its words have in the vocabulary, if such lines are rare in the training text. The
+    translation of a line in all capitals is written in capitals."""
     place_markup: bool = True
     """For models without placeholder tokens: if a translation lacks some of the line's placeholders, translate the line
     without them and insert them by word alignment (docs/placeholders.md)."""
     protect_numbers: bool = False
-    """Copy the numbers of a line exactly, in the same way as placeholders; the model needs placeholder tokens. Set it
-    for training as well: the model then learns the copying from pairs in which both sides write a number alike
-    (docs/placeholders.md)."""
+    """Copy the numbers of a line exactly, in the same way as placeholders; the model needs placeholder tokens
+    (docs/placeholders.md).
+
+    Set it for training as well: the model then learns the copying from pairs in which both sides write a number
+    alike."""
     align_by: AlignBy = "attention"
     """Method of word alignment. `attention`: cross-attention of the heads selected by training or by `clearhead
     optimize`. `occlusion`: the log-probability that each target word loses when a source word is hidden; more accurate,
     but needs as many passes as the source has tokens (docs/alignment.md)."""
     source_lang: str | None = None
     """Language of the source text, such as `de`. Its rules and abbreviations, such as `z. B.`, are used to split text
-    into sentences. If not set, training takes the language from the names of the source files (`train.de.gz`); if those
-    name none, it is guessed from the script."""
+    into sentences; models with source-language tokens are told it.
+
+    If not set, training takes the language from the names of the source files (`train.de.gz`); if those name none, it
+    is guessed from the script."""
     target_lang: str | None = None
-    """Language tag put before every source line that has no tag of its own. If not set, lines without a tag are
-    rejected."""
+    """Target language, for models with language tags: its tag is put before every source line that has no tag of its
+    own.
+
+    If not set, lines without a tag are rejected."""
 
     @field_validator("source_lang")
     @classmethod
@@ -152,7 +163,8 @@ class Sampling(Settings):
     (Hewitt et al. 2022). 0 draws from the model's whole distribution."""
 
     temperature: PositiveFloat = 1.0
-    """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""
+    """Sampling temperature: log-probabilities are divided by it, so below 1 sharpens the distribution, above 1 flattens
+    it."""
     top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """Draw only from this many most probable tokens; 0 draws from all."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0

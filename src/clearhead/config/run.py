@@ -33,7 +33,8 @@ class Config(Settings):
     """All sections of one run."""
 
     preset: str | None = None
-    """Named preset that the other sections start from, such as `paper-base`; chosen from the corpus size if not set."""
+    """Named preset that the other settings start from, such as `tiny`, `small`, `paper-base` or `table3-b-dk-16`;
+    chosen from the corpus size if not set."""
     out: str | None = None
     """Run directory. Running `clearhead train` again with the same directory resumes the run."""
     from_model: str | None = None
@@ -44,10 +45,11 @@ class Config(Settings):
     other weights is rejected."""
     golden: str | None = None
     """Golden sentences, which are stored in the model directory with their translations, so that `clearhead verify` can
-    check that the model's translations have not changed: a file with one sentence per line, or `none`. If not set,
-    sentences are made of words of the vocabulary, so that none of your text is stored."""
+    check that the model's translations have not changed: a file with one sentence per line, or `none`.
+
+    If not set, sentences are made of words of the vocabulary, so that none of your text is stored."""
     device: str = "auto"
-    """`auto` (the first GPU, or the CPU if there is none), `cpu`, `cuda` or `cuda:1`."""
+    """Device: `auto` (the first GPU, or the CPU if there is none), `cpu`, `cuda` or `cuda:1`."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()

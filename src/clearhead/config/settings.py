@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
+import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
-from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import (
@@ -22,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from clearhead.config.words import SameAs, docstrings
 from clearhead.errors import ConfigError, nearest_name
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -74,18 +73,15 @@ class Settings(BaseModel):
 
     @classmethod
     def descriptions(cls) -> dict[str, str]:
-        """Return the docstring of each setting; pydantic would parse the source files whenever they are imported."""
-        (section,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-        assert isinstance(section, ast.ClassDef)
-        return {
-            setting.target.id: inspect.cleandoc(text.value.value)
-            for setting, text in pairwise(section.body)
-            if isinstance(setting, ast.AnnAssign)
-            and isinstance(setting.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-            and isinstance(text.value.value, str)
+        """Return what each setting means."""
+        own = docstrings(Path(sys.modules[cls.__module__].__file__ or ""))[cls.__name__]
+        same = {
+            name: str(one)
+            for name, field in cls.model_fields.items()
+            for one in field.metadata
+            if isinstance(one, SameAs)
         }
+        return {**same, **own}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:

@@ -20,13 +20,14 @@ class DataConfig(Settings):
     """`[data]`: files of parallel text, and the filtering of their pairs."""
 
     source: tuple[str, ...] = ()
-    """Files of source text, one segment per line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
+    """Source text, one segment per line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
     target: tuple[str, ...] = ()
-    """Files of translations, aligned line by line with `source`."""
+    """Translations of the source text, aligned line by line."""
     alignments: tuple[str, ...] = ()
-    """Files of word alignments, aligned line by line with `source`. A link such as `0-0` joins a source word and a
-    target word; a line has several, such as `0-0 1-2`. One attention head is trained to follow them
-    (docs/alignment.md). They apply only to `source` and `target`."""
+    """Word alignments of source and target text, line by line. A link such as `0-0` joins a source word and a target
+    word; a line has several, such as `0-0 1-2`. One attention head is trained to follow them (docs/alignment.md).
+
+    They apply only to `source` and `target`."""
     alignment_base: Literal[0, 1] = 0
     """Number of the first word of a line in `alignments`, 0 or 1."""
     alignment_words: AlignmentWords = "spaced"
@@ -36,30 +37,36 @@ class DataConfig(Settings):
     """Files that contain both sides, such as `.tsv`, `.po` or `.parquet` (docs/formats.md). Directories stand for all
     such files in them; patterns such as `locale/**/*.po` are expanded."""
     weights: tuple[Times, ...] = ()
-    """How many times an epoch contains the pairs of each entry of `pairs`, in the same order, such as `[3, 1]`; once if
-    not set. The pairs of `source` and `target` are always used once."""
+    """How many times an epoch contains the pairs of each file, directory or pattern of `pairs`, in the same order; once
+    if not set.
+
+    Such as `[3, 1]`. The pairs of `source` and `target` are always used once."""
     columns: tuple[int | str, int | str] | None = None
-    """Columns of source and target in all files of pairs: numbers counted from 1, or names from a header line, such as
-    `[2, 1]` or `["english", "german"]`. Names apply to the files that have them. If not set, each file determines its
-    columns (docs/formats.md)."""
+    """Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.
+
+    Such as `[2, 1]` or `["english", "german"]`. Names apply to the files that have them. If not set, each file
+    determines its columns (docs/formats.md)."""
     from_lang: str | None = None
-    """Source language, such as `en` or `de-AT`, to read from files of pairs with named languages."""
+    """Source language to read from files of pairs with named languages, such as `en` or `de-AT`."""
     to_lang: str | None = None
     """Target language to read from files of pairs with named languages."""
     swap: bool = False
-    """Train the opposite direction: exchange source and target in all text."""
+    """Exchange source and target in all text, as for the opposite direction."""
     valid_source: tuple[str, ...] = ()
-    """Files of validation source text; if there is no validation text, `valid_size` pairs of the training text are held
-    out."""
+    """Validation source text, one segment per line.
+
+    If there is no validation text, `valid_size` pairs of the training text are held out."""
     valid_target: tuple[str, ...] = ()
-    """Files of validation translations, aligned line by line with `valid_source`."""
+    """Translations of the validation source text, aligned line by line."""
     valid_pairs: tuple[str, ...] = ()
     """Validation files that contain both sides, in the same formats as `pairs`."""
     general_source: tuple[str, ...] = ()
-    """Files of general source text, one segment per line: text on which a model that is fine-tuned (`--from`) must not
-    get worse. `valid_size` pairs are held out to monitor translation quality (`train.general_margin`)."""
+    """General source text, one segment per line: text on which a model that is fine-tuned (`--from`) must not get
+    worse. Part of it is held out to watch this, part is mixed into the training text (`data.general_share`).
+
+    It is held out for `train.general_margin`, in `valid_size` pairs."""
     general_target: tuple[str, ...] = ()
-    """Files of translations of the general text, aligned line by line with `general_source`."""
+    """Translations of the general source text, aligned line by line."""
     general_pairs: tuple[str, ...] = ()
     """Files of general text that contain both sides, in the same formats as `pairs`."""
     general_share: Probability = 0.5
@@ -80,12 +87,13 @@ class DataConfig(Settings):
     drop_duplicates: bool = True
     """Drop exact duplicates of earlier pairs."""
     fix: tuple[FixKind, ...] = ()
-    """Mistakes in the training text that the data doctor mends before all other cleaning, such as
-    `["mojibake", "swapped"]`; pairs where it cannot are dropped (docs/data-doctor.md). Validation text is left as it
-    is."""
+    """Findings of the data doctor to mend before all other cleaning, of `mojibake`, `entities`, `swapped` and
+    `shifted`; pairs where it cannot are dropped (docs/data-doctor.md).
+
+    Validation text is left as it is."""
     drop: tuple[DropKind, ...] = ()
-    """Findings of the data doctor whose pairs are dropped from the training text, such as
-    `["wrong_language", "other_language"]`."""
+    """Findings of the data doctor whose pairs are dropped, such as `wrong_language` and `other_language`
+    (docs/data-doctor.md names them all)."""
     augment: bool = True
     """Add altered copies of a few training sentences that resemble users' input: several sentences joined, without end
     punctuation, or with another number. The presets of the paper switch it off."""

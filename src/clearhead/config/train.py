@@ -107,9 +107,10 @@ class TrainConfig(Settings):
     seed: Seed = 1
     """Random seed of initialisation, batch order and dropout."""
     plain: bool = False
-    """Train by the readable code alone, so that a change of it counts: the forward pass of `Transformer`,
-    `label_smoothed_cross_entropy` of all logits, PyTorch's dropout, fp32, and in validation `greedy_search`. Several
-    times slower."""
+    """Run the readable code alone, so that a change of it counts (docs/architecture.md); much slower.
+
+    Training runs the forward pass of `Transformer`, `label_smoothed_cross_entropy` of all logits, PyTorch's dropout,
+    fp32, and in validation `greedy_search`."""
     own_parts: tuple[OwnPart, ...] = ()
     """Parts of the run that are given in Python (`clearhead.train(config, model=..., loss=...)`), whose code is not in
     the run. The run writes this list."""

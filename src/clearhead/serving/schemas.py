@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from clearhead.config.words import SameAs
+
 
 class _Fields(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -211,15 +213,14 @@ class TranslateRequest(_Chosen):
     response has an item for each; `num_best`, `alignments` and `stream` are not available."""
     num_best: Annotated[int, Field(ge=1)] = 1
     """Number of translations of each text, including the best one."""
-    beam_size: Annotated[int, Field(ge=1)] | None = None
-    """Beam size, at least `num_best`; the model's default if not given."""
+    beam_size: Annotated[
+        Annotated[int, Field(ge=1)] | None, SameAs("decode.beam_size", "At least `num_best`; by default the model's.")
+    ] = None
     alignments: bool = False
     """Whether to return word alignments."""
     quality: bool = False
     """Whether to estimate the quality of each translation (docs/translation.md)."""
-    protect_numbers: bool | None = None
-    """Whether to copy numbers exactly, which needs a model with placeholder tokens; the model's default if not
-    given."""
+    protect_numbers: Annotated[bool | None, SameAs("decode.protect_numbers", "By default the model's.")] = None
     terms: Annotated[list[GivenTerm], Field(fail_fast=True)] | str | None = None
     """Terminology that the translations must use, or the name of a term list of the server (`GET /v1/models`). If not
     given, the server's terms for the language pair are used, if there are any; an empty list disables them."""
