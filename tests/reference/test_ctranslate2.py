@@ -17,11 +17,11 @@ import torch
 from test_huggingface_generation import LIMIT, chain, draw_sources
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.model import Transformer
 from every_run import slow
+from plain_search import plain_search
 
 
 def load_conversion():
@@ -86,8 +86,8 @@ def our_search(models, *, beam_size, alpha):
     with torch.inference_mode():
         if beam_size == 1:
             return greedy_search(ours, sources, max_lengths=limits, end_loops=False)  # theirs continues in a loop
-        settings = {"beam_size": beam_size, "alpha": alpha, "form": "power", "end_loops": False}
-        found = beam_search(ours, sources, max_lengths=limits, **settings)
+        settings = {"beam_size": beam_size, "alpha": alpha, "length_penalty_form": "power", "end_loops": False}
+        found = plain_search(ours, sources, max_lengths=limits, **settings)
         return [best for (best,) in found]
 
 

@@ -26,12 +26,12 @@ from huggingface_models import (
 )
 from torch.nn import functional
 
-from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import pad_batch
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.huggingface.state import export_state
 from every_run import slow
+from plain_search import plain_search
 
 LIMIT = 40
 
@@ -137,9 +137,9 @@ def until_end(row, config):
 
 def our_search(models, *, limit=LIMIT, **settings):
     _, ours, sources = models
-    settings = {"form": "power", "end_loops": False, **settings}  # theirs continues in a loop
+    settings = {"length_penalty_form": "power", "end_loops": False, **settings}  # theirs continues in a loop
     with torch.inference_mode():
-        return beam_search(ours, sources, max_lengths=[limit] * len(sources), **settings)
+        return plain_search(ours, sources, max_lengths=[limit] * len(sources), **settings)
 
 
 def assert_equal_where_ended(actual, expected):

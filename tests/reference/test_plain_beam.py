@@ -8,6 +8,7 @@ from plain_beam import plain_beam_search
 
 from clearhead.decoding import beam_search
 from every_run import slow
+from plain_search import plain_search
 
 EXTRA_LENGTH = 6
 
@@ -38,8 +39,7 @@ def model_and_sources(make_model):
 
 def search(model, sources, **settings):
     limits = [len(source) + EXTRA_LENGTH for source in sources]
-    with torch.inference_mode():
-        return beam_search.beam_search(model, sources, max_lengths=limits, **settings)
+    return plain_search(model, sources, max_lengths=limits, **settings)
 
 
 CASES = [("pre", 2, 1, 0.0), ("post", 4, 1, 0.6), ("pre", 5, 3, 0.6), ("post", 3, 3, 1.0), ("pre", 4, 2, 2.5)]

@@ -1,42 +1,77 @@
-"""Reference beam search with a length penalty (paper section 6.1), whose steps can be observed.
+"""Beam search with a length penalty (paper section 6.1), step by step; every step can be observed.
 
-Translation uses `beam_state` and an engine, with the same results.
-
-Shapes: B sentences still open, K beams, R = B * K rows, V vocabulary.
+Shapes: K beams, V vocabulary, R rows (the open hypotheses of all sentences).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from clearhead.config.choices import PenaltyForm
-from clearhead.decoding.beam_record import BeamObserver, BeamStep, Ending, considered
-from clearhead.decoding.hypothesis import Hypothesis, length_penalty
-from clearhead.decoding.rules import can_win, score_to_beat
-from clearhead.decoding.sentence import Prefix, sentences_of
-from clearhead.decoding.step import DecodingBatch, next_log_probs
+from clearhead.config import DecodeConfig
+from clearhead.decoding.best_tokens import best_tokens
+from clearhead.decoding.engine import Engine
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import NO_NUMBERS, can_win, first_token, rank_penalty, score_to_beat
+from clearhead.decoding.search_state import SearchState
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
-from clearhead.decoding.utf8 import CharacterParts
-from clearhead.model.transformer import Transformer
+from clearhead.errors import ModelError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+Fate = Literal["kept", "finished", "beam", "late end"]
+"""What became of a candidate. "kept": still open. "finished": it ended and is a finished hypothesis. "beam": dropped,
+because K better ones stay open. "late end": it ended, but was not among the K best of its step."""
+
+
+Ending = Literal["", "hopeless", "limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A candidate: a hypothesis of the previous step, extended by one token."""
+
+    beam: int
+    """Rank of the extended hypothesis in the previous step, 0 for the best."""
+    token: int
+    log_prob: float
+    """Log-probability of the token, in nats."""
+    score: float
+    """Log-probability of the extended hypothesis, in nats, by which the search ranks it."""
+    fate: Fate
+    becomes: int | None
+    """Its rank among the open hypotheses after this step, 0 for the best; None if it is not one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeamStep:
+    """One search step of one sentence."""
+
+    sentence: int
+    """Number of the sentence."""
+    length: int
+    """Length of the candidates, in tokens."""
+    candidates: tuple[Considered, ...]
+    """The candidates, best first."""
+    ending: Ending
+    """Why the search of the sentence ended after this step. "hopeless": no open hypothesis could win any more. "limit":
+    the length limit was reached. Empty if the search continues."""
+
+
+BeamObserver = Callable[[BeamStep], None]
 
 
 def beam_search(
-    model: Transformer,
-    sources: list[list[int]],
+    engine: Engine,
+    sentences: Sequence[Sentence],
+    config: DecodeConfig,
     *,
-    max_lengths: list[int],
-    beam_size: int,
-    alpha: float,
-    form: PenaltyForm = "gnmt",
     num_best: int = 1,
-    prefixes: Sequence[Prefix] = (),
-    end_loops: bool = True,
-    min_length: int = 0,
-    no_repeat_ngram_size: int = 0,
-    parts: CharacterParts | None = None,
     observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the translations with the best log-probability divided by length penalty.
@@ -45,99 +80,74 @@ def beam_search(
     best one. The search of a sentence stops when no open hypothesis can still enter its `num_best` finished ones
     (`rules.can_win`).
 
-    `translate` runs its fast twin, `beam_state.SearchedSentence` with an engine; with `plain=True`, `--plain` and in
-    `explain`, this one. tests/unit/decoding/test_beam_state.py and test_native_search.py hold them equal.
+    `translate` runs its fast twin, `beam_state.SearchedSentence`; with `plain=True` and `--plain`, and where `explain`
+    records a search, this one. tests/unit/decoding/test_beam_state.py holds them equal.
 
     Args:
-        model: A model in evaluation mode.
-        sources: Source ids of each sentence, ended by `eos_id`.
-        max_lengths: Maximum target tokens of each sentence, end token included.
-        beam_size: Hypotheses kept at every step, K.
-        alpha: Exponent of the length penalty, at least 0.
-        form: Formula of the length penalty, see `length_penalty`.
+        engine: An engine in fp32; `PlainEngine` computes by the code of `Transformer`.
+        sentences: The sentences; all are in flight at once.
+        config: Settings of the search.
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
-        prefixes: Forced target prefix of each sentence; empty if there are none.
-        end_loops: Whether a hypothesis in a repetition loop must end.
-        min_length: Minimum target tokens, end token included.
-        no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
-        parts: The tokens that are parts of characters; None if there are none.
         observer: Called with every step of every sentence, if given; it does not change the result.
+
+    Raises:
+        ModelError: If the model's probabilities are not numbers.
     """
-    assert 1 <= num_best <= beam_size, (num_best, beam_size)
-    eos_id = model.config.eos_id
-    device = model.device
-    finished: list[list[Hypothesis]] = [[] for _ in sources]
-    batch = DecodingBatch.encode(model, sources, beam_size)
-    allowed = AllowedTokens(
-        model.config,
-        end_loops=end_loops,
-        min_length=min_length,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        parts=parts,
+    assert 1 <= num_best <= config.beam_size, (num_best, config.beam_size)
+    model = engine.model.config
+    allowed = AllowedTokens.of(model, config, engine.parts)
+    slots = engine.slots(config.beam_size, len(sentences))
+    slots.enter(slots.encode(sentences))
+    searches = [SearchState.begin(one, first_token(model, one.source), allowed) for one in sentences]
+    active = list(searches)  # by slot
+    while active:
+        log_probs = slots.log_probs(active)  # (R, V)
+        ends = np.cumsum([len(searched.scores) for searched in active])[:-1]
+        for searched, own in zip(active, np.split(log_probs, ends), strict=True):
+            step = _advance(searched, own, config, num_best, model.eos_id)
+            if observer is not None:
+                observer(step)
+        for slot in reversed(range(len(active))):
+            if not active[slot].is_open:
+                active[slot] = active[-1]
+                active.pop()
+                slots.leave(slot)
+    if not all(searched.finished for searched in searches):
+        raise ModelError(NO_NUMBERS)
+    return [searched.best(num_best) for searched in searches]
+
+
+def _advance(
+    searched: SearchState, log_probs: Float[np.ndarray, "K V"], config: DecodeConfig, num_best: int, eos_id: int
+) -> BeamStep:
+    """Extend the hypotheses of a sentence by the best candidates, or none if its search ends; return the step."""
+    size, max_length = config.beam_size, searched.sentence.max_length
+    searched.length += 1
+    all_scores = np.array(searched.scores, dtype=np.float32)[:, None] + log_probs  # (K, V)
+    # At most K of the best 2 K end, so the K best open ones are always among them.
+    [scores], [places] = best_tokens(all_scores.reshape(1, -1), 2 * size)
+    is_possible = scores > -np.inf
+    candidates: list[Considered] = []
+    kept: list[Considered] = []
+    for score, place in zip(scores[is_possible].tolist(), places[is_possible].tolist(), strict=True):
+        beam, token = divmod(place, log_probs.shape[1])
+        becomes: int | None = None
+        fate: Fate = "beam"
+        if token == eos_id:
+            fate = "finished" if len(candidates) < size else "late end"
+        elif len(kept) < size:
+            becomes, fate = len(kept), "kept"
+        one = Considered(beam, token, float(log_probs[beam, token]), score, fate, becomes)
+        candidates.append(one)
+        if fate == "kept":
+            kept.append(one)
+        elif fate == "finished":
+            searched.finish(beam, eos_id, score, rank_penalty(searched.length, config))
+    to_beat = score_to_beat(searched.finished, num_best)
+    goes_on = bool(kept) and can_win(kept[0].score, rank_penalty(max_length, config), to_beat)
+    ending: Ending = "limit" if searched.length == max_length else "" if goes_on else "hopeless"
+    still_open = [] if ending else kept
+    searched.extend(
+        [one.score for one in still_open], [one.beam for one in still_open], [one.token for one in still_open]
     )
-    sentences = sentences_of(sources, max_lengths, prefixes)
-
-    open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence
-    newest = batch.newest.repeat_interleave(beam_size)  # (R,)
-    tokens = torch.empty((len(sources), beam_size, 0), dtype=torch.int64, device=device)  # (B, K, length)
-    # All beams of a sentence begin equal. Only the first may count, or all K would stay the same hypothesis.
-    scores = torch.full((len(sources), beam_size), float("-inf"), device=device)  # (B, K)
-    scores[:, 0] = 0.0
-
-    for length in range(1, max(max_lengths) + 1):
-        masks = [
-            allowed.after(written, sentences[sentence])
-            for sentence, beams in zip(open_sentences, tokens.tolist(), strict=True)
-            for written in beams
-        ]
-        log_probs = next_log_probs(model, batch, newest, masks)  # (R, V)
-        vocab_size = log_probs.size(-1)
-        all_scores = (scores.view(-1, 1) + log_probs).view(len(open_sentences), -1)  # (B, K * V)
-        # At most K of the best 2 K end, so the K best open ones are always among them.
-        candidate_scores, candidates = all_scores.topk(2 * beam_size, dim=-1)  # (B, 2K), best first
-        beams, ids = candidates // vocab_size, candidates % vocab_size
-        ends = ids == eos_id
-
-        for row, rank in (ends[:, :beam_size] & candidate_scores[:, :beam_size].isfinite()).nonzero().tolist():
-            log_prob = candidate_scores[row, rank].item()
-            prefix = tokens[row, beams[row, rank]].tolist()
-            rank_score, sentence = log_prob / length_penalty(length, alpha, form), open_sentences[row]
-            was_ended = masks[row * beam_size + beams[row, rank].item()] is allowed.end
-            finished[sentence].append(Hypothesis((*prefix, eos_id), log_prob, rank_score, was_ended))
-
-        found = beams, ids, candidate_scores
-        scores, picked = candidate_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
-        beams, ids = beams.gather(1, picked), ids.gather(1, picked)
-        tokens = torch.cat([tokens.gather(1, beams[..., None].expand(-1, -1, length - 1)), ids[..., None]], dim=-1)
-        costs = torch.tensor([length > sentences[sentence].prefix.given for sentence in open_sentences], device=device)
-        scores = scores.where(costs[:, None] | ~scores.isfinite(), 0.0)
-
-        best_open = scores[:, 0].tolist()
-        stay = [
-            row
-            for row, sentence in enumerate(open_sentences)
-            if length < max_lengths[sentence]
-            and can_win(
-                best_open[row],
-                length_penalty(max_lengths[sentence], alpha, form),
-                score_to_beat(finished[sentence], num_best),
-            )
-        ]
-        if observer is not None:
-            seen = considered(*found, log_probs.view(*scores.shape, vocab_size), picked, eos_id=eos_id)
-            for row, sentence in enumerate(open_sentences):
-                ending: Ending = "" if row in stay else "limit" if length == max_lengths[sentence] else "hopeless"
-                observer(BeamStep(sentence, length, seen[row], ending))
-        if not stay:
-            break
-        rows = torch.arange(len(open_sentences), device=device)[:, None] * beam_size + beams  # (B, K)
-        if len(stay) < len(open_sentences):
-            kept: Tensor | None = torch.tensor(stay, device=device)
-            open_sentences = [open_sentences[row] for row in stay]
-            rows, ids, scores, tokens = (x[kept] for x in (rows, ids, scores, tokens))
-        else:
-            kept = None
-        batch.select(rows.flatten(), kept)
-        newest = ids.flatten()
-
-    return [sorted(hypotheses, key=lambda h: -h.rank_score)[:num_best] for hypotheses in finished]
+    return BeamStep(searched.sentence.number, searched.length, tuple(candidates), ending)

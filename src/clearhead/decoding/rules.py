@@ -1,7 +1,7 @@
 """Rules shared by all searches: never-written tokens, source and length limits, and the stopping rule.
 
-Both the reference searches (`beam_search`, `sampling`) and the batched one (`scheduler`, with the engines) take their
-rules from here and from `token_masks`.
+Both the plain searches (`beam_search`, `sampling`) and the batched one (`scheduler`) take their rules from here and
+from `token_masks`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Reference greedy search, token by token; and the random choice of a token (temperature, top k, top p, epsilon).
+"""Plain greedy search and sampling, token by token.
 
 Shapes: R rows, V vocabulary.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import Sampling
+from clearhead.decoding.batched_sampling import draw_token
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
@@ -64,38 +64,10 @@ def greedy_search(
 def draw_tokens(
     log_probs: Float[Tensor, "R V"], generators: Sequence[torch.Generator], sampling: Sampling
 ) -> Int[Tensor, " R"]:
-    """Draw a token per row, with one uniform number from the row's own generator, so other rows have no influence.
-
-    `translate` runs its fast twin, `batched_sampling.draw_token`; with `plain=True` and `--plain`, this one.
-    tests/unit/decoding/test_sampling.py holds them equal.
-    """
-    probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
-    uniform = torch.cat([torch.rand(1, generator=generator) for generator in generators]).to(probs.device)
-    cumulative = probs.double().cumsum(dim=-1)
-    threshold = uniform.double() * cumulative[:, -1]
-    return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
-
-
-def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
-    """Apply the temperature, and set tokens below epsilon, or outside the top k or top p, to minus infinity."""
-    best = log_probs.amax(dim=-1, keepdim=True)
-    if sampling.epsilon > 0.0:  # on the model's own probability, before the temperature
-        is_improbable = (log_probs < math.log(sampling.epsilon)) & (log_probs < best)
-        log_probs = log_probs.masked_fill(is_improbable, float("-inf"))
-    # Clamp temperature and top p to what float32 can represent: rounded to 0 or infinity they would leave no token.
-    limits = torch.finfo(log_probs.dtype)
-    temperature = min(max(sampling.temperature, limits.tiny), limits.max)
-    scaled = (log_probs - best) / temperature
-    if 0 < sampling.top_k < scaled.size(-1):
-        least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
-        scaled = scaled.masked_fill(scaled < least, float("-inf"))
-    if sampling.top_p < 1.0:
-        ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
-        probs = ordered.softmax(dim=-1)
-        # A token stays if those before it sum to less than top_p; so the first always stays.
-        outside = probs.cumsum(dim=-1) - probs >= max(sampling.top_p, limits.tiny)
-        scaled = scaled.masked_fill(outside.scatter(1, order, outside), float("-inf"))
-    return scaled
+    """Draw a token per row, with one uniform number from the row's own generator, so other rows have no influence."""
+    chances = [torch.rand(1, generator=generator).item() for generator in generators]
+    rows = zip(log_probs.numpy(force=True), chances, strict=True)
+    return torch.tensor([draw_token(row, chance, sampling) for row, chance in rows], device=log_probs.device)
 
 
 def token_by_token(

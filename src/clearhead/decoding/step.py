@@ -1,4 +1,4 @@
-"""One step of the reference searches, from newest tokens to next log-probabilities; and encoded, padded batches.
+"""One step of the plain searches, from newest tokens to next log-probabilities; and encoded, padded batches.
 
 Shapes: B sentences, R rows (B times the beams of a sentence), S source length, V vocabulary.
 """

@@ -1,8 +1,8 @@
 """Masks of the allowed next tokens of each hypothesis.
 
 Padding and the start token are never written, a forced prefix comes first, and only the end token is allowed at the
-length limit and in a repetition loop (`repetition`). All searches use these rules, the reference ones and the batched
-one, and pass them to the engines as masks. Allowed tokens keep the model's own probability, so that search scores are
+length limit and in a repetition loop (`repetition`). All searches use these rules, the plain ones and the batched one,
+and pass them to the engines as masks. Allowed tokens keep the model's own probability, so that search scores are
 comparable with `score`.
 
 A model with placeholder tokens must write exactly the placeholders of the source, each equally often. The end token

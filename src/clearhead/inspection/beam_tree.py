@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.beam_record import BeamStep
+from clearhead.decoding.beam_search import BeamStep, beam_search
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.recorded_search import recorded_search
-from clearhead.decoding.rules import length_limits, output_rules, rank_penalty
+from clearhead.decoding.rules import length_limits, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence
-from clearhead.decoding.utf8 import CharacterParts
-
-if TYPE_CHECKING:
-    from clearhead.model.transformer import Transformer
 
 FATES = {
     "kept": "extended: its continuations are in the next step",
@@ -73,49 +68,23 @@ class BeamTree:
         return tuple(reversed(found))
 
 
-def record_search(
-    model: Transformer | Engine,
-    source: Sequence[int],
-    config: DecodeConfig,
-    prefix: Prefix,
-    parts: CharacterParts | None = None,
-) -> BeamTree:
-    """Run the plain beam search, or the same with an engine, and return all hypotheses that it considered.
+def record_search(engine: Engine, source: Sequence[int], config: DecodeConfig, prefix: Prefix) -> BeamTree:
+    """Run the plain beam search and return all hypotheses that it considered.
 
     With a beam of 1 (greedy search) scores are not length-normalized; otherwise hypotheses are ranked with the length
     penalty.
 
     Args:
-        model: The model, in evaluation mode, or an fp32 engine.
+        engine: An engine in fp32.
         source: Source ids, ended by `eos_id`; for a decoder alone, the ids of the text to continue.
         config: The decode settings.
         prefix: Prefix of the translation.
-        parts: The tokens that are parts of characters; None if there are none. An engine knows its own.
     """
     steps: list[BeamStep] = []
-    shape = model.model.config if isinstance(model, Engine) else model.config
-    [max_length] = length_limits(shape, config, [source], [prefix])
-    alpha = config.length_penalty if config.beam_size > 1 else 0.0
-    if isinstance(model, Engine):
-        best = recorded_search(model, Sentence(0, list(source), max_length, prefix), config, steps.append)
-    else:
-        import torch
-
-        from clearhead.decoding.beam_search import beam_search
-
-        with torch.inference_mode():
-            [[best]] = beam_search(
-                model,
-                [list(source)],
-                max_lengths=[max_length],
-                beam_size=config.beam_size,
-                alpha=alpha,
-                form=config.length_penalty_form,
-                prefixes=[prefix],
-                parts=parts,
-                observer=steps.append,
-                **output_rules(config),
-            )
+    [max_length] = length_limits(engine.model.config, config, [source], [prefix])
+    with engine.computing():
+        sentence = Sentence(0, list(source), max_length, prefix)
+        [[best]] = beam_search(engine, [sentence], config, observer=steps.append)
     nodes: list[BeamNode] = []
     before: dict[int, int] = {}  # node number of each hypothesis of the previous step
     for step in steps:
@@ -139,4 +108,5 @@ def record_search(
         before = after
     ended = [node for node in nodes if node.fate == "finished"]
     finished = tuple(node.number for node in sorted(ended, key=lambda node: -node.rank_score))
+    alpha = config.length_penalty if config.beam_size > 1 else 0.0
     return BeamTree(config.beam_size, alpha, max_length, tuple(nodes), finished, best)

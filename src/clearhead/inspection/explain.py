@@ -112,14 +112,9 @@ def explain(
     reader = Reader(tokenizer, protected)
     score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
     given = tokenizer.given(language) if has_decoder else ()
-    # With PyTorch the module computes, because only it has states, queries and keys.
-    engine = None if has_pytorch() else translator.engines.of("fp32")
-    assert engine is None or isinstance(engine, NativeEngine)  # other engines need PyTorch
     tree = None
     if has_decoder and (search or not is_given):
-        tree = record_search(
-            engine or translator.bundle.own_module, source_ids, config, given_prefix(given), translator.engines.parts
-        )
+        tree = record_search(translator.engines.of("fp32"), source_ids, config, given_prefix(given))
         searched_ids = list(tree.hypothesis.tokens)
         if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
             # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
@@ -128,9 +123,11 @@ def explain(
     target_spans = reader.target_spans(written, target_ids)
     tag = len(text) - len(words)  # length of the language tag before the text
     source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
-    if engine is None:
+    if has_pytorch():  # the module computes, because only it has states, queries and keys
         found = _with_module(translator, reader, source_ids, target_ids, top)
     else:
+        engine = translator.engines.of("fp32")
+        assert isinstance(engine, NativeEngine)  # other engines need PyTorch
         log_probs = _forced_log_probs(engine, source_ids, target_ids)
         found = _Found(engine.attention(source_ids, target_ids), steps_of(reader, target_ids, log_probs, top=top))
     encoder, decoder, cross = found.weights

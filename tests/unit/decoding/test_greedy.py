@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
+from plain_search import plain_search
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -33,7 +33,7 @@ def test_the_cache_changes_nothing(make_sharp_model, make_sources, norm):
 def test_it_is_a_beam_of_one_that_stops_at_its_end(make_sharp_model, make_sources):
     model, sources = make_sharp_model(), make_sources((7, 2, 13, 3, 5))
     limits = [11, 3, 5, 13, 7]
-    beam = beam_search(model, sources, max_lengths=limits, beam_size=1, alpha=0.0)
+    beam = plain_search(model, sources, max_lengths=limits, beam_size=1, alpha=0.0)
     greedy = greedy_search(model, sources, max_lengths=limits)
     assert [hypothesis.tokens for hypothesis in greedy] == [hypotheses[0].tokens for hypotheses in beam]
 

@@ -10,9 +10,9 @@ import torch
 from searches import sample
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, batched_sampling, decode, score
-from clearhead.decoding.batched_sampling import TOGETHER, draw_token, seed_of, uniform_numbers
-from clearhead.decoding.sampling import greedy_search, likely_tokens
+from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, decode, score
+from clearhead.decoding.batched_sampling import TOGETHER, draw_token, likely_tokens, seed_of, uniform_numbers
+from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import ConfigError
@@ -21,17 +21,14 @@ from every_run import slow
 IMPOSSIBLE = float("-inf")
 
 
-def of_rows(log_probs, sampling):
-    """Return what the engines' searches draw from, row by row."""
+def likely(log_probs, sampling):
+    """Return the probabilities to draw from."""
     probs = np.zeros(log_probs.shape)
     for own, row in zip(probs, log_probs.numpy(), strict=True):
-        tokens, weights = batched_sampling.likely_tokens(row, sampling)
+        tokens, weights = likely_tokens(row, sampling)
         own[tokens] = weights / weights.sum()
     return torch.from_numpy(probs).float()
 
-
-FORMS = {"plain": lambda *given: likely_tokens(*given).softmax(dim=-1), "batched": of_rows}
-"""The probabilities to draw from, in the plain form and in that of the engines' searches."""
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -168,10 +165,9 @@ def test_one_token_to_draw_from_is_the_most_probable(make_model, make_sources):
 
 
 @pytest.mark.parametrize("temperature", [1e6, 1e300])
-@pytest.mark.parametrize("form", FORMS)
-def test_the_highest_temperatures_make_all_possible_tokens_alike(form, temperature):
+def test_the_highest_temperatures_make_all_possible_tokens_alike(temperature):
     log_probs = torch.tensor([[IMPOSSIBLE, -0.1, -3.0, -7.0]])
-    probs = FORMS[form](log_probs, Sampling(temperature=temperature, epsilon=0.0))
+    probs = likely(log_probs, Sampling(temperature=temperature, epsilon=0.0))
     torch.testing.assert_close(probs, torch.tensor([[0.0, 1 / 3, 1 / 3, 1 / 3]]), atol=1e-5, rtol=0)
 
 
@@ -193,13 +189,12 @@ def likely_by_hand(probs: list[float], sampling: Sampling) -> list[float]:
     return [weights[token] / total if token in kept else 0.0 for token in range(len(weights))]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_filters_keep_what_they_say(form):
+def test_the_filters_keep_what_they_say():
     values = product((0.7, 1.0, 1.9), (0, 1, 3, 11, 23, 99), (0.05, 0.5, 0.93, 1.0), (0.0, 0.02, 0.1, 0.99))
     for temperature, top_k, top_p, epsilon in values:
         sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, epsilon=epsilon)
         log_probs = (3 * torch.randn(5, 23)).log_softmax(dim=-1)
-        found = FORMS[form](log_probs, sampling).tolist()
+        found = likely(log_probs, sampling).tolist()
         for row, probs in zip(found, log_probs.double().exp().tolist(), strict=True):
             np.testing.assert_allclose(row, likely_by_hand(probs, sampling), atol=1e-5, err_msg=str(sampling))
 
@@ -224,11 +219,10 @@ def test_impossible_settings_are_refused(settings, message):
         Sampling(**settings)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("top_p", [1e-300, 5e-324])
-def test_the_smallest_top_p_leaves_the_best_token(form, top_p):
+def test_the_smallest_top_p_leaves_the_best_token(top_p):
     log_probs = torch.randn(3, 17).log_softmax(dim=-1)
-    left = FORMS[form](log_probs, Sampling(top_p=top_p)) > 0
+    left = likely(log_probs, Sampling(top_p=top_p)) > 0
     assert left.sum(dim=-1).tolist() == [1, 1, 1]
     assert left.int().argmax(dim=-1).tolist() == log_probs.argmax(dim=-1).tolist()
 

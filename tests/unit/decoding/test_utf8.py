@@ -12,13 +12,13 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.decoding import Prefix, Sampling, SearchOptions, Shortlist
-from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import CharacterParts
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
+from plain_search import plain_search
 
 PAD, START, END, FIRST = 0, 1, 2, 3
 BORDERS = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
@@ -173,16 +173,8 @@ def test_the_search_of_the_core_is_that_of_python(writing_bytes):
     config = translator.bundle.decode.with_changes({"beam_size": 3})
     limits = [len(source) + 5 for source in sources]
     found = [one for _, one in sorted(search(engine, sources, limits, SearchOptions(config, num_best=3)))]
-    with torch.inference_mode():
-        plain = beam_search(
-            translator.model,
-            sources,
-            max_lengths=limits,
-            beam_size=3,
-            alpha=config.length_penalty,
-            num_best=3,
-            parts=translator.engines.parts,
-        )
+    settings = {"beam_size": 3, "alpha": config.length_penalty, "num_best": 3, "parts": translator.engines.parts}
+    plain = plain_search(translator.model, sources, max_lengths=limits, **settings)
     assert [[one.tokens for one in group] for group in found] == [[one.tokens for one in group] for group in plain]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import length_penalty
-from clearhead.decoding.beam_search import beam_search
+from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import NO_PREFIX, given_prefix
 from clearhead.inspection.beam_tree import FATES, record_search
+from plain_search import plain_search
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -30,8 +30,7 @@ def source():
 
 @pytest.fixture(scope="module")
 def tree(model, source):
-    with torch.inference_mode():
-        return record_search(model, source, CONFIG, NO_PREFIX)
+    return record_search(PlainEngine(model), source, CONFIG, NO_PREFIX)
 
 
 def tokens(tree, node):
@@ -42,8 +41,8 @@ def test_an_observer_changes_nothing(model):
     sources = [[40, 41, 57, 2], [99, 2], [50, 60, 70, 80, 90, 2]]
     options = {"max_lengths": [8, 3, 11], "beam_size": 3, "alpha": 0.6, "num_best": 3}
     seen = []
-    observed = beam_search(model, sources, observer=seen.append, **options)
-    assert observed == beam_search(model, sources, **options)
+    observed = plain_search(model, sources, observer=seen.append, **options)
+    assert observed == plain_search(model, sources, **options)
     assert {step.sentence for step in seen} == {0, 1, 2}
     for sentence in range(3):
         endings = [step.ending for step in seen if step.sentence == sentence]
@@ -62,7 +61,7 @@ def test_every_score_is_what_the_model_gives_the_tokens(model, source, tree):
 
 
 def test_the_chosen_one_is_the_best_that_finished(model, source, tree):
-    [[best]] = beam_search(model, [source], max_lengths=[8], beam_size=3, alpha=0.6)
+    [[best]] = plain_search(model, [source], max_lengths=[8], beam_size=3, alpha=0.6)
     assert tree.hypothesis == best
     assert tuple(tokens(tree, tree.nodes[tree.finished[0]])) == best.tokens
     scores = [tree.nodes[number].rank_score for number in tree.finished]
@@ -91,14 +90,14 @@ def test_as_many_go_on_as_the_beam_is_wide_and_what_is_pruned_was_worse(tree):
 
 
 def test_a_beam_of_one_is_greedy_search(model, source):
-    greedy = record_search(model, source, CONFIG.with_changes({"beam_size": 1}), NO_PREFIX)
+    greedy = record_search(PlainEngine(model), source, CONFIG.with_changes({"beam_size": 1}), NO_PREFIX)
     [expected] = greedy_search(model, [source], max_lengths=[8])
     assert greedy.hypothesis.tokens == expected.tokens
     assert greedy.length_penalty == 0.0
 
 
 def test_what_the_model_is_told_costs_nothing(model, source):
-    told = record_search(model, source, CONFIG, given_prefix((45,)))
+    told = record_search(PlainEngine(model), source, CONFIG, given_prefix((45,)))
     first, *rest = told.nodes
     assert (first.token, first.score, first.fate) == (45, 0.0, "kept")
     after = next(node for node in rest if node.step == 2)

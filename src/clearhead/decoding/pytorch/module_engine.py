@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.decoding.best_tokens import best_continuations
-from clearhead.decoding.engine import Beams, Candidates, Engine
+from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.attention import cross_attention_of_pairs
 from clearhead.decoding.rules import never_written
@@ -54,7 +54,7 @@ class ModuleEngine(Engine):
 
     def slots(
         self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
-    ) -> ModuleSlots:
+    ) -> Slots:
         """Return the slots of the worker, without a limit on their number; see `engine.Engine`."""
         del max_slots, team
         if shortlist is not None:

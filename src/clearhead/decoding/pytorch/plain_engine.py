@@ -2,6 +2,8 @@
 
 It runs `beam_search`, `greedy_search` or `token_by_token` with the module's own `encode` and `decode`, and scores with
 `token_log_probs`. So whoever changes that code sees the change.
+
+Shapes: K beams, R rows (the open hypotheses of all slots), V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,19 +12,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.batching import length_batches
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.best_tokens import best_continuations
+from clearhead.decoding.engine import Beams, Candidates
+from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.rules import output_rules
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
-from clearhead.decoding.sentence import NO_PREFIX, Prefix, sentences_of
-from clearhead.decoding.step import DecodingBatch
+from clearhead.decoding.sentence import NO_PREFIX, Prefix, Sentence, sentences_of
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ConfigError
 from clearhead.kernels.plain_code import plain_code
@@ -66,6 +74,14 @@ class PlainEngine(ModuleEngine):
         with plain_code(), super().computing():
             yield
 
+    def slots(
+        self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
+    ) -> PlainSlots:
+        """Return the slots of a batch; see `engine.Engine`."""
+        assert shortlist is None, "a search with a shortlist has no plain form"
+        del max_slots, team
+        return PlainSlots(self.model, beam_size)
+
     def search(
         self,
         sources: list[list[int]],
@@ -100,21 +116,11 @@ class PlainEngine(ModuleEngine):
         config, model = options.config, self.model
         if options.sampling is not None:
             return self._samples(sources, max_lengths, prefixes, options)
-        rules = {**output_rules(config), "parts": self.parts}
         if config.beam_size == 1:
+            rules = {**output_rules(config), "parts": self.parts}
             found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, **rules)
             return [[one] for one in found]
-        return beam_search(
-            model,
-            sources,
-            max_lengths=max_lengths,
-            beam_size=config.beam_size,
-            alpha=config.length_penalty,
-            form=config.length_penalty_form,
-            num_best=options.num_best,
-            prefixes=prefixes,
-            **rules,
-        )
+        return beam_search(self, sentences_of(sources, max_lengths, prefixes), config, num_best=options.num_best)
 
     def _samples(
         self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
@@ -136,3 +142,56 @@ class PlainEngine(ModuleEngine):
             return token_by_token(model, DecodingBatch.encode(model, sources), sentences, allowed, pick)
 
         return [list(samples) for samples in zip(*map(drawn, range(options.num_found)), strict=True)]
+
+
+class PlainSlots:
+    """The sentences of a batch, which enter together and take every step together; see `engine.Slots`.
+
+    Args:
+        model: The module.
+        beam_size: Maximum hypotheses of a sentence, K.
+    """
+
+    def __init__(self, model: Transformer, beam_size: int) -> None:
+        self._model, self._beam_size = model, beam_size
+        self._places: list[int] = []
+        """The place in the batch of the sentence in each slot."""
+        self.source_lengths: list[int] = []
+
+    def encode(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """Return the sentences unchanged: `enter` encodes them as a batch."""
+        return list(sentences)
+
+    def enter(self, encoded: Sequence[Sentence]) -> None:
+        """Assign the slots to sentences, once."""
+        assert not self._places
+        sources = [list(sentence.source) for sentence in encoded]
+        self._batch = DecodingBatch.encode(self._model, sources, self._beam_size)
+        self._places = list(range(len(sources)))
+        self.source_lengths = list(map(len, sources))
+
+    def leave(self, slot: int) -> None:
+        """Free a slot; the sentence in the last slot moves there."""
+        for column in (self._places, self.source_lengths):
+            column[slot] = column[-1]
+            column.pop()
+
+    def step(self, active: Sequence[Beams]) -> list[Candidates]:
+        """Run one decoder step and return the best candidates; see `engine.Slots`."""
+        return list(best_continuations(active, self.log_probs(active), self._beam_size))
+
+    def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
+        """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
+        parents, newest, masks, numbers = [], [], [], []
+        for slot, (place, beams) in enumerate(zip(self._places, active, strict=True)):
+            # A batch has K rows of every sentence; those without a hypothesis repeat the first one.
+            rows = [*range(len(beams.parents)), *[0] * (self._beam_size - len(beams.parents))]
+            parents += [place * self._beam_size + beams.parents[row] for row in rows]
+            newest += [beams.newest[row] for row in rows]
+            masks += [beams.masks[row] for row in rows]
+            numbers += [slot * self._beam_size + row for row in range(len(beams.parents))]
+        device = self._model.device
+        self._batch.select(torch.tensor(parents, device=device), torch.tensor(self._places, device=device))
+        self._places = list(range(len(active)))
+        log_probs = next_log_probs(self._model, self._batch, torch.tensor(newest, device=device), masks)
+        return log_probs.numpy(force=True)[numbers]

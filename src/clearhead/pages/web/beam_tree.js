@@ -1,4 +1,4 @@
-// A beam search recorded as a tree: decoding/recorded_search.py and inspection/beam_tree.py.
+// A beam search recorded as a tree: decoding/beam_search.py and inspection/beam_tree.py.
 
 import { maskAfter } from "./masks.js";
 import { endsInLoop, lengthPenalty, mostTimes } from "./search.js";
