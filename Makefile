@@ -75,10 +75,9 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The pages that come from the code, and the line numbers that docs/paper.md links to.
+# The pages that come from the code.
 docs: setup
 	$(BIN)/python docs/generate.py
-	$(BIN)/python tests/docs/test_paper_page.py
 
 # In build/site; `python -m http.server -d build/site` shows it.
 site: tour

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from api_page import api_page
 from babel import Locale, localedata
 from babel.core import get_global
 from babel.messages.plurals import PLURALS
+from paper_pages import anchor_of, explain_page, glossary_page, paper_page, statements_page
 from pydantic import BaseModel
 
 import clearhead
@@ -33,6 +33,7 @@ from clearhead.paper.exercises.page import exercises_page
 from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.parts import ModelPart
+from clearhead.paper.places import line_of
 from clearhead.text import language_names
 from clearhead.text.language_names import LOCALES
 
@@ -509,23 +510,24 @@ what each part is good for, on two small tasks, and [the glossary](glossary.md) 
 two.
 
 A colour bar with 0, 0.05, 0.25, 0.5 and 1 is not linear: half of its colours are for values below 0.25, so that small
-weights can be told apart. This page is generated from `src/clearhead/paper/concepts.py` by `docs/generate.py`.
+weights can be told apart. This page is generated from `src/clearhead/paper/concepts.toml` by `docs/generate.py`.
 """
 
 
 def concepts_page(parts: Mapping[Concept, ModelPart]) -> str:
     """Return the page of the concepts, with what their programs printed."""
     index = ["| words | concept |", "| --- | --- |"]
-    index += [f"| {_in_markdown(_cell(one.words))} | [{one.title}](#{_anchor(one.title)}) |" for one in CONCEPTS]
+    index += [
+        f"| {_in_markdown(_cell('; '.join(one.words)))} | [{one.title}](#{anchor_of(one.title)}) |" for one in CONCEPTS
+    ]
     sections = [concept_section(concept, part) for concept, part in parts.items()]
     return "\n".join([CONCEPTS_PAGE.format(index="\n".join(index)), *sections])
 
 
 def concept_section(concept: Concept, part: ModelPart) -> str:
     """Return the section of a concept, with what its program printed."""
-    source = (Path(clearhead.__file__).parent / concept.file).read_text(encoding="utf-8").splitlines()
-    [number] = [number for number, line in enumerate(source, start=1) if line.strip() == concept.line]
-    errata = {one.number: _anchor(heading(one)) for one in ERRATA if one.number in concept.errata}
+    line = line_of(concept.place)
+    errata = {one.number: anchor_of(heading(one)) for one in ERRATA if one.number in concept.errata}
     listed = ", ".join(f"[{number}](errata.md#{anchor})" for number, anchor in sorted(errata.items()))
     mistakes = f"- Mistakes in notes: errata {listed}\n" if errata else ""
     return f"""## {concept.title}
@@ -543,7 +545,7 @@ prints the program, [{concept.program.name}](../examples/{concept.program.name})
 ```
 {part.data["printed"]}```
 
-- In the code: [`{concept.line.split("  #")[0]}`](../src/clearhead/{concept.file}#L{number})
+- In the code: [`{line.text}`](../src/clearhead/{line.file}#L{line.number})
 {mistakes}- Test: `tests/unit/paper/test_concepts.py`, `test_{concept.program.stem}`
 """
 
@@ -576,11 +578,6 @@ def _in_markdown(text: str) -> str:
     return text.replace("<", r"\<")
 
 
-def _anchor(heading: str) -> str:
-    """Return the anchor that GitHub gives to a heading."""
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-
-
 def pictures() -> dict[str, str]:
     """Return figures 1 and 2 of the base model as SVG, by the name of their file in `pictures/`."""
     parts = (figure1(), figure2())
@@ -592,8 +589,12 @@ PAGES = {
     "commands.md": commands_page,
     "errata.md": errata_page,
     "exercises.md": exercises_page,
+    "explain.md": explain_page,
+    "glossary.md": glossary_page,
     "models.md": models_page,
+    "paper.md": paper_page,
     "settings.md": settings_page,
+    "statements.md": statements_page,
 }
 
 

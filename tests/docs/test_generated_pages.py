@@ -16,7 +16,10 @@ import clearhead
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["api.md", "commands.md", "errata.md", "exercises.md", "settings.md"])
+PAGES = ["api", "commands", "errata", "exercises", "explain", "glossary", "paper", "settings", "statements"]
+
+
+@pytest.mark.parametrize("name", [f"{name}.md" for name in PAGES])
 def test_generated_page_is_fresh(name, generate):
     page = generate.PAGES[name]()
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"

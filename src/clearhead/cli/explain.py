@@ -32,7 +32,7 @@ from clearhead.runtime.pytorch import needing_pytorch
 if TYPE_CHECKING:
     from clearhead.inspection.compare import ExplanationComparison
     from clearhead.inspection.explanation import Explanation
-    from clearhead.inspection.walk import ModelWalk
+    from clearhead.paper.walk.model_walk import ModelWalk
     from clearhead.translation.translator import Translator
 
 
@@ -175,7 +175,7 @@ def explain(
     refuse_untold_language(other if is_other_told else translator, decoding.source_lang)  # one of two has to be
     first = _explained(translator, text, target, how, attribution=attribution)
     if walk:
-        from clearhead.inspection.walk import walk_of
+        from clearhead.paper.walk.model_walk import walk_of
 
         _write(_content(walk_of(first), chosen, wanted), output)
         return

@@ -214,8 +214,8 @@ def _prepare(directory: Path, *, needs_plots: bool) -> None:
 
 def _write(directory: Path, name: str, part: ModelPart) -> None:
     from clearhead.files import open_output
-    from clearhead.inspection.line_recording import PACKAGE
     from clearhead.inspection.plots import draw
+    from clearhead.paper.places import PACKAGE
 
     contents = {f"{name}.txt": f"{part.title}\n\n{part.text}".encode()}
     contents |= {f"{figure}.png": draw(description) for figure, description in part.figures.items()}

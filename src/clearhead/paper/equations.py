@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,7 +18,7 @@ from clearhead.model.feed_forward import FeedForward
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
-from clearhead.paper import plain
+from clearhead.paper import places, plain
 from clearhead.paper.schedule import equation_3
 from clearhead.training.loss import label_smoothed_cross_entropy
 from clearhead.training.optimizer import build_optimizer
@@ -41,7 +41,7 @@ class Equation:
     """`module:name` of the function or class that computes it."""
     difference: Callable[[], float]
     """Runs the package's code and plain arithmetic on the same numbers, and returns the largest difference."""
-    tolerance: float = _EXACT
+    tolerance: float
 
 
 def _random(*shape: int, seed: int) -> Tensor:
@@ -201,88 +201,30 @@ def _length_penalty() -> float:
     )
 
 
-EQUATIONS = (
+_DIFFERENCES: Mapping[str, Callable[[], float]] = {
+    "attention": _attention,
+    "unit_variance": _scores_have_unit_variance,
+    "masked_attention": _masked_attention,
+    "causality": _causality,
+    "multi_head": _multi_head,
+    "residual": _residual,
+    "feed_forward": _feed_forward,
+    "scaled_embedding": _scaled_embedding,
+    "tied_output": _tied_output,
+    "positions": _positions,
+    "learning_rate": _learning_rate,
+    "adam": _adam,
+    "label_smoothing": _label_smoothing,
+    "length_penalty": _length_penalty,
+}
+"""Name of an equation -> what compares it."""
+_TOLERANCES = {"causality": 0.0, "positions": _SINGLE, "label_smoothing": _SINGLE}
+"""Name of an equation -> the largest difference that is allowed, where it is not `_EXACT`."""
+
+EQUATIONS = tuple(
     Equation(
-        "equation 1, 3.2.1",
-        "Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V",
-        "clearhead.model.attention:scaled_dot_product_attention",
-        _attention,
-    ),
-    Equation(
-        "footnote 4",
-        "components of q and k with mean 0, variance 1: q.k has variance d_k, and q.k / sqrt(d_k) has 1",
-        "clearhead.model.attention:scaled_dot_product_attention",
-        _scores_have_unit_variance,
-    ),
-    Equation(
-        "section 3.2.3",
-        "masked scores are -inf before the softmax, so their weights are exactly 0",
-        "clearhead.model.attention:scaled_dot_product_attention",
-        _masked_attention,
-    ),
-    Equation(
-        "section 3.2.3",
-        "logits up to position t do not change when target tokens after t do",
-        "clearhead.model.transformer:Transformer",
-        _causality,
-        0.0,
-    ),
-    Equation(
-        "section 3.2.2",
-        "MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
-        "clearhead.model.attention:MultiHeadAttention",
-        _multi_head,
-    ),
-    Equation("section 3.1", "LayerNorm(x + Sublayer(x))", "clearhead.model.residual:Residual", _residual),
-    Equation(
-        "equation 2, 3.3",
-        "FFN(x) = max(0, x W1 + b1) W2 + b2",
-        "clearhead.model.feed_forward:FeedForward",
-        _feed_forward,
-    ),
-    Equation(
-        "section 3.4",
-        "embeddings are multiplied by sqrt(d_model)",
-        "clearhead.model.embeddings:Embedding",
-        _scaled_embedding,
-    ),
-    Equation(
-        "section 3.4",
-        "logits = states E^T with E the matrix of both embeddings",
-        "clearhead.model.transformer:Transformer",
-        _tied_output,
-    ),
-    Equation(
-        "section 3.5",
-        "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))",
-        "clearhead.model.positions:sinusoidal_positions",
-        _positions,
-        _SINGLE,
-    ),
-    Equation(
-        "equation 3, 5.3",
-        "lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)",
-        "clearhead.training.schedule:noam_rate",
-        _learning_rate,
-    ),
-    Equation(
-        "section 5.3",
-        "Adam with beta_1 = 0.9, beta_2 = 0.98, eps = 1e-9: three steps",
-        "clearhead.training.optimizer:build_optimizer",
-        _adam,
-    ),
-    Equation(
-        "section 5.4",
-        "loss = -sum_i q_i log p_i, q_i = (1 - eps_ls) [i = target] + eps_ls / V",
-        "clearhead.training.loss:label_smoothed_cross_entropy",
-        _label_smoothing,
-        _SINGLE,
-    ),
-    Equation(
-        "section 6.1",
-        "lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha, alpha = 0.6 (Wu et al. 2016)",
-        "clearhead.decoding.hypothesis:length_penalty",
-        _length_penalty,
-    ),
+        one["place"], one["formula"], f"clearhead.{one['code']}", _DIFFERENCES[name], _TOLERANCES.get(name, _EXACT)
+    )
+    for name, one in places.EQUATIONS.items()
 )
 """All equations, in the order of the paper."""

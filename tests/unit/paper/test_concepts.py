@@ -7,7 +7,6 @@ import re
 import runpy
 from collections import Counter
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -532,12 +531,8 @@ def test_what_attention_shows():
 @pytest.mark.parametrize("concept", CONCEPTS, ids=lambda concept: concept.name)
 class TestConcept:
     def test_every_word_leads_to_it(self, concept: Concept):
-        for words in (concept.name, concept.title, *concept.called):
+        for words in (concept.name, concept.title, *concept.words):
             assert find(words) is find(f" {words.upper()} ") is find(words.replace(" ", "").replace("_", "")) is concept
-
-    def test_its_line_is_one_of_the_module(self, concept: Concept):
-        lines = (Path(clearhead.__file__).parent / concept.file).read_text(encoding="utf-8").splitlines()
-        assert [line.strip() for line in lines].count(concept.line) == 1
 
     def test_its_errata_exist(self, concept: Concept):
         assert {*concept.errata} <= {erratum.number for erratum in ERRATA}
@@ -560,7 +555,7 @@ def test_the_text_says_how_to_draw_the_picture():
 def test_no_words_have_two_concepts():
     words = Counter()
     for concept in CONCEPTS:
-        words.update({phrase.casefold() for phrase in (concept.name, concept.title, *concept.called)})
+        words.update({phrase.casefold() for phrase in (concept.name, concept.title, *concept.words)})
     assert max(words.values()) == 1, words.most_common(3)
 
 
@@ -606,7 +601,7 @@ def concept_of(monkeypatch, tmp_path):
     def make(program):
         monkeypatch.setattr(concepts, "EXAMPLES", tmp_path)
         (tmp_path / "two_words.py").write_text(program, encoding="utf-8")
-        return Concept(name="two-words", title="Two words", words="two", about="", file="a.py", line="")
+        return Concept(name="two-words", title="Two words", words=["two"], about="", place="eq1.scores")
 
     return make
 

@@ -96,14 +96,14 @@ def _step_box(found: ForwardPass, operations: Sequence[Operation]) -> Box:
     last = operations[-1]
     name = _STEPS[last.name]
     code = Code(last.function, last.file, last.line)
-    formula = formula_of("clearhead.model.attention:scaled_dot_product_attention")
+    formula = formula_of("attention")
     match name:
         case "Scale":
             return Box(name, "norm", code, *formula, f"÷ √{found.shapes[last.outputs[0]][-1]}", operations)
         case "Add Bias":
             return Box(name, "other", code, operations=operations)
         case "Mask":
-            formula = formula_of("clearhead.model.attention:scaled_dot_product_attention", "section 3.2.3")
+            formula = formula_of("masked_attention")
             [mask] = found.masks.intersection(last.inputs)
             return Box(name, "embedding", code, *formula, shape_text(found.shapes[mask]), operations)
     return Box(name, "softmax" if name == "SoftMax" else "linear", code, *formula, operations=operations)
@@ -113,15 +113,15 @@ def _part_box(found: ForwardPass, operations: Sequence[Operation]) -> Box:
     last = operations[-1]
     name, shape = _PARTS[last.function], found.shapes[last.outputs[0]]
     code = Code(last.function, last.file, last.line)
-    formula = formula_of("clearhead.model.attention:MultiHeadAttention")
+    formula = formula_of("multi_head")
     match name:
         case "Linear":
             port = last.module.rpartition(".")[2]
-            code = Code.of_line(MultiHeadAttention, f"self.{port} = ")
+            code = Code.at(f"model.attention:MultiHeadAttention.{port}", MultiHeadAttention)
             return Box(name, "linear", code, *formula, _MATRICES[port], operations)
         case "Scaled Dot-Product Attention":
             code = Code.of(scaled_dot_product_attention)
-            formula = formula_of("clearhead.model.attention:scaled_dot_product_attention")
+            formula = formula_of("attention")
             return Box(name, "attention", code, *formula, f"{shape[1]} heads", operations)
         case "Rotate":
             return Box(name, "other", Code.of(rotary_positions), operations=operations)

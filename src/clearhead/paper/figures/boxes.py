@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clearhead.inspection.line_recording import PACKAGE, line_text
 from clearhead.paper.diagram import Kind
-from clearhead.paper.equations import EQUATIONS
 from clearhead.paper.figures.operations import ForwardPass, Operation, shape_text
 from clearhead.paper.parts import aligned
+from clearhead.paper.places import EQUATIONS, PACKAGE, line_of
+from clearhead.paper.recording import line_text
 
 HINT = "With -o DIR it is drawn as SVG, with a link from every box to its line."
 
@@ -35,11 +35,9 @@ class Code:
         return cls(definition.__qualname__, file, inspect.getsourcelines(definition)[1])
 
     @classmethod
-    def of_line(cls, function: Any, text: str) -> Code:
-        """Return the line of a function that contains a text."""
-        lines, first = inspect.getsourcelines(function)
-        [place] = [place for place, line in enumerate(lines) if text in line]
-        return replace(cls.of(function), line=first + place)
+    def at(cls, reference: str, definition: Any) -> Code:
+        """Return the line of a place of the paper, or of a definition, within a class or function."""
+        return replace(cls.of(definition), line=line_of(reference).number)
 
     @property
     def text(self) -> str:
@@ -148,14 +146,9 @@ def grouped(
     return groups
 
 
-def formula_of(code: str, place: str = "") -> tuple[str, str]:
-    """Return place and text of the first equation of the paper that a class or function computes.
-
-    Args:
-        code: `module:name` of the class or function.
-        place: The beginning of the place, if there are several.
-    """
-    return next((one.place, one.formula) for one in EQUATIONS if one.code == code and one.place.startswith(place))
+def formula_of(equation: str) -> tuple[str, str]:
+    """Return place and text of an equation of the paper."""
+    return EQUATIONS[equation]["place"], EQUATIONS[equation]["formula"]
 
 
 Row = tuple[Box, list[int], int]

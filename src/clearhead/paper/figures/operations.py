@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.config import ModelConfig
-from clearhead.inspection.line_recording import package_calls
 from clearhead.model.recorder import AttentionWeights, Recorder
 from clearhead.model.transformer import Transformer
+from clearhead.paper.recording import package_calls
 
 Shape = tuple[int | str, ...]
 """Sizes of the axes: a number that the configuration determines, or the letter of a size of the batch."""

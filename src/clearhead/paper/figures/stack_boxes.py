@@ -82,10 +82,10 @@ class StackBoxes:
                 return self._embedding_box(module, operations, code)
             case Residual():
                 parts = ["Add"] * ("add" in names) + ["Norm"] * any(map(_is_norm, operations))
-                formula = formula_of("clearhead.model.residual:Residual")
+                formula = formula_of("residual")
                 return Box(" & ".join(parts), "norm", code, *formula, operations=operations)
             case SinusoidalPositions():
-                formula = formula_of("clearhead.model.positions:sinusoidal_positions")
+                formula = formula_of("positions")
                 return Box("Positional Encoding", "other", code, *formula, operations=operations)
             case LearnedPositions():
                 return Box("Learned Positions", "other", code, "Table 3, row E", operations=operations)
@@ -99,10 +99,10 @@ class StackBoxes:
                 return Box("Output Transform", "linear", code, operations=operations)
             case OutputProjection():
                 detail = "matrix E" if last.weights[0] in self.shared else ""
-                formula = formula_of("clearhead.model.transformer:Transformer", "section 3.4")
+                formula = formula_of("tied_output")
                 return Box("Linear", "linear", code, *formula, detail, operations)
         if "softmax" in names:
-            taken = Code.of_line(next_log_probs, "log_softmax(")
+            taken = Code.at("output.log_probs", next_log_probs)
             return Box("Softmax", "softmax", taken, "section 3.4", operations=operations)
         if any(map(_is_norm, operations)):
             return Box("Norm", "norm", code, operations=operations)
@@ -114,7 +114,7 @@ class StackBoxes:
             name = "Input Embedding" if is_of_source(operations[-1].module) else "Output Embedding"
             shared = ["matrix E"] if operations[0].weights[0] in self.shared else []
             detail = ", ".join([*shared, *([f"× √{self.config.d_model}"] if module.scale != 1.0 else [])])
-            formula = formula_of("clearhead.model.embeddings:Embedding")
+            formula = formula_of("scaled_embedding")
             return Box(name, "embedding", code, *formula, detail, operations)
         if any(map(_is_norm, operations)):
             return Box("Norm", "norm", code, operations=operations)
@@ -130,7 +130,7 @@ class StackBoxes:
         detail = f"{self.found.shapes[split.outputs[0]][1]} heads"
         if any(one.function == "rotary_positions" for one in operations):
             detail += ", rotary"
-        formula = formula_of("clearhead.model.attention:MultiHeadAttention")
+        formula = formula_of("multi_head")
         return Box(name, "attention", code, *formula, detail, operations)
 
     def _feed_forward_box(self, operations: list[Operation], code: Code) -> Box:
@@ -138,7 +138,7 @@ class StackBoxes:
         activation = " ".join(name for name in names if name not in ("linear", "mul"))
         gated = "gated " if "mul" in names else ""
         detail = f"{gated}{activation}, {self.found.shapes[operations[0].outputs[0]][-1]}"
-        formula = formula_of("clearhead.model.feed_forward:FeedForward")
+        formula = formula_of("feed_forward")
         return Box("Feed Forward", "feed_forward", code, *formula, detail, operations)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from clearhead.inspection.walk_page import ShownMatrix, ShownStage, ShownStep, render_walk
+from clearhead.paper.walk.rendering import ShownMatrix, ShownStage, ShownStep, render_walk
 from clearhead.paper.walk.steps import DECIMALS, Step, Table, Walk
 from clearhead.paper.walk.text import ending, introduction, labels
 

@@ -9,39 +9,13 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding.sampling import greedy_search
-from clearhead.inspection.line_recording import Code, Recording
-from clearhead.inspection.model_lines import (
-    ADDED,
-    EMBEDDED,
-    HEADS,
-    HIDDEN,
-    JOINED,
-    KEYS,
-    LOGITS,
-    MASKED,
-    NARROWED,
-    NORMED,
-    PLACED,
-    POSITIONS,
-    QUERIES,
-    SCORES,
-    SOFTMAX,
-    VALUES,
-    WIDENED,
-)
 from clearhead.model.recorder import AttentionWeights, Recorder
 from clearhead.paper import plain
+from clearhead.paper.places import code
 from clearhead.paper.plain import Matrix
+from clearhead.paper.recording import Recording
 from clearhead.paper.walk.model import CONFIG, EMBEDDING, VOCABULARY, WEIGHTS, small_model
 from clearhead.paper.walk.steps import Stage, Step, Table, Walk
-
-_IDS = Code("paper/walk/stages.py", "source = torch.tensor([[VOCABULARY.index(token) for token in tokens]])", "tensor")
-_LOG_PROBS = Code("decoding/step.py", "log_probs = logits[:, 0].float().log_softmax(dim=-1)", "log_softmax")
-_CHOICE = Code(
-    "decoding/sampling.py",
-    "return token_by_token(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))",
-    "argmax",
-)
 
 
 def walked(words: Sequence[str]) -> Walk:
@@ -62,10 +36,10 @@ def walked(words: Sequence[str]) -> Walk:
 
 def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str]) -> list[Stage]:
     """Return the stages: 1 to 9 of the encoder, 10 to 12 of the decoder, and 13 from its last state to the token."""
-    ids = Table("id", _rows(run.tensor(_IDS, 0).T), tokens)
+    ids = Table("id", _rows(run.tensor(code("embedding.ids"), 0).T), tokens)
     numbers = Step(
         "id = place of the token in the vocabulary, from 0",
-        (run.line(_IDS),),
+        (run.line(code("embedding.ids")),),
         (),
         (ids,),
         lambda: [[[float(VOCABULARY.index(token))] for token in tokens]],
@@ -158,19 +132,19 @@ def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str
 def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[Step]:
     """Return the steps from ids to the input of a stack; `call` is 0 for the encoder and 1 for the decoder."""
     width = CONFIG.d_model
-    embedded = Table(f"{name}0", _rows(run.tensor(EMBEDDED, call)[0]), tokens)
-    positions = Table("PE", _rows(run.tensor(POSITIONS, call)), tokens)
+    embedded = Table(f"{name}0", _rows(run.tensor(code("embedding.scaled"), call)[0]), tokens)
+    positions = Table("PE", _rows(run.tensor(code("positions.rows"), call)), tokens)
     return [
         Step(
             f"{name}0 = sqrt(d_model) E[id]",
-            (run.line(EMBEDDED),),
+            (run.line(code("embedding.scaled")),),
             (Table("E[id]", [EMBEDDING[token] for token in tokens], tokens),),
             (embedded,),
             lambda rows: [[[math.sqrt(width) * value for value in row] for row in rows]],
         ),
         Step(
             "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))",
-            (run.line(POSITIONS),),
+            (run.line(code("positions.rows")),),
             (Table("pos", [[float(place)] for place in range(len(tokens))], tokens),),
             (positions,),
             lambda rows: [
@@ -179,9 +153,9 @@ def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[S
         ),
         Step(
             f"{name} = {name}0 + PE",
-            (run.line(PLACED),),
+            (run.line(code("positions.added")),),
             (embedded, positions),
-            (Table(name, _rows(run.tensor(PLACED, call)[0]), tokens),),
+            (Table(name, _rows(run.tensor(code("positions.added"), call)[0]), tokens),),
             lambda x, other: [_sum(x, other)],
         ),
     ]
@@ -196,8 +170,8 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
     is_masked, is_self = call == 1, memory is query
     queries, keys = query.rows, memory.rows
 
-    def heads(letter: str, code: Code, rows: Sequence[str], columns: Sequence[str] = ()) -> tuple[Table, ...]:
-        tensor = run.tensor(code, call)[0]  # (T, 4) with the heads side by side, or (2, T, columns)
+    def heads(letter: str, name: str, rows: Sequence[str], columns: Sequence[str] = ()) -> tuple[Table, ...]:
+        tensor = run.tensor(code(name), call)[0]  # (T, 4) with the heads side by side, or (2, T, columns)
         both = tensor.split(CONFIG.value_dim, dim=-1) if tensor.dim() == 2 else tensor
         return tuple(Table(f"{letter}_{head}", _rows(one), rows, columns) for head, one in enumerate(both, start=1))
 
@@ -206,16 +180,16 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
             Table(f"W_{head}^{letter}", weights[f"W_{head}^{letter}"]) for letter in letters for head in (1, 2)
         )
 
-    q, k, v = heads("Q", QUERIES, queries), heads("K", KEYS, keys), heads("V", VALUES, keys)
-    scores, masked = heads("S", SCORES, queries, keys), heads("S'", MASKED, queries, keys)
-    attended, outputs = heads("A", SOFTMAX, queries, keys), heads("head", HEADS, queries)
-    joined = Table("M", _rows(run.tensor(JOINED, call)[0]), queries)
+    q, k, v = heads("Q", "heads.queries", queries), heads("K", "heads.keys", keys), heads("V", "heads.values", keys)
+    scores, masked = heads("S", "eq1.scores", queries, keys), heads("S'", "eq1.masked", queries, keys)
+    attended, outputs = heads("A", "eq1.softmax", queries, keys), heads("head", "eq1.values", queries)
+    joined = Table("M", _rows(run.tensor(code("heads.joined"), call)[0]), queries)
     w_q, w_k, w_v = ([weights[f"W_{head}^{letter}"] for head in (1, 2)] for letter in "QKV")
     allowed = [[key <= row for key in range(len(keys))] for row in range(len(queries))]
     scored = masked if is_masked else scores
     mask_step = Step(
         "S'_i = S_i, but -inf where the key is after the query",
-        (run.line(MASKED),),
+        (run.line(code("eq1.masked")),),
         scores,
         masked,
         lambda *both: [plain.masked(one, allowed) for one in both],
@@ -223,7 +197,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
     return [
         Step(
             f"Q_i = {query.name} W_i^Q, K_i = {memory.name} W_i^K, V_i = {memory.name} W_i^V",
-            (run.line(QUERIES), run.line(KEYS), run.line(VALUES)),
+            (run.line(code("heads.queries")), run.line(code("heads.keys")), run.line(code("heads.values"))),
             (query,) if is_self else (query, memory),
             (*q, *k, *v),
             lambda x, y=None: [
@@ -236,7 +210,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
         ),
         Step(
             "S_i = Q_i K_i^T / sqrt(d_k)",
-            (run.line(SCORES),),
+            (run.line(code("eq1.scores")),),
             (*q, *k),
             scores,
             lambda q_1, q_2, k_1, k_2: [_scores(q_1, k_1), _scores(q_2, k_2)],
@@ -244,21 +218,21 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
         *([mask_step] if is_masked else []),
         Step(
             f"A_i = softmax({scored[0].name.replace('1', 'i')})",
-            (run.line(SOFTMAX),),
+            (run.line(code("eq1.softmax")),),
             scored,
             attended,
             lambda *both: [[plain.softmax(row) for row in one] for one in both],
         ),
         Step(
             "head_i = A_i V_i",
-            (run.line(HEADS),),
+            (run.line(code("eq1.values")),),
             (*attended, *v),
             outputs,
             lambda a_1, a_2, v_1, v_2: [plain.matmul(a_1, v_1), plain.matmul(a_2, v_2)],
         ),
         Step(
             "M = Concat(head_1, head_2) W^O",
-            (run.line(JOINED),),
+            (run.line(code("heads.joined")),),
             outputs,
             (joined,),
             lambda left, right: [plain.matmul([a + b for a, b in zip(left, right, strict=True)], weights["W^O"])],
@@ -271,21 +245,21 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
 
 def _residual(run: Recording, call: int, x: Table, sublayer: Table, name: str) -> list[Step]:
     """Return the steps of a residual connection; `call` counts those of the model."""
-    added = Table("R", _rows(run.tensor(ADDED, call)[0]), x.rows)
+    added = Table("R", _rows(run.tensor(code("residual.add", "add"), call)[0]), x.rows)
     ones, zeros = [1.0] * CONFIG.d_model, [0.0] * CONFIG.d_model
     return [
         Step(
             f"R = {x.name} + {sublayer.name}",
-            (run.line(ADDED),),
+            (run.line(code("residual.add", "add")),),
             (x, sublayer),
             (added,),
             lambda a, b: [_sum(a, b)],
         ),
         Step(
             f"{name} = LayerNorm(R) = (R - mean) / sqrt(variance + {CONFIG.norm_eps:.5f})",
-            (run.line(NORMED),),
+            (run.line(code("residual.add", "layer_norm")),),
             (added,),
-            (Table(name, _rows(run.tensor(NORMED, call)[0]), x.rows),),
+            (Table(name, _rows(run.tensor(code("residual.add", "layer_norm"), call)[0]), x.rows),),
             lambda rows: [plain.layer_norm(rows, ones, zeros, CONFIG.norm_eps)],
         ),
     ]
@@ -296,12 +270,12 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
     call = 0 if residual == 1 else 1
     block = f"the {('encoder', 'decoder')[call]}'s feed-forward network"
     w = WEIGHTS[block]
-    hidden = Table("H", _rows(run.tensor(HIDDEN, call)[0]), x.rows)
-    output = Table("F", _rows(run.tensor(NARROWED, call)[0]), x.rows)
+    hidden = Table("H", _rows(run.tensor(code("eq2.hidden"), call)[0]), x.rows)
+    output = Table("F", _rows(run.tensor(code("eq2.narrowed"), call)[0]), x.rows)
     return [
         Step(
             f"H = max(0, {x.name} W_1 + b_1)",
-            (run.line(WIDENED), run.line(HIDDEN)),
+            (run.line(code("eq2.widened")), run.line(code("eq2.hidden"))),
             (x,),
             (hidden,),
             lambda rows: [[[max(0.0, value) for value in row] for row in _affine(rows, w["W_1"], w["b_1"])]],
@@ -310,7 +284,7 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
         ),
         Step(
             "F = H W_2 + b_2",
-            (run.line(NARROWED),),
+            (run.line(code("eq2.narrowed")),),
             (hidden,),
             (output,),
             lambda rows: [_affine(rows, w["W_2"], w["b_2"])],
@@ -323,13 +297,13 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
 
 def _output(run: Recording, search: Recording, states: Table) -> list[Step]:
     last = Table("z", [states.values[-1]], [states.rows[-1]])
-    logits = Table("logit", _rows(run.tensor(LOGITS, 0)[0, -1:].T), VOCABULARY)
-    log_probs = search.tensor(_LOG_PROBS, len(states.rows) - 1)[0]
+    logits = Table("logit", _rows(run.tensor(code("output.logits"), 0)[0, -1:].T), VOCABULARY)
+    log_probs = search.tensor(code("output.log_probs"), len(states.rows) - 1)[0]
     embedding = list(EMBEDDING.values())
     return [
         Step(
             "logit = E z, z the last row of Z",
-            (run.line(LOGITS),),
+            (run.line(code("output.logits")),),
             (last,),
             (logits,),
             lambda z: [plain.matmul(embedding, plain.transpose(z))],
@@ -338,7 +312,7 @@ def _output(run: Recording, search: Recording, states: Table) -> list[Step]:
         ),
         Step(
             "p = softmax(logit)",
-            (search.line(_LOG_PROBS), search.line(_CHOICE)),
+            (search.line(code("output.log_probs")), search.line(code("output.greedy"))),
             (logits,),
             (Table("p", [[math.exp(value)] for value in log_probs.tolist()], VOCABULARY),),
             lambda column: [[[p] for p in plain.softmax([value for [value] in column])]],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clearhead.inspection.line_recording import CodeLine
+from clearhead.paper.places import CodeLine
 from clearhead.paper.plain import Matrix
 from clearhead.runtime.lazy import cached_property
 

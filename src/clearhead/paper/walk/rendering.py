@@ -10,7 +10,7 @@ from clearhead.pages import Html, content_policy, fill, joined, script, style
 from clearhead.pages.parts import table
 
 if TYPE_CHECKING:
-    from clearhead.inspection.line_recording import CodeLine
+    from clearhead.paper.places import CodeLine
 
 _PARTS = "walk_parts.html"
 _NARROW_COLUMNS = 5

@@ -6,23 +6,24 @@ import inspect
 
 import torch
 
-from clearhead.inspection import line_recording
-from clearhead.inspection.line_recording import Code, Recording
 from clearhead.kernels.dropout import Dropout
 from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.model.feed_forward import FeedForward
+from clearhead.paper import recording
+from clearhead.paper.places import code
+from clearhead.paper.recording import Recording
 
 
 def test_a_recording_has_what_a_line_computed():
     q, four, two = torch.zeros(1, 2), torch.ones(4, 2), torch.ones(2, 2)
-    code = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
+    softmax = code("eq1.softmax")
     with Recording() as run:
         scaled_dot_product_attention(q, four, four)
         scaled_dot_product_attention(q, two, two)
-    assert [run.tensor(code, call).tolist() for call in (0, 1)] == [[[0.25] * 4], [[0.5] * 2]]
-    assert run.line(code).text == code.text
+    assert [run.tensor(softmax, call).tolist() for call in (0, 1)] == [[[0.25] * 4], [[0.5] * 2]]
+    assert run.line(softmax).text == softmax.text
     first = inspect.getsourcelines(scaled_dot_product_attention)[1]
-    assert first < run.line(code).number < first + len(inspect.getsource(scaled_dot_product_attention).splitlines())
+    assert first < run.line(softmax).number < first + len(inspect.getsource(scaled_dot_product_attention).splitlines())
 
 
 def test_an_operation_of_the_kernels_is_recorded_at_the_line_that_uses_it():
@@ -35,7 +36,7 @@ def test_an_operation_of_the_kernels_is_recorded_at_the_line_that_uses_it():
 
 
 def test_a_package_whose_name_begins_alike_is_another_package(monkeypatch, tmp_path):
-    monkeypatch.setattr(line_recording, "PACKAGE", tmp_path / "clear")
+    monkeypatch.setattr(recording, "PACKAGE", tmp_path / "clear")
     places = {"clear": "def run(f):\n    return f()\n", "clear_more": "def add(x):\n    return x + 1\n"}
     found, x = {}, torch.zeros(2)
     for name, text in places.items():
@@ -46,9 +47,9 @@ def test_a_package_whose_name_begins_alike_is_another_package(monkeypatch, tmp_p
 
 
 def test_a_tensor_that_is_changed_in_place_later_is_kept_as_it_was():
-    code = Code("model/attention.py", "weights = scores.softmax(dim=-1)", "softmax")
+    softmax = code("eq1.softmax")
     ones = torch.ones(1, 2)
     with Recording() as run:
         _, weights = scaled_dot_product_attention(ones, ones, ones)
     weights.zero_()
-    assert run.tensor(code, 0).tolist() == [[1.0]]
+    assert run.tensor(softmax, 0).tolist() == [[1.0]]

@@ -9,33 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-PACKAGE = Path(__file__).parents[1]
+from clearhead.paper.places import PACKAGE, Code, CodeLine
+
 _OPERATIONS = "kernels/"
 """What this folder computes is recorded at the line of a layer that uses it."""
-
-
-class Code(NamedTuple):
-    """A function of PyTorch that a line of the package calls."""
-
-    file: str
-    """Path below the package, such as `model/attention.py`."""
-    text: str
-    """The line, without its comment."""
-    function: str
-
-
-@dataclass(frozen=True)
-class CodeLine:
-    """A line of the package with its number."""
-
-    file: str
-    number: int
-    text: str
 
 
 @dataclass(frozen=True, eq=False)

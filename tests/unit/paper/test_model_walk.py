@@ -13,10 +13,11 @@ from axe_playwright_python.sync_playwright import Axe
 
 import clearhead
 from browsers import serious
-from clearhead.inspection import line_recording, model_lines, walk
 from clearhead.inspection.explain import explain
 from clearhead.inspection.tokens import visible
-from clearhead.inspection.walk import walk_of
+from clearhead.paper import recording
+from clearhead.paper.walk import model_walk
+from clearhead.paper.walk.model_walk import walk_of
 from every_run import slow
 
 TEXT, TARGET = "Ein Hund rennt.", "A dog runs."
@@ -120,13 +121,13 @@ def test_what_has_no_row_for_each_token_is_not_shown(explained):
 def test_a_long_sentence_does_not_fill_the_memory(make_translator, monkeypatch):
     kept = []
 
-    class Counted(line_recording.Recording):
+    class Counted(recording.Recording):
         def __torch_function__(self, *args, **kwargs):
             result = super().__torch_function__(*args, **kwargs)
             kept.append(sum(call.tensor.numel() for call in self.calls))
             return result
 
-    monkeypatch.setattr(walk, "Recording", Counted)
+    monkeypatch.setattr(model_walk, "Recording", Counted)
     translator, most = make_translator(num_encoder_layers=1), []
     for words in (8, 16, 32):
         kept.clear()
@@ -210,11 +211,3 @@ def test_the_page_steps_through_the_numbers(explained, browser, tmp_path, width,
     assert serious(Axe().run(page)) == []
     assert complaints == []
     page.close()
-
-
-def test_every_listed_line_is_in_the_code():
-    codes = [value for value in vars(model_lines).values() if isinstance(value, line_recording.Code)]
-    assert len(codes) == len(model_lines.FORMULAS) > 15
-    for code in codes:
-        source = (Path(clearhead.__file__).parent / code.file).read_text(encoding="utf-8").splitlines()
-        assert [line.split("  #")[0].strip() for line in source].count(code.text) == 1

@@ -19,18 +19,20 @@ from torch import Tensor, nn
 
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import ModelPass
-from clearhead.inspection.line_recording import Call, Code, CodeLine, Recording
-from clearhead.inspection.model_lines import FORMULAS, KEYS, VALUES
 from clearhead.inspection.token_steps import Step
 from clearhead.inspection.tokens import printable, visible
-from clearhead.inspection.walk_page import ShownMatrix, ShownStage, ShownStep, render_walk
 from clearhead.model.recorder import AttentionWeights, HiddenStates, Recorder
 from clearhead.model.residual import Residual
+from clearhead.paper.places import FORMULAS, Code, CodeLine, code
+from clearhead.paper.recording import Call, Recording
+from clearhead.paper.walk.rendering import ShownMatrix, ShownStage, ShownStep, render_walk
 from clearhead.text.shortening import shortened
 
 _TOKENS, _COMPONENTS = 6, 4
 _OUTPUT = ": its output"
 _LAST = "softmax of the logits"
+_OF_MEMORY = {code("heads.keys"), code("heads.values")}
+"""Of a decoder layer, the second call of these reads the memory."""
 _VIEWS = {"permute", "reshape", "split", "transpose", "view", "view_as"}
 _REARRANGING = _VIEWS | {"__get__", "contiguous", "detach", "float", "to"}
 """Functions of PyTorch that compute nothing."""
@@ -259,8 +261,7 @@ def _computed(calls: Sequence[Call], tokens: list[str], memory: list[str]) -> It
     for (_, text), group in groupby(calls, key=lambda one: (one.number, one.code.text)):
         lines = list(group)
         for call in lines:
-            # The second keys and values of a decoder layer are those of the memory.
-            is_memory = call.code in (KEYS, VALUES) and call.code in seen
+            is_memory = call.code in _OF_MEMORY and call.code in seen
             values = call.tensor.tolist()
             names = [visible(token) for token in (memory if is_memory else tokens)[: len(values)]]
             line = CodeLine(call.code.file, call.number, text)
