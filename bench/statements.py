@@ -28,7 +28,8 @@ from torch.nn.functional import cross_entropy
 import clearhead as ch
 from clearhead.decoding import SearchOptions, decode
 from clearhead.inspection.plots import LinePlot, Panel, Series, draw
-from clearhead.paper.growth import LAYERS, Apply, bytes_kept
+from clearhead.paper.growth import LAYERS, Apply
+from layers import bytes_kept
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Maps queries [..., T, K] and keys [..., S, K] to scores [..., T, S]."""

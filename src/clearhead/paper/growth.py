@@ -1,4 +1,4 @@
-"""Layer types of Table 1: their formulas, and measurements of operations, time and memory (paper section 4).
+"""Layer types of Table 1: their formulas, and counts of their operations (paper section 4).
 
 Shapes: n positions, d width, k kernel, r neighbourhood; every layer maps [1, n, d] to [1, n, d].
 """
@@ -6,8 +6,6 @@ Shapes: n positions, d width, k kernel, r neighbourhood; every layer maps [1, n,
 from __future__ import annotations
 
 import math
-import time
-import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -159,34 +157,6 @@ def counted_layer_flops(layer: Layer, n: int, d: int) -> int:
     # from the counter; on "meta" they run as separate products.
     with torch.device("meta"):
         return counted_flops(lambda: layer.build(d)(torch.empty(1, n, d)))
-
-
-def seconds(layer: Layer, n: int, d: int, *, repeats: int) -> float:
-    """Return the seconds of the shortest of several forward passes, the one least disturbed by other work."""
-    x = torch.randn(1, n, d, generator=torch.Generator().manual_seed(n + d))
-    apply = layer.build(d)
-    with torch.no_grad():
-        apply(x)
-        return min(timeit.repeat(lambda: apply(x), timer=time.perf_counter, repeat=repeats, number=1))
-
-
-def bytes_kept(layer: Layer, n: int, d: int) -> int:
-    """Return the bytes that a forward pass keeps for the backward pass, not counting the weights."""
-    x = torch.randn(1, n, d, generator=torch.Generator().manual_seed(n + d)).requires_grad_()
-    apply = layer.build(d)
-    not_counted = {tensor.untyped_storage().data_ptr() for tensor in apply.parameters()}
-    kept: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in not_counted:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = apply(x)
-    del y  # the tensors it keeps must live until here, or a new one might reuse an address
-    return sum(kept.values())
 
 
 class _OperatorCount(TorchDispatchMode):

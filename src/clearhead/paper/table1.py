@@ -1,10 +1,9 @@
-"""Table 1: stated complexity and path length beside counted operations, measured time, memory and path length."""
+"""Table 1: stated complexity and path length beside counted operations and measured path length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 from clearhead.inspection.plots import LinePlot, Panel, Series
@@ -12,16 +11,14 @@ from clearhead.paper.growth import (
     KERNEL,
     LAYERS,
     Layer,
-    bytes_kept,
     counted_layer_flops,
     exponent,
-    one_thread,
     operators_called,
-    seconds,
     separable_convolution,
 )
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
-from clearhead.paper.path_length import LENGTHS, PathLength, path_lengths
+from clearhead.paper.path_length import LENGTHS as PATH_LENGTHS
+from clearhead.paper.path_length import PathLength, path_lengths
 
 PAPER_TABLE_1 = (
     ("Self-Attention", "O(n^2 d)", "O(1)", "O(1)"),
@@ -33,27 +30,21 @@ PAPER_TABLE_1 = (
 
 EQUATION_1, STEPWISE, FUSED, RNN, LSTM, CONVOLUTION, RESTRICTED = LAYERS
 
-_LENGTHS = (64, 128, 256, 512, 1024, 2048)
-_WIDTH = 64
-_WIDTHS = (64, 128, 256, 512, 1024)
-_LENGTH = 512
+LENGTHS = (64, 128, 256, 512, 1024, 2048)
+WIDTH = 64
+WIDTHS = (64, 128, 256, 512, 1024)
+LENGTH = 512
 _COUNTED = (32, 64, 128)
 """Values of n and d at which the formulas are compared with PyTorch's counter, which is slow on recurrent layers."""
-_FITTED = 3
+FITTED = 3
 """Number of largest sizes used to fit a growth exponent; at small sizes fixed costs hide the growth."""
-_REPEATS = 5
-_NEAR = 0.3
-"""Maximum distance from a stated exponent at which a measured one counts as near."""
-_MEMORY_SLOPES = {EQUATION_1: (2, 1), STEPWISE: (2, 1), FUSED: (1, 1), RNN: (1, 1)}
-"""Limits of the memory exponents as n and as d grow: memory grows with n d, plus n^2 if the weights are stored."""
-
 
 _SEPARABLE, _ATTENTION_AND_MATRIX = "separable (k = n)", "equation 1, then one d x d matrix"
 
 
 @dataclass(frozen=True)
-class _Sweep:
-    """Measurements of one quantity of one layer over increasing sizes."""
+class Sweep:
+    """One quantity of one layer at increasing sizes."""
 
     by_length: Sequence[float]
     by_width: Sequence[float]
@@ -67,18 +58,14 @@ class _Sweep:
     def exponents(self) -> tuple[float, float]:
         """Growth exponents in n and in d, fitted to the largest sizes."""
         return (
-            exponent(_LENGTHS[-_FITTED:], self.by_length[-_FITTED:]),
-            exponent(_WIDTHS[-_FITTED:], self.by_width[-_FITTED:]),
+            exponent(LENGTHS[-FITTED:], self.by_length[-FITTED:]),
+            exponent(WIDTHS[-FITTED:], self.by_width[-FITTED:]),
         )
 
 
 def table1() -> ModelPart:
-    """Return Table 1 with counted operations, measured time and memory, and path lengths found by gradients."""
-    flops = _sweeps(lambda layer, n, d: layer.flops(n, d))
-    with one_thread():
-        times = _sweeps(partial(seconds, repeats=_REPEATS))
-    # oneDNN's LSTM keeps its own workspace, so its memory is not that of the layer.
-    memory = _sweeps(bytes_kept, skipping=LSTM)
+    """Return Table 1 with counted operations, and path lengths found by gradients."""
+    flops = sweeps(lambda layer, n, d: layer.flops(n, d))
     paths = path_lengths()
     checks = [*_count_checks(), *_sequential_checks(), *_path_checks(paths)]
     lines = [
@@ -86,8 +73,6 @@ def table1() -> ModelPart:
         *aligned(["layer", "complexity", "sequential", "max. path"], PAPER_TABLE_1, left=4),
         *_operations_text(flops),
         *_separable_text(),
-        *_time_text(times),
-        *_memory_text(memory),
         *_path_text(paths),
         "",
         *check_lines(checks),
@@ -95,39 +80,36 @@ def table1() -> ModelPart:
     return ModelPart(
         title="Table 1: complexity, sequential operations and path length",
         text="\n".join(lines) + "\n",
-        figures={"table1": _figure(times, flops, memory)},
+        figures={"table1": _figure(flops)},
         data={
-            "lengths": list(_LENGTHS),
-            "at_width": _WIDTH,
-            "widths": list(_WIDTHS),
-            "at_length": _LENGTH,
+            "lengths": list(LENGTHS),
+            "at_width": WIDTH,
+            "widths": list(WIDTHS),
+            "at_length": LENGTH,
             "layers": {
                 name: {
                     "stated_exponents": list(layer.stated),
                     "flops": _plain(flops[name]),
-                    "seconds": _plain(times[name]),
-                    "bytes_kept": _plain(memory[name]) if name in memory else None,
                 }
                 for name, layer in LAYERS.items()
             },
             "layers_to_connect": [
-                {"layer": path.name, "lengths": list(LENGTHS), "layers": list(path.length)} for path in paths
+                {"layer": path.name, "lengths": list(PATH_LENGTHS), "layers": list(path.length)} for path in paths
             ],
         },
         checks=tuple(checks),
     )
 
 
-def _sweeps(measure: Callable[[Layer, int, int], float], skipping: str = "") -> dict[str, _Sweep]:
-    """Return the sweep of each layer but one, of a quantity measured at n and d."""
+def sweeps(measure: Callable[[Layer, int, int], float]) -> dict[str, Sweep]:
+    """Return the sweep of each layer, of a quantity measured at n and d."""
     return {
-        name: _Sweep([measure(layer, n, _WIDTH) for n in _LENGTHS], [measure(layer, _LENGTH, d) for d in _WIDTHS])
+        name: Sweep([measure(layer, n, WIDTH) for n in LENGTHS], [measure(layer, LENGTH, d) for d in WIDTHS])
         for name, layer in LAYERS.items()
-        if name != skipping
     }
 
 
-def _plain(sweep: _Sweep) -> dict[str, list[float]]:
+def _plain(sweep: Sweep) -> dict[str, list[float]]:
     return {
         "by_length": list(sweep.by_length),
         "by_width": list(sweep.by_width),
@@ -135,7 +117,7 @@ def _plain(sweep: _Sweep) -> dict[str, list[float]]:
     }
 
 
-def _operations_text(flops: Mapping[str, _Sweep]) -> list[str]:
+def _operations_text(flops: Mapping[str, Sweep]) -> list[str]:
     header = ["layer", "formula", "n^ stated", "here", "d^ stated", "here"]
     rows = []
     for name, layer in LAYERS.items():
@@ -144,8 +126,8 @@ def _operations_text(flops: Mapping[str, _Sweep]) -> list[str]:
     return [
         *paragraph(
             f"""Operations of the matrix products, a multiplication and an addition being two, by formulas that the
-            counter of PyTorch confirms. Exponents are fitted through the {_FITTED} largest of n = {_span(_LENGTHS)} at
-            d = {_WIDTH} and of d = {_span(_WIDTHS)} at n = {_LENGTH}:"""
+            counter of PyTorch confirms. Exponents are fitted through the {FITTED} largest of n = {_span(LENGTHS)} at
+            d = {WIDTH} and of d = {_span(WIDTHS)} at n = {LENGTH}:"""
         ),
         *aligned(header, rows, left=2),
         *paragraph(
@@ -159,20 +141,20 @@ def _operations_text(flops: Mapping[str, _Sweep]) -> list[str]:
 
 
 def _separable_text() -> list[str]:
-    rows = [[name, formula, *(f"{flops(n):,}" for n in _LENGTHS)] for name, (formula, flops) in _separable().items()]
+    rows = [[name, formula, *(f"{flops(n):,}" for n in LENGTHS)] for name, (formula, flops) in _separable().items()]
     return [
         *paragraph(
-            f"""Separable convolutions (section 4), operations at d = {_WIDTH}. The depthwise part takes the place of
+            f"""Separable convolutions (section 4), operations at d = {WIDTH}. The depthwise part takes the place of
             equation 1, so with k~=~n both have the terms n^2~d and n~d^2. The paper calls this equal: it is, up to
             the constant of n^2~d, as equation 1 has two such products (with the keys, and with the values):"""
         ),
-        *aligned(["layer", "formula", *(f"n={n}" for n in _LENGTHS)], rows, left=2),
+        *aligned(["layer", "formula", *(f"n={n}" for n in LENGTHS)], rows, left=2),
     ]
 
 
 def _separable() -> dict[str, tuple[str, Callable[[int], int]]]:
     """Return the layers of section 4's sentence about separable convolutions: formula, and operations from n."""
-    d, small = _WIDTH, separable_convolution(KERNEL)
+    d, small = WIDTH, separable_convolution(KERNEL)
     return {
         CONVOLUTION: (LAYERS[CONVOLUTION].formula, lambda n: LAYERS[CONVOLUTION].flops(n, d)),
         f"separable (k = {KERNEL})": (small.formula, lambda n: small.flops(n, d)),
@@ -186,68 +168,6 @@ def _projection_share(n: int, d: int) -> float:
     return (layer - alone) / layer
 
 
-def _time_text(times: Mapping[str, _Sweep]) -> list[str]:
-    def rows(axis: int) -> list[list[str]]:
-        return [
-            [
-                name,
-                *(f"{1e3 * value:.3g}" for value in times[name].axes[axis]),
-                str(layer.stated[axis]),
-                f"{times[name].exponents[axis]:.1f}",
-            ]
-            for name, layer in LAYERS.items()
-        ]
-
-    return [
-        *paragraph(
-            f"""Time of one forward pass of one sequence on one thread of this machine, in milliseconds, the shortest of
-            {_REPEATS}; the exponents are fitted through the {_FITTED} largest sizes:"""
-        ),
-        *aligned([f"d = {_WIDTH}", *(f"n={n}" for n in _LENGTHS), "n^ stated", "here"], rows(0)),
-        "",
-        *aligned([f"n = {_LENGTH}", *(f"d={d}" for d in _WIDTHS), "d^ stated", "here"], rows(1)),
-        *paragraph(
-            f"""Time does not depend on operations alone: at these sizes the overhead of calls, the softmax (n^2 for any
-            d) and memory traffic may still matter, and time may jump when data no longer fits the processor's cache.
-            {_near_the_stated(times)}. A whole self-attention layer has operations of both kinds, n~d^2 (projections)
-            and n^2~d. Equation 1 against nn.RNN at d = {_WIDTH}: {_overtaken(times)}. The recurrent layer computes its
-            n steps one after another, so it has the overhead of a call n times, the other layers once."""
-        ),
-    ]
-
-
-def _near_the_stated(times: Mapping[str, _Sweep]) -> str:
-    distances = [
-        abs(measured - stated)
-        for name, layer in LAYERS.items()
-        for measured, stated in zip(times[name].exponents, layer.stated, strict=True)
-    ]
-    near = sum(distance <= _NEAR for distance in distances)
-    return f"Here {near} of {len(distances)} exponents lie within {_NEAR} of the stated ones"
-
-
-def _overtaken(times: Mapping[str, _Sweep]) -> str:
-    pairs = zip(_LENGTHS, times[EQUATION_1].by_length, times[RNN].by_length, strict=True)
-    faster = [n for n, ours, theirs in pairs if ours < theirs]
-    where = f"faster at n = {', '.join(map(str, faster))}" if faster else "faster at none of these n"
-    return f"{where}, while the counts cross at n = {_WIDTH}"
-
-
-def _memory_text(memory: Mapping[str, _Sweep]) -> list[str]:
-    rows = [
-        [name, *(f"{value / 1024:,.0f}" for value in sweep.by_length), *(f"{power:.2f}" for power in sweep.exponents)]
-        for name, sweep in memory.items()
-    ]
-    return [
-        *paragraph(
-            f"""Memory: KiB that a forward pass keeps for the backward pass besides the weights, at
-            d = {_WIDTH} (counted). Table 1 does not list memory; equation 1 step by step
-            holds the n x n weights, so n^2, while a fused kernel never does and grows with n alone:"""
-        ),
-        *aligned(["KiB", *(f"n={n}" for n in _LENGTHS), "n^", "d^"], rows),
-    ]
-
-
 def _path_text(paths: Sequence[PathLength]) -> list[str]:
     rows = [[path.name, path.formula, *map(str, path.length)] for path in paths]
     return [
@@ -256,14 +176,14 @@ def _path_text(paths: Sequence[PathLength]) -> list[str]:
             position's input, found by gradients. The paper's O(log_k n) needs dilated windows; contiguous ones need
             O(n/k), as its section 4 says."""
         ),
-        *aligned(["layer", "formula", *(f"n={n}" for n in LENGTHS)], rows, left=2),
+        *aligned(["layer", "formula", *(f"n={n}" for n in PATH_LENGTHS)], rows, left=2),
     ]
 
 
 def _count_checks() -> list[Check]:
     sizes = [(layer, n, d) for layer in LAYERS.values() for n, d in product(_COUNTED, _COUNTED)]
     same = sum(counted_layer_flops(layer, n, d) == layer.flops(n, d) for layer, n, d in sizes)
-    d = _WIDTH
+    d = WIDTH
     crossing = next(n for n in range(1, 8 * d) if LAYERS[EQUATION_1].flops(n, d) >= LAYERS[RNN].flops(n, d))
     whole = next(n for n in range(1, 8 * d) if LAYERS[STEPWISE].flops(n, d) >= LAYERS[LSTM].flops(n, d))
     return [
@@ -290,14 +210,14 @@ def _convolution_checks() -> list[Check]:
     """Return what section 4 says of the cost of convolutions."""
     layers = [(separable_convolution(k), n, d) for n, d in product(_COUNTED, _COUNTED) for k in (KERNEL, n)]
     same = sum(counted_layer_flops(layer, n, d) == layer.flops(n, d) for layer, n, d in layers)
-    convolution, recurrent = (LAYERS[name].flops(_LENGTH, _WIDTH) for name in (CONVOLUTION, RNN))
+    convolution, recurrent = (LAYERS[name].flops(LENGTH, WIDTH) for name in (CONVOLUTION, RNN))
     separable, attention = (_separable()[name][1] for name in (_SEPARABLE, _ATTENTION_AND_MATRIX))
-    shares = [separable(n) / attention(n) for n in _LENGTHS]
+    shares = [separable(n) / attention(n) for n in LENGTHS]
     return [
         Check(
             "a convolution needs k times the operations of one matrix a step; nn.RNN has two, so k / 2 times its",
             2 * convolution == KERNEL * recurrent,
-            f"{convolution:,} and {recurrent:,} at n = {_LENGTH}, d = {_WIDTH}, k = {KERNEL}",
+            f"{convolution:,} and {recurrent:,} at n = {LENGTH}, d = {WIDTH}, k = {KERNEL}",
         ),
         Check(
             "the formula of separable convolutions is what PyTorch's counter counts",
@@ -307,7 +227,7 @@ def _convolution_checks() -> list[Check]:
         Check(
             "a separable convolution with k = n grows as equation 1 and a d x d matrix do",
             all(0.5 <= share <= 1 for share in shares),
-            f"{shares[0]:.2f} to {shares[-1]:.2f} of its operations at n = {_span(_LENGTHS)}",
+            f"{shares[0]:.2f} to {shares[-1]:.2f} of its operations at n = {_span(LENGTHS)}",
         ),
     ]
 
@@ -332,43 +252,45 @@ def _path_checks(paths: Sequence[PathLength]) -> list[Check]:
         Check(
             f"path length of {path.name}",
             path.length == path.expected,
-            f"{path.length[0]} and {path.length[1]} at n = {LENGTHS[0]} and {LENGTHS[1]}; by formula "
+            f"{path.length[0]} and {path.length[1]} at n = {PATH_LENGTHS[0]} and {PATH_LENGTHS[1]}; by formula "
             f"{path.expected[0]} and {path.expected[1]}",
         )
         for path in paths
     ]
 
 
-def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep], memory: Mapping[str, _Sweep]) -> LinePlot:
-    """Return plots of the points, with lines of the paper's slope through each series' last point."""
-    stated = {name: LAYERS[name].stated for name in (EQUATION_1, RNN, CONVOLUTION, RESTRICTED)}
+STATED: Mapping[str, tuple[int, int]] = {
+    name: LAYERS[name].stated for name in (EQUATION_1, RNN, CONVOLUTION, RESTRICTED)
+}
+"""Exponents of n and d of the rows of Table 1."""
 
-    quantities = (
-        ("time, measured", 1e3, "forward pass, milliseconds", times, stated),
-        ("operations, by formula", 1.0, "multiplications and additions", flops, stated),
-        ("memory, counted", 1 / 1024, "kept for the backward pass, KiB", memory, _MEMORY_SLOPES),
-    )
-    panels = []
-    for axis, (what, unit, y_label, values, slopes) in product((0, 1), quantities):
-        sizes = _WIDTHS if axis else _LENGTHS
-        series = []
-        for name, powers in slopes.items():
-            points = [value * unit for value in values[name].axes[axis]]
-            guide = [points[-1] * (size / sizes[-1]) ** powers[axis] for size in sizes]
-            colour = tuple(LAYERS).index(name)
-            series.append(Series(f"{name}: slope {powers[axis]}", sizes, points, "points", colour))
-            series.append(Series("", sizes, guide, "dashed", colour))
-        fixed = f"n = {_LENGTH}" if axis else f"d = {_WIDTH}"
-        x_label = "d, width" if axis else "n, positions"
-        panels.append(Panel(f"{what}: {fixed}", x_label, y_label, series, "log", "log", sizes, room_for_legend=True))
+
+def _figure(flops: Mapping[str, Sweep]) -> LinePlot:
+    """Return plots of the operations, with lines of the paper's slope through each series' last point."""
+    title = "operations, by formula"
     return LinePlot(
-        title="Table 1: growth, measured, counted or by formula (points), beside the stated slopes (dashed)",
-        panels=panels,
-        caption="Each dashed line passes through the last point. Of time and operations it has the paper's exponent; "
-        "whole attention layers, which add four projections to equation 1, are in the text.\n"
-        "Of memory, which Table 1 does not list, it has the exponent that growth goes towards: in n, 2 where the n x n "
-        "weights are held and 1 where a fused kernel avoids that. One CPU thread, one sequence.",
+        title="Table 1: growth by formula (points), beside the stated slopes (dashed)",
+        panels=[growth_panel(axis, title, "multiplications and additions", flops, STATED) for axis in (0, 1)],
+        caption="Each dashed line passes through the last point, with the paper's exponent; whole attention layers, "
+        "which add four projections to equation 1, are in the text.",
     )
+
+
+def growth_panel(
+    axis: int, title: str, y_label: str, values: Mapping[str, Sweep], slopes: Mapping[str, tuple[int, int]]
+) -> Panel:
+    """Return a plot of the growth of a quantity with n (axis 0) or d (axis 1), with a line of each layer's slope."""
+    sizes = WIDTHS if axis else LENGTHS
+    series = []
+    for name, powers in slopes.items():
+        points = values[name].axes[axis]
+        guide = [points[-1] * (size / sizes[-1]) ** powers[axis] for size in sizes]
+        colour = tuple(LAYERS).index(name)
+        series.append(Series(f"{name}: slope {powers[axis]}", sizes, points, "points", colour))
+        series.append(Series("", sizes, guide, "dashed", colour))
+    fixed = f"n = {LENGTH}" if axis else f"d = {WIDTH}"
+    x_label = "d, width" if axis else "n, positions"
+    return Panel(f"{title}: {fixed}", x_label, y_label, series, "log", "log", sizes, room_for_legend=True)
 
 
 def _span(sizes: Sequence[int]) -> str:
