@@ -16,6 +16,8 @@ import pytest
 from axe_playwright_python.base import AxeResults
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from clearhead.browser.rules import RULES, rules_module
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -75,6 +77,7 @@ def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) 
     """
     for folder in ("web", "translate", "explain"):
         shutil.copytree(str(files("clearhead") / "pages" / folder), directory / folder)
+    (directory / RULES).write_text(rules_module())
     (directory / "index.html").write_text(html)
     with served(directory) as address:
         page = browser.new_page()

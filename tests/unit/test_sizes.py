@@ -20,7 +20,7 @@ PACKAGE = Path(clearhead.__file__).parent
 ROOMS = {
     "__init__.py": 89,
     "__main__.py": 3,
-    "browser": 411,
+    "browser": 476,
     "bundle.py": 447,
     "cli": 3_535,
     "config": 889,

@@ -32,6 +32,9 @@ PAGE: Known = {
 }
 """The settings that `pages/web` computes, with the core and by itself."""
 
+FORMS = ("relaxed", "simd", "plain")
+"""Forms of the core in WebAssembly, the best first; a browser takes the best whose instructions it has."""
+
 _KINDS = {number: kind for kind, number in NUMBERS.items()} | {ctypes.c_uint32: "address"}
 _SHARED = ("target_embedding.weight", "output_proj.weight")
 """Matrices that may be stored under another name (section 3.4)."""

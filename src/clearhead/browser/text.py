@@ -23,7 +23,7 @@ _SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
 """Characters that JavaScript lets a pattern escape; the flag `u` forbids other escapes."""
 
 _ITEM = (
-    r"(?P<set>\[\^?\]?(?:\\.|[^\\\]])*\])"
+    r"(?P<named>\(\?P<)|(?P<set>\[\^?\]?(?:\\.|[^\\\]])*\])"
     r"|\\(?:U(?P<wide>[0-9A-Fa-f]{8})|(?P<code>u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|(?P<escaped>.))"
     r"|(?P<possessive>[*+?}]\+)|(?P<any>\.)|(?P<other>[^\\\[])"
 )
@@ -43,9 +43,9 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
 
     Returns:
         `patterns`, those of `text.placeholders` and of a list marker, for JavaScript's flag `u`; `localized`, the
-        `LOCALIZED_KINDS` of codes; `signs`, how many the vocabulary has and of which kinds; `flags`, the kinds of flags
-        in order; `head`; `forms`, the Unicode forms of both sides; `training`, facts of the training lines, or None if
-        they are unknown.
+        `LOCALIZED_KINDS` of codes; `signs`, how many the vocabulary has; `flags`, the kinds of flags in order;
+        `head`; `forms`, the Unicode forms of both sides; `training`, facts of the training lines, or None if they are
+        unknown.
     """
     patterns = {**placeholders.patterns(), "list_marker": list_markers.MARKER}
     forms = known_forms(bundle.tokenizer, bundle.line_statistics)
@@ -55,12 +55,7 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
             [javascript_pattern(kind.in_source), javascript_pattern(kind.in_translation), kind.is_exact]
             for kind in placeholders.LOCALIZED_KINDS
         ],
-        "signs": {
-            "count": bundle.tokenizer.num_placeholders,
-            "first": ord(placeholders.SIGNS[0]),
-            "alone": placeholders.NUM_ALONE,
-            "pairs": placeholders.NUM_PAIRS,
-        },
+        "signs": bundle.tokenizer.num_placeholders,
         "flags": list(KINDS),
         "head": (head or AlignmentHead())._asdict(),
         "forms": {side: form.settings() for side, form in zip(("source", "target"), forms, strict=True)},
@@ -107,6 +102,8 @@ def javascript_pattern(pattern: re.Pattern[str]) -> str:
     for item in re.finditer(items, pattern.pattern, re.DOTALL):
         text = item[0]
         match item.lastgroup:
+            case "named":
+                found.append("(?<")
             case "set":
                 found.append(_set(text))
             case "wide":

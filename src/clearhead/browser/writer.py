@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import compress, crc32
 
-from clearhead.browser.engine import PAGE, engine_settings
+from clearhead.browser.engine import FORMS, PAGE, engine_settings
 from clearhead.browser.explanation import explanation_settings
+from clearhead.browser.rules import RULES, rules_module
 from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle, require_new
 from clearhead.config.known import unknown_settings
@@ -34,9 +35,6 @@ from clearhead.tokenizers import Tokenizer
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
-
-FORMS = ("relaxed", "simd", "plain")
-"""Forms of the core in WebAssembly, the best first; a browser takes the best whose instructions it has."""
 
 MOST_BYTES = 200_000_000
 """Most bytes of the weights: more is a long download, and several times as much memory of a tab."""
@@ -313,7 +311,7 @@ def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
         statistics=data_block(STATISTICS),
         settings=data_block(_SETTINGS),
         model=data_block(settings),
-        worker=data_block(script("web/worker.js")),
+        worker=data_block(script("web/worker.js", made={RULES: rules_module()})),
         files=joined(piece for name, content in contents.items() for piece in _pieces(name, content)),
         **scripts,
     )

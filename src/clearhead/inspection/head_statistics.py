@@ -30,7 +30,7 @@ STATISTICS = {
 }
 """Name and definition of each statistic."""
 
-_WIDTH = 0.2
+DIAGONAL_WIDTH = 0.2
 
 
 def head_statistics(
@@ -47,7 +47,7 @@ def head_statistics(
     num_queries, num_keys = weights.shape[2:]
     query, key = np.arange(num_queries)[:, None], np.arange(num_keys)[None, :]
     logs = np.log(np.where(weights > 0, weights, 1.0))
-    nearness = np.exp(-((key / num_keys - query / num_queries) ** 2) / (2 * _WIDTH**2))
+    nearness = np.exp(-((key / num_keys - query / num_queries) ** 2) / (2 * DIAGONAL_WIDTH**2))
     found = {
         "entropy": -(weights * logs).sum(axis=-1).mean(axis=-1),
         "peak": weights.max(axis=-1).mean(axis=-1),

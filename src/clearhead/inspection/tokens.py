@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.scripts import WITHOUT_SPACES, script_of
@@ -14,10 +15,11 @@ from clearhead.tokenizers import Vocabulary
 Span = tuple[int, int]
 """First character, and the one after the last."""
 
-_CONTROLS = str.maketrans({"\n": "↵", "\r": "↵", "\t": "⇥"})
-_SPACES = {**_CONTROLS, **str.maketrans({" ": "␣", "\u00a0": "⍽", "\u202f": "⍽"})}
+_CONTROLS: dict[str, Any] = {"\n": "↵", "\r": "↵", "\t": "⇥"}
+SPACES: dict[str, Any] = {**_CONTROLS, " ": "␣", "\u00a0": "⍽", "\u202f": "⍽"}
+"""White space with the sign that is shown for it."""
 _HARMLESS = "\u00a0\u202f\u200c\u200d"
-_LONGEST_SHOWN = 18
+LONGEST_SHOWN = 18
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -76,8 +78,8 @@ def visible(token: str) -> str:
     >>> visible(" Hund"), visible(" "), visible("\u200b")
     ('Hund', '␣', '[200B]')
     """
-    text = (token.strip() or token).translate(_SPACES)
-    return _coded(shortened(text, _LONGEST_SHOWN))
+    text = (token.strip() or token).translate(str.maketrans(SPACES))
+    return _coded(shortened(text, LONGEST_SHOWN))
 
 
 def printable(text: str) -> str:
@@ -86,7 +88,7 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2J\tb")
     'a[001B][2J⇥b'
     """
-    return _coded(text.translate(_CONTROLS), but=_HARMLESS)
+    return _coded(text.translate(str.maketrans(_CONTROLS)), but=_HARMLESS)
 
 
 def _coded(text: str, *, but: str = "") -> str:

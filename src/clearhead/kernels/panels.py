@@ -19,7 +19,7 @@ PANEL = CONSTANTS["PANEL"]
 """Block size of the outputs of a matrix and of the rows of a result."""
 LANES = CONSTANTS["LANES"]
 """Places of a block of keys and values."""
-_CACHE_LINE = 64
+CACHE_LINE = 64
 """Bytes of a cache line; a read that is not aligned to one touches two."""
 
 
@@ -74,8 +74,8 @@ def uninitialized(shape: Sequence[int], dtype: DTypeLike = np.float32) -> np.nda
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     try:
-        memory = np.empty(size + _CACHE_LINE, np.uint8)
+        memory = np.empty(size + CACHE_LINE, np.uint8)
     except ValueError as error:  # larger than the address space
         raise MemoryError(str(error)) from None
-    start = -memory.ctypes.data % _CACHE_LINE
+    start = -memory.ctypes.data % CACHE_LINE
     return memory[start : start + size].view(dtype).reshape(shape)

@@ -48,7 +48,9 @@ def style(*names: str) -> Html:
     return joined(Html(_read(name)) for name in ("style.css", *names))
 
 
-def script(name: str, instead: Mapping[str, str] = MappingProxyType({})) -> Html:
+def script(
+    name: str, instead: Mapping[str, str] = MappingProxyType({}), made: Mapping[str, str] = MappingProxyType({})
+) -> Html:
     """Return a JavaScript module bundled with all its imports, because a page opened from disk cannot load modules.
 
     Modules import each other only by name (`import { a } from "./b.js";`); in the bundle they share one namespace.
@@ -56,6 +58,7 @@ def script(name: str, instead: Mapping[str, str] = MappingProxyType({})) -> Html
     Args:
         name: The module, such as `explain/main.js`.
         instead: Modules that take the place of others.
+        made: Text of modules that are no files.
     """
     parts: dict[str, str] = {}
 
@@ -63,7 +66,7 @@ def script(name: str, instead: Mapping[str, str] = MappingProxyType({})) -> Html
         if module in parts:
             return
         parts[module] = ""  # stops the recursion if two modules import each other
-        text = _read(module)
+        text = made.get(module) or _read(module)
         for other in _IMPORT.findall(text):
             path = normpath(f"{dirname(module)}/{other}")
             add(instead.get(path, path))

@@ -12,8 +12,8 @@ from collections.abc import Collection
 LANGUAGE = r"[^\s<>]+"
 """Pattern of the name of a language."""
 
-_TAG = re.compile(rf"\s*(?:<2(?P<ours>{LANGUAGE})>|>>(?P<marian>{LANGUAGE})<<) ?")
-_CODE = re.compile(r"[a-z]{2,3}(_\w+)?")
+TAG = re.compile(rf"\s*(?:<2(?P<ours>{LANGUAGE})>|>>(?P<marian>{LANGUAGE})<<) ?")
+CODE = re.compile(r"[a-z]{2,3}(_\w+)?")
 """What an unknown name in `>>` and `<<` must look like to be a language; another, such as `>>Note<<`, is text."""
 
 
@@ -46,9 +46,9 @@ def split_tag(text: str, languages: Collection[str]) -> tuple[str | None, str]:
     >>> split_tag("<2xx> Good morning", [])
     (None, '<2xx> Good morning')
     """
-    match = _TAG.match(text) if languages else None
+    match = TAG.match(text) if languages else None
     if match is None:
         return None, text
     name = match["ours"] or match["marian"]
-    is_like_one = name[0].isalpha() if match["ours"] else _CODE.fullmatch(name)
+    is_like_one = name[0].isalpha() if match["ours"] else CODE.fullmatch(name)
     return (name, text[match.end() :]) if name in languages or is_like_one else (None, text)

@@ -29,9 +29,11 @@ RATIO_FLOOR = 20
 """Length of a text, in characters, below which its ratio to another is seldom a mistake, as "Ja" for "That is right".
 Cleaning counts the shorter side as this long; elsewhere it is added to both sides."""
 
-_WINDOW, _STRIDE = 12, 6
+COPY_WINDOW, COPY_STRIDE = 12, 6
 """Bytes in a window of the source that is searched in the target, and bytes from one window to the next. A window is a
 word of twelve letters, or four Chinese characters. Names and cognates are shorter than most windows."""
+LEAST_WINDOWS = 3
+"""Windows of a source that is long enough to judge."""
 _SEARCHED = 2_000
 """Bytes of the longest target that is searched once a window; a longer one would take quadratic time."""
 
@@ -40,10 +42,11 @@ COPIED_SHARE = 0.5
 translations of Tatoeba's test set counts as one, and five of the 3,003 of newstest2014: lists of names, and a sentence
 that quotes the source."""
 
-_CASED_WORD = re.compile(r"[^\W\d_]{2,}")
+CASED_WORDS = re.compile(r"[^\W\d_]{2,}")
 
-_WITHOUT_CAPITAL = dict.fromkeys(map(ord, "ßªº"))
+WITHOUT_CAPITAL = "ßªº"
 """Small letters that also occur in lines of capitals."""
+_DROPPED = dict.fromkeys(map(ord, WITHOUT_CAPITAL))
 
 _RATIO_STEPS = 100
 """Ratios are counted in steps of a hundredth of their natural logarithm."""
@@ -200,8 +203,8 @@ def letter_case(text: str) -> LetterCase | None:
     >>> letter_case("WTOとは何ですか。"), letter_case("EINE STRAßE")
     (None, 'capitals')
     """
-    text = text.translate(_WITHOUT_CAPITAL)
-    if not (text.isupper() or text.islower()) or len(_CASED_WORD.findall(text)) < 2:
+    text = text.translate(_DROPPED)
+    if not (text.isupper() or text.islower()) or len(CASED_WORDS.findall(text)) < 2:
         return None
     if any(letter.lower() == letter.upper() for letter in text if letter.isalpha()):
         return None
@@ -235,11 +238,11 @@ def is_copied(source: str, target: str) -> bool:
     True
     """
     read, written = source.strip().encode("utf-8", "surrogatepass"), target.encode("utf-8", "surrogatepass")
-    windows = [read[at : at + _WINDOW] for at in range(0, len(read) - _WINDOW + 1, _STRIDE)]
+    windows = [read[at : at + COPY_WINDOW] for at in range(0, len(read) - COPY_WINDOW + 1, COPY_STRIDE)]
     known: bytes | set[bytes] = written
     if len(written) > _SEARCHED:
-        known = {written[at : at + _WINDOW] for at in range(len(written) - _WINDOW + 1)}
-    return len(windows) >= 3 and sum(window in known for window in windows) >= COPIED_SHARE * len(windows)
+        known = {written[at : at + COPY_WINDOW] for at in range(len(written) - COPY_WINDOW + 1)}
+    return len(windows) >= LEAST_WINDOWS and sum(window in known for window in windows) >= COPIED_SHARE * len(windows)
 
 
 class LineCounter:

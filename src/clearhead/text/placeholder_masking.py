@@ -29,7 +29,7 @@ from clearhead.text.placeholders import (
 _ALONE = SIGNS[:NUM_ALONE]
 _PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
 _SIGN = re.compile(f"[{SIGNS[0]}-{SIGNS[-1]}]")
-_MARKS = ("*", "**")
+MARKS = ("*", "**")
 _CLOSING_MARK = re.compile(CLOSING_MARK)
 
 
@@ -164,7 +164,7 @@ def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
 
 
 def _role(text: str, match: re.Match[str]) -> tuple[str, bool] | None:
-    if match[0] in _MARKS:
+    if match[0] in MARKS:
         return match[0], _CLOSING_MARK.match(text, match.start()) is not None
     return pair_role(match[0])
 

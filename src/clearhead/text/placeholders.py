@@ -258,7 +258,7 @@ _KEPT = "|".join(
 )
 
 _INVISIBLE_KINDS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
-_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set(map(chr, range(0xFE00, 0xFE10)))
+INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set(map(chr, range(0xFE00, 0xFE10)))
 """Letters, marks and symbols that are invisible: fillers, the blank of Braille, selectors of a variant."""
 
 
@@ -389,7 +389,7 @@ def without_tags(text: str) -> str:
 
 
 def _is_visible(character: str) -> bool:
-    return unicodedata.category(character) not in _INVISIBLE_KINDS and character not in _INVISIBLE
+    return unicodedata.category(character) not in _INVISIBLE_KINDS and character not in INVISIBLE
 
 
 def change_words(text: str, change: Callable[[str], str]) -> str:

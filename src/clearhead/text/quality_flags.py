@@ -80,11 +80,11 @@ cut to a third it finds 92 in 100, and of those duplicated 74; with a margin of 
 USUAL_COPIES = 0.01
 """Share of copies among the training pairs from which on copying counts as usual, as in texts of software."""
 
-_LONGEST_UNIT = 60
-_REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
+LONGEST_UNIT = 60
+REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
 """A unit four times or more in a row, of twelve characters or more together; `ha ha ha` and `...` are ordinary text."""
 
-_REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{_LONGEST_UNIT}}}?)\3+", re.DOTALL)
+REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{LONGEST_UNIT}}}?)\3+", re.DOTALL)
 """Repetition in a source, which its translation may repeat too. Doubled letters are spelling."""
 
 LARGEST_SPELLED = 31
@@ -94,12 +94,12 @@ MOST_SHOWN = 5
 """Findings listed in a flag."""
 
 _DIGITS = re.compile(r"\d+")
-_NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\d+)*")  # in any script
-_MOST_RUNS = 5
+NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\d+)*")  # in any script
+MOST_RUNS = 5
 """Runs of digits in a number at most: 1.000.000.000,50 has five."""
-_MOST_DECIMALS = 2
+MOST_DECIMALS = 2
 """Decimals of a number at most; three digits are thousands."""
-_GROUP = 3
+GROUP = 3
 """Digits in a group of a large number."""
 
 
@@ -195,7 +195,7 @@ def repeated_unit(text: str) -> tuple[str, int]:
     >>> repeated_unit("ha ha ha ha!")
     ('', 0)
     """
-    match = _REPEATED.search(text) if _may_repeat(text) else None
+    match = REPEATED.search(text) if _may_repeat(text) else None
     if match is None:
         return "", 0
     return match[match.lastindex or 0], _times(match)
@@ -337,7 +337,7 @@ def _length_flags(
 def _repetition(source: str, text: str) -> str | None:
     unit, times = repeated_unit(text)
     # The source may have laughter, rows of dots or zeros, and in Chinese twelve characters of them are many.
-    if not times or times <= 2 * max(map(_times, _REPEATED_A_LITTLE.finditer(source)), default=0):
+    if not times or times <= 2 * max(map(_times, REPEATED_A_LITTLE.finditer(source)), default=0):
         return None
     return f"{unit.strip() or unit!r} {times} times"
 
@@ -349,10 +349,10 @@ def _times(match: re.Match[str]) -> int:
 def _may_repeat(text: str) -> bool:
     """Return whether a text has a unit twice in a row; a fast check of every fifth character, which most texts fail.
 
-    Every match of `_REPEATED` has six consecutive characters or more at which a unit is repeated.
+    Every match of `REPEATED` has six consecutive characters or more at which a unit is repeated.
     """
     for at in range(0, len(text), 5):
-        start, end = text[at : at + 3], at + _LONGEST_UNIT + 3
+        start, end = text[at : at + 3], at + LONGEST_UNIT + 3
         again = text.find(start, at + 1, end)
         while again >= 0:
             if text.startswith(text[at:again], again):
@@ -412,7 +412,7 @@ def _numbers_detail(missing: Sequence[str], invented: Sequence[str]) -> str:
 
 def _numbers(text: str) -> list[_Number]:
     """Return the numbers of a text; runs of digits joined by one separator are one number, as `1.250,5` and dates."""
-    found = [_Number(number, _DIGITS.findall(number)) for number in _NUMBER.findall(text)]
+    found = [_Number(number, _DIGITS.findall(number)) for number in NUMBER.findall(text)]
     if text.isascii():
         return found
     return [
@@ -422,7 +422,7 @@ def _numbers(text: str) -> list[_Number]:
 
 
 def _is_large(run: str) -> bool:
-    return len(run) >= _GROUP or _value(run) > LARGEST_SPELLED
+    return len(run) >= GROUP or _value(run) > LARGEST_SPELLED
 
 
 def _value(run: str) -> int:
@@ -438,15 +438,15 @@ def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, 
         _joined(runs, start, end)
         for _, runs in others
         for start in range(len(runs))
-        if start == 0 or runs[start] != "0" * _GROUP
-        for end in range(start + 1, min(start + _MOST_RUNS, len(runs)) + 1)
+        if start == 0 or runs[start] != "0" * GROUP
+        for end in range(start + 1, min(start + MOST_RUNS, len(runs)) + 1)
     }
     amounts = {_amount(runs) for _, runs in others}
     absent: dict[str, str] = {}
     for number, runs in numbers:
         start = len(runs) if _amount(runs) in amounts else 0
         while start < len(runs):
-            ends = range(min(start + _MOST_RUNS, len(runs)), start, -1)
+            ends = range(min(start + MOST_RUNS, len(runs)), start, -1)
             found = next((end for end in ends if _joined(runs, start, end) in joined), None)
             if found is None:
                 absent.setdefault(_joined(runs, start, start + 1), number)
@@ -457,12 +457,12 @@ def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, 
 def _joined(runs: Sequence[str], start: int, end: int) -> str:
     """Return the digits of some runs without meaningless leading zeros; those of `1,000` are kept."""
     digits = "".join(runs[start:end])
-    return digits if start > 0 and len(runs[start]) == _GROUP else digits.lstrip("0")
+    return digits if start > 0 and len(runs[start]) == GROUP else digits.lstrip("0")
 
 
 def _amount(runs: Sequence[str]) -> tuple[str, str]:
     """Return the digits before and after the decimal sign, without trailing zeros: `1.50` is `1.5`."""
-    has_decimals = len(runs) > 1 and len(runs[-1]) <= _MOST_DECIMALS
+    has_decimals = len(runs) > 1 and len(runs[-1]) <= MOST_DECIMALS
     whole, decimals = (runs[:-1], runs[-1]) if has_decimals else (runs, "")
     return "".join(whole).lstrip("0"), decimals.rstrip("0")
 

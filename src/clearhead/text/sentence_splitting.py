@@ -18,18 +18,18 @@ from clearhead.text.language_names import usual_code
 from clearhead.text.scripts import CHINESE_AND_JAPANESE, count_scripts, script_of
 
 _SPACE = re.compile(r"[^\S\r\n]")
-_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
-_ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
-_DASH = re.compile(r"\s*[-–—]")
-_SAID = re.compile(r"(?<=[」』])(?:と|って)")
+INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
+ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
+DASH = re.compile(r"\s*[-–—]")
+SAID = re.compile(r"(?<=[」』])(?:と|って)")
 """Particles after a Japanese quotation, which continue its sentence."""
-_BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
+BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
 """A possible beginning of a sentence in a lowercase text."""
 
 _WINDOW = 2_000
 """Characters given to `sentencex` at once: its time grows with the square of the number of quotation marks."""
 
-_NEAR = 1_000
+NEAR = 1_000
 """Characters before a sentence in which a letter is looked for; looking at all would take quadratic time."""
 
 _GREEK_QUESTION_MARK = "\u037e"
@@ -74,7 +74,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     # Only the lengths of its sentences are used.
     plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
     try:
-        sizes = _sizes(rules, _BEGINNING.sub(_capital, plain) if text.islower() else plain)
+        sizes = _sizes(rules, BEGINNING.sub(_capital, plain) if text.islower() else plain)
     except UnicodeEncodeError:
         return [text]
     capitals = {script_of(letter) for letter in set(text) if letter.isupper()}
@@ -86,13 +86,13 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
         piece = text[at : at + size]
         first = _first_letter(piece)
         is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
-        goes_on = piece.isspace() or _DASH.match(piece) or _SAID.match(text, at) or _goes_on(letter, first, capitals)
+        goes_on = piece.isspace() or DASH.match(piece) or SAID.match(text, at) or _goes_on(letter, first, capitals)
         if ends and letter and is_apart and not goes_on:
             sentences.append(text[start:at])
             start, letter = at, ""
         at += size
         letter = _first_letter(reversed(piece)) or letter
-        ends = not _INITIAL.search(piece) and (is_english or not _ORDINAL.search(piece))
+        ends = not INITIAL.search(piece) and (is_english or not ORDINAL.search(piece))
     if letter or not sentences:
         return [*sentences, text[start:]]
     return [*sentences[:-1], sentences[-1] + text[start:]]
@@ -140,7 +140,7 @@ def space_before(text: str, line: str, gap: str) -> str:
     """
     if not (line and text):
         return ""
-    before = _first_letter(reversed(line[-_NEAR:]))
+    before = _first_letter(reversed(line[-NEAR:]))
     return _drop_spaces(gap) if _is_unspaced(before or _first_letter(text)) else gap or " "
 
 

@@ -39,7 +39,7 @@ _UNCOMPOSED = {
 """Letters that even NFC takes apart, in the scripts of India and in Hebrew, with their canonical form."""
 _COUNTED = frozenset((*MARKS, *_DIRECTIONS, *_UNCOMPOSED))
 _SEQUENCE = re.compile("|".join(map(re.escape, _UNCOMPOSED.values())))
-_JAMO = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
+JAMO = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
 """Letters of Korean that compose with the one before."""
 
 
@@ -139,7 +139,7 @@ class TextForm:
                 is_kept = character in self.spaces or _kind(around, number) in self.spaces
                 character = character if is_kept else " "
             character = self.replaced.get(character, character)
-            if units and (unicodedata.category(character)[0] == "M" or _JAMO.match(character)):
+            if units and (unicodedata.category(character)[0] == "M" or JAMO.match(character)):
                 units[-1][1].append(character)
             else:
                 units.append((place, [character]))

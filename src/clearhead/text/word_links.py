@@ -28,9 +28,11 @@ Link = tuple[int, int]
 """A word of the source and a word of the target, counted from 0."""
 
 _UNSPACED = LETTERS_WITHOUT_SPACES + CHINESE_AND_JAPANESE_MARKS
-_UNLOOKED = 0.1
+UNLOOKED = 0.1
 """Added to the total of each source word, so that a word that no target word attends to is not linked. On 40 pairs of
 Multi30k linked by hand, values from 0.03 to 0.5 perform alike (docs/alignment.md)."""
+NEARLY = 1 - 1e-6
+"""Share of the best weight that is as good: characters of one token share its weight equally."""
 
 # Compiled when they are first needed, which takes milliseconds; `re` keeps them.
 _WORD = rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+"
@@ -90,12 +92,12 @@ def link_words(
     looks = _shares(target_words, target_tokens) @ weights @ _shares(source_words, source_tokens).T
     sums = looks.sum(axis=1, keepdims=True)
     looks = np.divide(looks, sums, out=np.zeros_like(looks), where=sums > 0)
-    looks /= looks.sum(axis=0, keepdims=True) + _UNLOOKED
+    looks /= looks.sum(axis=0, keepdims=True) + UNLOOKED
     links = [
         (int(source), target)
         for target, row in enumerate(looks)
         if row.any()
-        for source in np.flatnonzero(row >= row.max() * (1 - 1e-6))  # characters of one token share its weight equally
+        for source in np.flatnonzero(row >= row.max() * NEARLY)
     ]
     return sorted(links)
 

@@ -41,7 +41,9 @@ START_TOKEN = SPECIAL_TOKENS[1]
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 _SPACE = "\u0120"  # as the byte level writes a space
 _BEHIND_SIGN = re.compile(f"([{SIGNS[0]}-{SIGNS[-1]}]) ")
-_LONG_WORD = r"[\s\S]{1,64}"
+LONGEST_WORD = 64
+"""Bytes of a word; a longer one is cut."""
+_LONG_WORD = rf"[\s\S]{{1,{LONGEST_WORD}}}"
 _PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
 """The allowed types of normalizer, pre-tokenizer and decoder components."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 UNREADABLE = "\ufffd"
 """The readable form of a piece that is part of a character."""
 
-_FARTHEST = 16
+FARTHEST = 16
 """Maximum distance in characters between a match and the expected position."""
 
 
@@ -30,7 +30,7 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
     at = 0
     for piece in pieces:
         own = _folded(piece.strip())[0]
-        start = folded.find(own, at, at + len(own) + _FARTHEST) if own and UNREADABLE not in own else -1
+        start = folded.find(own, at, at + len(own) + FARTHEST) if own and UNREADABLE not in own else -1
         if start >= 0:
             at = start + len(own)
             found.append((start, at))

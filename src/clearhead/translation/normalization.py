@@ -24,15 +24,15 @@ from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.text.unicode_forms import TextForm, form_of_vocabulary
 from clearhead.tokenizers import Vocabulary
 
-_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
-_SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
+CASED_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
+SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
 
-_OTHER_I = ("tr", "tur", "az")
+OTHER_I = ("tr", "tur", "az")
 """Prefixes of the codes of languages that have `ı` as well, so that `i` and `I` are different letters."""
 
 _SPACES = re.compile(r"\s{2,}")
 
-_MOST_WORDS, _LONGEST_WORD = 65_536, 40
+MOST_WORDS, LONGEST_CASED = 65_536, 40
 
 
 class NormalizedLine(NamedTuple):
@@ -70,7 +70,7 @@ class Normalizer:
         self._unknown_cases = () if trained is None else trained.rare_cases()
         self._drops_stray_space = trained is not None and trained.seldom_has_stray_space()
         self._target_characters = frozenset[str]() if trained is None else trained.known_characters()[1]
-        self._usual_case = LruCache(self._usual_case_of, _MOST_WORDS)
+        self._usual_case = LruCache(self._usual_case_of, MOST_WORDS)
 
     def __call__(
         self,
@@ -122,7 +122,7 @@ class Normalizer:
         """Return the case of all words of a line if it is rare in the training text, else None."""
         words = words_alone(text)
         case = letter_case(words)
-        if case is None and (word := _SINGLE_WORD.fullmatch(words)) and word[1].isupper():
+        if case is None and (word := SINGLE_WORD.fullmatch(words)) and word[1].isupper():
             usual, capitals = (len(self._tokenizer.encode(form)) for form in (self._usual_case(word[1]), word[1]))
             case = "capitals" if usual == 1 and capitals > 2 else None  # a word known in capitals is a name
         if case not in self._unknown_cases:
@@ -141,10 +141,10 @@ class Normalizer:
 
         def usual_case(words: str) -> str:
             nonlocal begins
-            usual = _WORD.sub(lambda word: self._usual_case(word.group()), words)
+            usual = CASED_WORD.sub(lambda word: self._usual_case(word.group()), words)
             begun = next(filter(str.isalnum, words), None)
             if begins and begun is not None and begun.isalpha():
-                usual = _WORD.sub(lambda word: _capitalised(word.group()), usual, count=1)
+                usual = CASED_WORD.sub(lambda word: _capitalised(word.group()), usual, count=1)
             begins = begins and begun is None and is_marked_up
             return usual
 
@@ -157,7 +157,7 @@ class Normalizer:
         beside German, where ` Man` of `Mann` comes before ` man`). Single letters come first, capitals before the
         others.
         """
-        if len(word) > _LONGEST_WORD:
+        if len(word) > LONGEST_CASED:
             return word
         small, capitals = word.lower(), word.upper()
         forms = [form for form in dict.fromkeys((small, _capitalised(small), capitals)) if len(form) == len(word)]
@@ -211,4 +211,4 @@ def _capitalised(word: str) -> str:
 
 def _has_other_i(language: str | None, characters: Container[str]) -> bool:
     """Return whether a text is in a language with two letters i; if the language is None, judge by its characters."""
-    return language.lower().startswith(_OTHER_I) if language else "ı" in characters or "İ" in characters
+    return language.lower().startswith(OTHER_I) if language else "ı" in characters or "İ" in characters

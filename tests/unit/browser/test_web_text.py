@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 from browsers import page_with_modules
+from clearhead.browser.engine import engine_settings
+from clearhead.browser.rules import RULES, rules_module
 from clearhead.browser.text import text_settings
+from clearhead.data.demo_corpus import generate
+from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.decoding.utf8 import CharacterParts
 from clearhead.files.streams import read_lines
 from clearhead.inspection.tokens import Reader
 from clearhead.pages import script
 from clearhead.text import placeholders
+from clearhead.text.language_tags import split_tag
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect, units_of
 from clearhead.text.quality_flags import SeenInTraining, find_flags
@@ -29,14 +38,16 @@ PAGE = """<script type="module">
 import * as characters from "./web/characters.js";
 import * as flags from "./web/flags.js";
 import * as links from "./web/links.js";
+import * as masks from "./web/masks.js";
 import * as normalization from "./web/normalization.js";
 import * as placeholders from "./web/placeholders.js";
+import * as search from "./web/search.js";
 import * as sentences from "./web/sentences.js";
 import * as spans from "./web/spans.js";
 import * as textForm from "./web/text_form.js";
 import * as vocabulary from "./web/vocabulary.js";
 const texts = { ...characters, ...links, ...normalization, ...sentences, ...spans, ...textForm };
-window.web = { ...texts, ...flags, ...placeholders, ...vocabulary };
+window.web = { ...texts, ...flags, ...masks, ...placeholders, ...search, ...vocabulary };
 </script>"""
 
 TEXTS = [
@@ -324,6 +335,113 @@ def test_a_browser_that_cannot_look_behind_is_told_so(page, make_bundle):
     assert found.startswith("this browser is too old")
 
 
+SELDOM = "αжא犬ア한\u0301\u200b"
+"""Characters of many scripts, and invisible ones."""
+
+
+def altered(draw: Random, number: int, source: str, target: str) -> tuple[str, str]:
+    """Return a pair as it may be translated: with codes, several sentences, copied, repeated, or without a number."""
+    examples = [example for kind in placeholders.CODE_KINDS for example in kind.examples]
+    match number % 8:
+        case 0 | 1:
+            codes = draw.sample(examples, 2)
+            return " ".join([codes[0], source, codes[1]]), " ".join([*codes[: draw.randint(0, 2)], target])
+        case 2:
+            return f"{source.title()}! Zwei {draw.choice(examples)}.  Drei <b>?</b>", f"<b>{target}</b>. Two."
+        case 3:
+            return source, source
+        case 4:
+            return source, target + f" {target[:4]}" * draw.randint(1, 9)
+        case 5:
+            return source.upper(), "".join(one for one in target if not one.isdigit())
+        case 6:
+            return f"{source} {draw.choice(SELDOM)}", f"{target} {draw.choice(SELDOM)}"
+    return source, target
+
+
+def are_whole(ids: list[int], parts: CharacterParts) -> bool:
+    """Return whether tokens can follow each other: none begins within a character."""
+    state = 0
+    for token in ids:
+        state = int(parts.next_states[state, token])
+        if state < 0:
+            return False
+    return True
+
+
+def test_two_thousand_lines_are_read_as_python_reads_them(page, make_trained):
+    """Placeholders, signs, sentences, the normal form, spans of tokens, flags, and masks of next tokens."""
+    bundle, draw = make_trained(placeholders=True), Random(7)
+    loaded(page, bundle)
+    tokenizer, config = bundle.tokenizer, bundle.config
+    pairs = generate(2_000, seed=3, num_test=1, locales=("de", "en", "ja", "tr")).train
+    sides = [altered(draw, at, split_tag(one.source, ["de"])[1], one.target) for at, one in enumerate(pairs)]
+    protected = [protect(source) for source, _ in sides]
+    sources = tokenizer.encode_sources([one.text for one in protected])
+    targets = tokenizer.encode_targets([protect(target).text for _, target in sides])
+    begun = [ids[: draw.randint(0, len(ids) - 1)] for ids in targets]
+    parts = CharacterParts.of(tokenizer)
+    begun = [longer if are_whole(longer := ids + ids[-3:] * draw.choice([0, 9]), parts) else ids for ids in begun]
+    limits = [len(ids) + draw.choice([1, 2, 3, 9]) for ids in begun]
+    rules = [{"min_length": draw.choice([0, 5]), "no_repeat_ngram_size": draw.choice([0, 2])} for _ in sides]
+    found = page.evaluate(
+        """([sides, sources, begun, limits, rules, config, utf8, decode]) => {
+          const parts = new web.CharacterParts(utf8, config);
+          return sides.map(([source, target], n) => {
+            const masked = placeholders.protect(source);
+            const isOver = web.endsInLoop(begun[n], web.mostTimes(sources[n]));
+            const options = { minLength: rules[n].min_length, noRepeatNgramSize: rules[n].no_repeat_ngram_size, parts };
+            const mask = web.maskAfter(config, sources[n], begun[n], limits[n], isOver, options);
+            const { text, inCapitals, marker } = normalizer.normalize(source, decode, null);
+            return {
+              units: placeholders.unitsOf(source).map(({ texts }) => texts), words: placeholders.wordsAlone(source),
+              signs: masked.text, sentences: web.cutLine(source, "de").sentences, normal: [text, inCapitals, marker],
+              ids: vocabulary.encode(masked.text), spans: web.shownSpans(vocabulary, masked, sources[n]),
+              flags: flags.of(source, target, { tokens: sources[n].length, sentences: 1, masked: masked.text })
+                .map(({ kind, detail }) => [kind, detail]),
+              allowed: mask?.bytes().join("") ?? null,
+            };
+          });
+        }""",
+        [
+            sides,
+            sources,
+            begun,
+            limits,
+            rules,
+            engine_settings(config)["config"],
+            text_settings(bundle)["utf8"],
+            bundle.decode.model_dump(mode="json"),
+        ],
+    )
+    normalize = Normalizer(tokenizer, bundle.line_statistics)
+    seen = SeenInTraining.of(bundle.line_statistics, list)
+    kinds, cut_differently = Counter(), []
+    for number, (own, (source, target)) in enumerate(zip(found, sides, strict=True)):
+        masked, ids, sentences = protected[number], sources[number], own.pop("sentences")
+        mask = AllowedTokens(config, **rules[number], parts=parts).after(
+            begun[number], Sentence(0, ids, limits[number])
+        )
+        spans = Reader(tokenizer, masked).source_spans(ids)
+        raised = find_flags(source, target, tokens=len(ids), sentences=1, seen=seen, masked=masked.text)
+        normal = normalize(source, bundle.decode)
+        assert own == {
+            "units": [list(unit.texts) for unit in units_of(source)],
+            "words": placeholders.words_alone(source),
+            "signs": masked.text,
+            "normal": [normal.text, normal.in_capitals, normal.marker],
+            "ids": ids[:-1],
+            "spans": [None if span is None else list(span) for span in spans],
+            "flags": [[flag.kind, flag.detail] for flag in raised],
+            "allowed": None if mask is None else "".join(map(str, mask.astype(int))),
+        }
+        if sentences != list(cut_line(source, "de").sentences):
+            cut_differently.append(source)
+        kinds.update(flag.kind for flag in raised)
+    assert len([kind for kind, times in kinds.items() if times > 20]) >= 8, kinds
+    assert len(cut_differently) <= 40, cut_differently  # after abbreviations; see sentences.js
+
+
 def test_real_text_is_read_as_python_reads_it(page, data_dir):
     """On sentences of software and of news: placeholders, words and flags."""
     directory = data_dir("python-docs-en-fr")
@@ -359,6 +477,6 @@ def test_the_modules_have_different_names_for_everything(page):
           const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
           return import(address).then(() => null, (error) => String(error));
         }""",
-        script("web/translator.js"),
+        script("web/worker.js", made={RULES: rules_module()}),
     )
     assert problem is None

@@ -1,6 +1,6 @@
 // The compiled core as WebAssembly: its memory, and its structures as JSON describes them (kernels/structs.py).
 
-const CACHE_LINE = 64; // bytes of a cache line; arrays begin at one, as in kernels/panels.py
+import { RULES } from "./rules.js";
 
 // Bytes of a small module with an instruction: a browser that lacks it does not take the module.
 const USES = { // (func (result v128) ..): i32x4.splat; f32x4.relaxed_madd
@@ -50,7 +50,7 @@ export class Core {
 
   /** Return the address of as many bytes, which stay until `release`. Throws RangeError if there is no more memory. */
   allocate(bytes) {
-    const start = Math.ceil(this.end / CACHE_LINE) * CACHE_LINE;
+    const start = Math.ceil(this.end / RULES.CACHE_LINE) * RULES.CACHE_LINE;
     const missing = start + bytes - this.memory.buffer.byteLength;
     if (missing > 0) this.memory.grow(Math.ceil(missing / 65536));
     this.end = start + bytes;

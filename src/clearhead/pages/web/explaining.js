@@ -12,6 +12,7 @@ import { headStatistics } from "./head_statistics.js";
 import { attentionOfHead, linkWords } from "./links.js";
 import { packed, packedRows, packedWeights, plain, sixDigits } from "./packing.js";
 import { entropyOf, predict, prediction } from "./predictions.js";
+import { RULES } from "./rules.js";
 import { settingsOf } from "./search.js";
 import { shownSpans } from "./spans.js";
 import { tokenWords } from "./token_words.js";
@@ -121,13 +122,13 @@ export async function explain(translator, { text: line, translation: told = null
 /** A target with the source's signs in place of the placeholders that both have: `protect_target` in Python. */
 function withSignsOf(masked, placeholders, source, target, withNumbers) {
   if (!masked.originals.size) return target;
-  const { first, alone, pairs } = placeholders.signs;
+  const { SIGNS, NUM_ALONE, NUM_PAIRS } = RULES;
   const signsOf = new Map(); // by the texts of a placeholder, one, or an opening and a closing one
   for (const [sign, text] of masked.originals) {
-    const number = sign.codePointAt(0) - first;
-    const closing = String.fromCodePoint(first + number + pairs);
-    if (number < alone) signsOf.set(JSON.stringify([text]), [sign]);
-    else if (number < alone + pairs)
+    const number = SIGNS.indexOf(sign);
+    const closing = SIGNS[number + NUM_PAIRS];
+    if (number < NUM_ALONE) signsOf.set(JSON.stringify([text]), [sign]);
+    else if (number < NUM_ALONE + NUM_PAIRS)
       signsOf.set(JSON.stringify([text, masked.originals.get(closing)]), [sign, closing]);
   }
   const waiting = new Map();

@@ -6,18 +6,18 @@
 import { numCharacters } from "../translate/words.js";
 import { stripped } from "./characters.js";
 import { letterCase } from "./normalization.js";
+import { SIGN } from "./placeholders.js";
+import { RULES } from "./rules.js";
 import { scriptOf, scriptsOf } from "./scripts.js";
 
-// As in text/quality_flags.py and text/line_statistics.py.
-const [RATIO_MARGIN, RATIO_FLOOR, MOST_SHOWN] = [1.1, 20, 5];
-const [LARGEST_SPELLED, MOST_RUNS, MOST_DECIMALS, GROUP] = [31, 5, 2, 3];
-const MOST_SENTENCES = 10; // lines of as many or more are counted together
-const [COPY_WINDOW, COPY_STRIDE, COPIED_SHARE, LONGEST_UNIT] = [12, 6, 0.5, 60];
-const REPEATED = /(.)\1{11,}|(..)\2{5,}|(.{3,60}?)\3{3,}/su;
-const REPEATED_A_LITTLE = /(.)\1{2,}|(..)\2{2,}|(.{3,60}?)\3+/gsu;
-const NUMBER = /\p{Nd}+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\p{Nd}+)*/gu;
+const {
+  RATIO_MARGIN, RATIO_FLOOR, MOST_SHOWN, LARGEST_SPELLED, MOST_RUNS, MOST_DECIMALS, GROUP, MOST_SENTENCES,
+  COPY_WINDOW, COPY_STRIDE, LEAST_WINDOWS, COPIED_SHARE, LONGEST_UNIT, STATEMENT_SIGNS,
+} = RULES;
+const REPEATED = new RegExp(RULES.REPEATED, "u");
+const REPEATED_A_LITTLE = new RegExp(RULES.REPEATED_A_LITTLE, "gu");
+const NUMBER = new RegExp(RULES.NUMBER, "gu");
 const INVISIBLE_CODE = /(?! )[\p{C}\p{Z}]/u;
-const STATEMENT_SIGNS = ["{%", "{{%", "{{<", "{{#", "{{^", "{{/"];
 
 export class Flags {
   #vocabularyScripts;
@@ -45,7 +45,7 @@ export class Flags {
       repetition: repetition(source, text),
       copied: this.#copy(source, text),
       unusual_case: this.#unusualCase(source),
-      ...this.#unseen(source, text, masked.replace(/[\u{f0000}-\u{f001f}]/gu, " ")),
+      ...this.#unseen(source, text, masked.replace(SIGN, " ")),
       numbers: numbersDetail(source, text),
       placeholders: this.#placeholderChanges(source, text),
     };
@@ -255,7 +255,7 @@ function isCopied(source, target) {
   const [read, written] = [stripped(source), target].map((text) => bytesOf(text));
   const windows = [];
   for (let at = 0; at + COPY_WINDOW <= read.length; at += COPY_STRIDE) windows.push(read.slice(at, at + COPY_WINDOW));
-  if (windows.length < 3) return false;
+  if (windows.length < LEAST_WINDOWS) return false;
   const known = new Set();
   for (let at = 0; at + COPY_WINDOW <= written.length; at++) known.add(written.slice(at, at + COPY_WINDOW));
   return windows.filter((one) => known.has(one)).length >= COPIED_SHARE * windows.length;

@@ -2,9 +2,7 @@
 
 import { stripped } from "./characters.js";
 import { nearest, sixDigits } from "./packing.js";
-
-const LONGEST_SHOWN = 18; // characters of a token
-const CONTROLS = new Map([["\n", "↵"], ["\r", "↵"], ["\t", "⇥"], [" ", "␣"], ["\u00a0", "⍽"], ["\u202f", "⍽"]]);
+import { RULES } from "./rules.js";
 
 /**
  * Return the role of each self-attention head, [layers][heads].
@@ -139,8 +137,9 @@ function rolesOf({ words, bounds }, { values, shape }, sees, narrow, wide, token
 
 /** A short token in quotation marks, its invisible characters shown: `visible` in inspection/tokens.py. */
 function quoted(token) {
-  const characters = [...(stripped(token) || token)].map((one) => CONTROLS.get(one) ?? one);
-  const short = characters.length > LONGEST_SHOWN ? [...characters.slice(0, LONGEST_SHOWN - 1), "…"] : characters;
+  const characters = [...(stripped(token) || token)].map((one) => RULES.SPACES[one] ?? one);
+  const most = RULES.LONGEST_SHOWN;
+  const short = characters.length > most ? [...characters.slice(0, most - 1), "…"] : characters;
   const coded = short.map((one) =>
     (/[\p{C}\p{Z}]/u.test(one) ? `[${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]` : one));
   return `“${coded.join("")}”`;

@@ -1,8 +1,7 @@
 // Statistics of attention heads: inspection/head_statistics.py, which defines them.
 
 import { ofEach } from "./attention.js";
-
-const DIAGONAL_WIDTH = 0.2;
+import { RULES } from "./rules.js";
 
 /**
  * Return the statistics of every head, each [layers][heads].
@@ -13,7 +12,7 @@ const DIAGONAL_WIDTH = 0.2;
 export function headStatistics({ values, shape: [layers, heads, rows, columns] }, { isSelf, isCausal }) {
   const nearness = Float64Array.from({ length: rows * columns }, (_, place) => {
     const [row, column] = [Math.floor(place / columns), place % columns];
-    return Math.exp(-((column / columns - row / rows) ** 2) / (2 * DIAGONAL_WIDTH ** 2));
+    return Math.exp(-((column / columns - row / rows) ** 2) / (2 * RULES.DIAGONAL_WIDTH ** 2));
   });
   const diagonals = isSelf ? { same_share: 0, ...(columns > 1 && { previous_share: -1 }) } : {};
   if (isSelf && !isCausal && columns > 1) diagonals.next_share = 1;

@@ -1,9 +1,7 @@
 // Word links from cross-attention: text/word_links.py, decoding/cross_attention.py and translation/alignment.py.
 
 import { numCharacters, wordsOf } from "../translate/words.js";
-
-const UNLOOKED = 0.1; // text/word_links.py
-const NEARLY = 1 - 1e-6; // characters of one token share its weight equally
+import { RULES } from "./rules.js";
 
 /** Spans of the words of a text, in characters (code points). */
 export function wordSpans(text) {
@@ -54,7 +52,7 @@ export function linkWords(weights, sourceTokens, targetTokens, sourceWords, targ
     for (const [word, share] of ofTarget[token])
       ofWords.forEach((look, source) => (looks[word][source] += share * look));
   });
-  const received = new Float64Array(sourceWords.length).fill(UNLOOKED);
+  const received = new Float64Array(sourceWords.length).fill(RULES.UNLOOKED);
   for (const row of looks) {
     const sum = row.reduce((total, look) => total + look, 0);
     row.forEach((look, source) => (received[source] += row[source] = sum > 0 ? look / sum : 0));
@@ -63,7 +61,7 @@ export function linkWords(weights, sourceTokens, targetTokens, sourceWords, targ
   looks.forEach((row, target) => {
     const shares = row.map((look, source) => look / received[source]);
     const most = shares.reduce((best, share) => Math.max(best, share), 0);
-    if (most > 0) shares.forEach((share, source) => share >= most * NEARLY && links.push([source, target]));
+    if (most > 0) shares.forEach((share, source) => share >= most * RULES.NEARLY && links.push([source, target]));
   });
   return sorted(links);
 }

@@ -4,8 +4,9 @@
 // are written, a closing one not before its opening one, and when there is just room for the missing ones, only they.
 // `minLength` and `noRepeatNgramSize` take tokens away from what is then allowed, unless they would leave none.
 
-const [NUM_ALONE, NUM_PAIRS] = [16, 8]; // text/placeholders.py
-const [NUM_STATES, NUM_ROOMS] = [8, 4]; // kernels/csrc/types.h
+import { RULES } from "./rules.js";
+
+const { NUM_ALONE, NUM_PAIRS, NUM_STATES, NUM_ROOMS } = RULES;
 
 /** The tokens that are parts of characters, and what may follow them: decoding/utf8.py. */
 export class CharacterParts {
@@ -29,13 +30,13 @@ export class CharacterParts {
     return tokens.reduce((state, token) => this.nextStates[state * this.size + token], 0);
   }
 
-  /** A mask of `maskAfter` without the tokens that would leave a character incomplete; if none is left, of its rest. */
+  /** A mask of `maskAfter` without the tokens that would leave a character incomplete; within one, of its rest alone. */
   restrict(mask, tokens, room) {
     const state = this.state(tokens);
     if (mask?.isEnd && !state) return mask;
     const number = Math.max(0, Math.min(room, NUM_ROOMS - 1)) * NUM_STATES + state;
     const of = (masks) => masks.subarray(number * this.size, (number + 1) * this.size);
-    const bytes = mask?.bytes().map((allowed, token) => allowed & of(this.masks)[token]);
+    const bytes = state ? null : mask?.bytes().map((allowed, token) => allowed & of(this.masks)[token]);
     return bytes?.some(Boolean)
       ? { key: `${mask.key} in ${number}`, isEnd: false, bytes: () => bytes }
       : { key: `${number}`, isEnd: false, bytes: () => of(this.written) };

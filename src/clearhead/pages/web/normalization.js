@@ -2,22 +2,20 @@
 
 import { numCharacters } from "../translate/words.js";
 import { innerSpan, inTitleCase, isLowerCase, isUpperCase, stripped, withSingleSpaces } from "./characters.js";
+import { RULES } from "./rules.js";
 import { cutLine } from "./sentences.js";
 
-const LETTER_OR_SIGN = "[\\p{L}\\p{Nl}\\p{No}]"; // letters, and the numbers that are no digits
-const PART = `(?:${LETTER_OR_SIGN}|[\\u0300-\\u036f])`;
-const CASED_WORD = new RegExp(`${LETTER_OR_SIGN}${PART}*(?:['’]${PART}+)*`, "gu");
-const SINGLE_WORD = new RegExp(`^[^\\p{L}\\p{N}_]*(${LETTER_OR_SIGN}{4,})[^\\p{L}\\p{N}_]*$`, "u");
-const LONG_WORDS = new RegExp(`${LETTER_OR_SIGN}{2,}`, "gu");
-const WITHOUT_CAPITAL = /[ßªº]/gu; // small letters that also occur in lines of capitals
-const OTHER_I = ["tr", "tur", "az"]; // codes of languages whose `i` and `I` are different letters
-const [MOST_WORDS, LONGEST_CASED] = [65_536, 40];
+const CASED_WORD = new RegExp(RULES.CASED_WORD, "gu");
+const SINGLE_WORD = new RegExp(`^${RULES.SINGLE_WORD}$`, "u");
+const CASED_WORDS = new RegExp(RULES.CASED_WORDS, "gu");
+const WITHOUT_CAPITAL = new RegExp(`[${RULES.WITHOUT_CAPITAL}]`, "gu");
+const { OTHER_I, MOST_WORDS, LONGEST_CASED } = RULES;
 
 /** `capitals`, `small letters`, or null: the case of all letters of a text of two words or more; line_statistics.py. */
 export function letterCase(text) {
   const plain = text.replace(WITHOUT_CAPITAL, "");
   const isCapitals = isUpperCase(plain);
-  if (!(isCapitals || isLowerCase(plain)) || (plain.match(LONG_WORDS)?.length ?? 0) < 2) return null;
+  if (!(isCapitals || isLowerCase(plain)) || (plain.match(CASED_WORDS)?.length ?? 0) < 2) return null;
   for (const letter of new Set(plain))
     if (/\p{L}/u.test(letter) && letter.toLowerCase() === letter.toUpperCase()) return null;
   if (isCapitals) return "capitals";

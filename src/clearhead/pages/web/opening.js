@@ -1,11 +1,10 @@
 /** Opening of a model: its files are read and compared with their checksums, and its golden sentences are translated. */
 
 import { bestForm, Core } from "./core.js";
+import { RULES } from "./rules.js";
 import { Translator } from "./translator.js";
 import { Vocabulary } from "./vocabulary.js";
 import { StoredArrays, Weights } from "./weights.js";
-
-const FORMS = ["relaxed", "simd", "plain"];
 
 /**
  * Opens a model, with the best form of the core that this browser computes correctly.
@@ -22,7 +21,7 @@ export async function opened(settings, files, take) {
   const vocabulary = new Vocabulary(JSON.parse(new TextDecoder().decode(await read("tokenizer.json"))));
   const file = (await read("model.safetensors", take)).buffer;
   let problem;
-  for (const form of FORMS.slice(FORMS.indexOf(bestForm()))) {
+  for (const form of RULES.FORMS.slice(RULES.FORMS.indexOf(bestForm()))) {
     const module = await WebAssembly.compile(await read(`core-${form}.wasm`));
     const core = await Core.load(module, settings.layout);
     const arrays = new StoredArrays(file, settings.aliases, core);

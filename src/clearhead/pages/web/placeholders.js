@@ -3,11 +3,11 @@
 // The patterns are Python's own, translated when the model is exported (browser/text.py).
 
 import { isLetter } from "./characters.js";
+import { RULES } from "./rules.js";
 
-const SIGN = /[\u{f0000}-\u{f001f}]/gu;
-const MARKS = ["*", "**"];
-const FILLERS = "\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u2800\\u3164\\uffa0\\ufe00-\\ufe0f";
-const INVISIBLE = new RegExp(`^[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Z}${FILLERS}]*$`, "u");
+const { MARKS, SIGNS } = RULES;
+export const SIGN = new RegExp(`[${SIGNS.join("")}]`, "gu");
+const INVISIBLE = new RegExp(`^[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Z}${RULES.INVISIBLE.join("")}]*$`, "u");
 
 /** A text with signs in place of its placeholders. */
 export class Masked {
@@ -48,7 +48,7 @@ export class Placeholders {
       throw new Error("this browser is too old: its regular expressions cannot look behind (Safari before 16.4)");
     }
     this.#patterns = patterns;
-    this.signs = signs;
+    this.hasSigns = signs > 0;
   }
 
   /** The placeholders of a text, as matches; and its numbers if those are asked for. */
@@ -142,13 +142,12 @@ export class Placeholders {
 
   /** A text with its placeholders replaced by signs, in order, until none is left for another placeholder. */
   protect(text, withNumbers = false) {
-    const units = this.signs.count ? this.unitsOf(text, withNumbers) : [];
+    const units = this.hasSigns ? this.unitsOf(text, withNumbers) : [];
     if (!units.length) return new Masked(text);
-    const sign = (number) => String.fromCodePoint(this.signs.first + number);
-    const { alone, pairs } = this.signs;
+    const [opening, closing] = [RULES.NUM_ALONE, RULES.NUM_ALONE + RULES.NUM_PAIRS];
     const free = [
-      Array.from({ length: alone }, (_, number) => [sign(number)]),
-      Array.from({ length: pairs }, (_, number) => [sign(alone + number), sign(alone + pairs + number)]),
+      SIGNS.slice(0, opening).map((sign) => [sign]),
+      SIGNS.slice(opening, closing).map((sign, number) => [sign, SIGNS[closing + number]]),
     ].map((all) => all.filter((signs) => signs.every((one) => !text.includes(one))));
     const signsOf = new Map();
     const placed = [];

@@ -2,12 +2,14 @@
 //
 // A letter of a script that is not listed, or whose name does not begin with its script (`ª`, `ʰ`), differs.
 
+import { RULES } from "./rules.js";
+
 const NAMES =
   "Latin Cyrillic Greek Han Hiragana Katakana Hangul Arabic Hebrew Devanagari Thai Armenian Georgian Bengali " +
   "Gurmukhi Gujarati Oriya Tamil Telugu Kannada Malayalam Sinhala Lao Tibetan Myanmar Khmer Ethiopic Mongolian " +
   "Bopomofo Syriac Thaana Cherokee Yi";
-const SCRIPTS = NAMES.split(" ").map((name) => [name.toUpperCase(), new RegExp(`\\p{Script=${name}}`, "u")]);
-const CHINESE_AND_JAPANESE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}ー]/u;
+const SCRIPTS = NAMES.split(" ").map((name) => [name.toUpperCase(), new RegExp(`[${charactersOf([name])}]`, "u")]);
+const CHINESE_AND_JAPANESE = new RegExp(`[${charactersOf(RULES.CHINESE_AND_JAPANESE)}]`, "u");
 const scripts = new Map();
 
 /** The script of a letter, such as `LATIN`; null for another character. */
@@ -18,6 +20,12 @@ export function scriptOf(letter) {
     scripts.set(letter, found);
   }
   return scripts.get(letter);
+}
+
+/** The characters of some scripts, for a set in a pattern; Unicode counts the sign of long vowels to no script. */
+export function charactersOf(names) {
+  const inScript = (name) => `\\p{Script=${name[0].toUpperCase()}${name.slice(1).toLowerCase()}}`;
+  return names.map((name) => inScript(name) + (/^katakana$/iu.test(name) ? "ーｰ" : "")).join("");
 }
 
 export const scriptsOf = (characters) => new Set([...characters].map(scriptOf).filter(Boolean));

@@ -1,10 +1,10 @@
 // Greedy and beam search by the core, many steps a call: decoding/native/slots.py and search.py.
 
 import { maskAfter, placeholderIds } from "./masks.js";
+import { RULES } from "./rules.js";
 
 const MOST_SECONDS = 0.01; // after which a call begins no further step, so that a new text does not wait
-const FIXED_MASKS = 2 + 32; // ANYTHING, END_ALONE and those of UTF-8
-const [LOOP_TOKENS, LOOP_TIMES] = [20, 3]; // decoding/repetition.py
+const FIXED_MASKS = 2 + RULES.NUM_STATES * RULES.NUM_ROOMS; // ANYTHING, END_ALONE and those of UTF-8
 
 export const lengthPenalty = (length, alpha, form) => (form === "gnmt" ? ((5 + length) / 6) ** alpha : length ** alpha);
 
@@ -31,7 +31,7 @@ export function mostTimes(ids) {
 export function endsInLoop(written, timesInSource) {
   const repeats = (times) => {
     for (let period = 1; period <= Math.floor(written.length / (times + 1)); period++) {
-      const same = Math.max(times * period, LOOP_TOKENS + 1 - period); // tokens equal to those one period earlier
+      const same = Math.max(times * period, RULES.LOOP_TOKENS + 1 - period); // tokens equal to those one period earlier
       let at = written.length - 1;
       const first = written.length - same;
       while (at >= first && at >= period && written[at] === written[at - period]) at--;
@@ -39,7 +39,7 @@ export function endsInLoop(written, timesInSource) {
     }
     return false;
   };
-  return written.length > LOOP_TOKENS && repeats(LOOP_TIMES) && repeats(LOOP_TIMES * timesInSource);
+  return written.length > RULES.LOOP_TOKENS && repeats(RULES.LOOP_TIMES) && repeats(RULES.LOOP_TIMES * timesInSource);
 }
 
 /**
@@ -128,7 +128,7 @@ class Slots {
     this.slots = core.makeAll("Slot", sources.map(() => ({})));
     this.search = core.make("Search", {
       step: this.step, sentences: this.sentences, eos_id: config.eos_id, num_best: nbest, ends_loops: options.endLoops,
-      loop_tokens: LOOP_TOKENS, loop_times: LOOP_TIMES, penalties: core.put(penalties), seconds: MOST_SECONDS,
+      loop_tokens: RULES.LOOP_TOKENS, loop_times: RULES.LOOP_TIMES, penalties: core.put(penalties), seconds: MOST_SECONDS,
       changes: core.put(new BigInt64Array(1)), next_states: options.parts ? core.put(options.parts.nextStates) : 0,
     });
     this.scratch = 0;

@@ -11,21 +11,19 @@
 // A browser without Intl.Segmenter keeps every line whole; one that is too long for the model is cut there and flagged.
 
 import { innerSpan, isLetter, isLowerCase, isSpace, isUpperCase, stripped } from "./characters.js";
+import { RULES } from "./rules.js";
 import { isUnspaced, scriptOf } from "./scripts.js";
 
-const INITIAL = /(?:^|[^\p{L}\p{N}_])\p{L}\.\s*$/u;
 // Sentencex has lists of hundreds in each language.
 const ABBREVIATIONS =
   "Dr Mr Mrs Ms Mme Mlle Prof St Ste Sr Sra Jr Nr Mio Mrd bzw ca vgl sog ggf vs Hr Lt Capt Sgt Rev Gov Sen";
 const ABBREVIATION = new RegExp(`(?:^|[^\\p{L}\\p{N}_])(?:${ABBREVIATIONS.replaceAll(" ", "|")})\\.\\s*$`, "iu");
-const ORDINAL = /(?:^|[^\p{L}\p{N}_])\p{Nd}{1,2}\.\s*$/u;
-const DASH = /^\s*[-–—]/u;
-const SAID = /^(?:と|って)/u; // continues the sentence of a Japanese quotation
-const BEGINNING = /[.!?…]["'”’»)\]]*\s+["'“‘«([]*\p{L}/gu; // of a sentence in a text of small letters
+const DASH = new RegExp(`^${RULES.DASH}`, "u");
+const BEGINNING = new RegExp(RULES.BEGINNING, "gu");
 const OPENING = /\p{Ps}/u;
 const TAIL = 200; // characters at the end of a sentence in which an initial or ordinal is looked for
-const NEAR = 1000; // characters before a sentence in which a letter is looked for
 const segmenters = new Map();
+const patterns = new Map();
 
 /**
  * The sentences of a line and the white space between them, as CutLine in Python.
@@ -56,8 +54,9 @@ function splitSentences(text, language) {
     const piece = text.slice(at, end);
     const first = firstLetter(piece);
     const isApart = at > 0 && (isSpace(text[at - 1]) || isUnspaced(letter, first));
-    const isSaid = SAID.test(piece) && "」』".includes(text[at - 1]);
-    const goesOn = !stripped(piece) || DASH.test(piece) || isSaid || continues(letter, first, capitals);
+    const said = patternOf(RULES.SAID, "uy");
+    said.lastIndex = at;
+    const goesOn = !stripped(piece) || DASH.test(piece) || said.test(text) || continues(letter, first, capitals);
     if (ends && letter && isApart && !goesOn) {
       sentences.push(text.slice(start, at));
       [start, letter] = [at, ""];
@@ -65,7 +64,8 @@ function splitSentences(text, language) {
     at += piece.length;
     letter = lastLetter(piece) || letter;
     const tail = piece.slice(-TAIL);
-    ends = ![INITIAL, ABBREVIATION, ...(isEnglish ? [] : [ORDINAL])].some((pattern) => pattern.test(tail));
+    const unfinished = [RULES.INITIAL, ...(isEnglish ? [] : [RULES.ORDINAL])].map((source) => patternOf(source, "u"));
+    ends = ![ABBREVIATION, ...unfinished].some((pattern) => pattern.test(tail));
   }
   if (letter || !sentences.length) return [...sentences, text.slice(start)];
   return [...sentences.slice(0, -1), sentences.at(-1) + text.slice(start)];
@@ -79,7 +79,13 @@ export function joinSentences(texts, gaps) {
 /** The white space between the translation of a sentence and `line`, those of the sentences before it. */
 export function spaceBefore(text, line, gap) {
   if (!line || !text) return "";
-  return isUnspaced(lastLetter(line.slice(-NEAR)) || firstLetter(text)) ? gap.replace(/\p{Zs}/gu, "") : gap || " ";
+  return isUnspaced(lastLetter(line.slice(-RULES.NEAR)) || firstLetter(text)) ? gap.replace(/\p{Zs}/gu, "") : gap || " ";
+}
+
+/** A pattern of Python that looks behind, made when it is needed, as not every browser can (placeholders.js). */
+function patternOf(source, flags) {
+  if (!patterns.has(source)) patterns.set(source, new RegExp(source, flags));
+  return patterns.get(source);
 }
 
 function segmenterOf(language) {

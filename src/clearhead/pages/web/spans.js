@@ -3,10 +3,10 @@
 // A span is the number of its first character, and of the one after its last. As in Python, characters are code points.
 
 import { isSpace } from "./characters.js";
+import { RULES } from "./rules.js";
 
 const SPACE_NAME = "\u0120"; // as the byte level writes a space
 const UNREADABLE = "\ufffd"; // part of a character
-const FARTHEST = 16; // characters between a match and the place where it is expected
 
 const utf8Length = (code) => (code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4);
 
@@ -72,7 +72,7 @@ function matchedSpans(vocabulary, ids, text) {
   const found = pieces.map((piece) => {
     const own = foldedOf(piece)[0];
     if (!own) return [at, at];
-    const start = own.includes(UNREADABLE) ? -1 : folded.slice(at, at + own.length + FARTHEST).indexOf(own);
+    const start = own.includes(UNREADABLE) ? -1 : folded.slice(at, at + own.length + RULES.FARTHEST).indexOf(own);
     if (start < 0) return null;
     const from = at + start;
     at = from + own.length;

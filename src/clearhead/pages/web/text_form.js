@@ -1,9 +1,10 @@
 // One form for the same text, as the model knows it: text/unicode_forms.py.
 
 import { isSpace } from "./characters.js";
+import { RULES } from "./rules.js";
 
 const PLAIN = /^[ -~]*$/u;
-const JAMO = /[\u1161-\u1175\u11a8-\u11c2]/u; // letters of Korean that compose with the one before
+const JAMO = new RegExp(RULES.JAMO, "u");
 
 export class TextForm {
   /**

@@ -1,9 +1,10 @@
 // The words of a text, with their tokens: `token_words` in inspection/tokens.py.
 
 import { stripped } from "./characters.js";
+import { RULES } from "./rules.js";
+import { charactersOf } from "./scripts.js";
 
-const UNSPACED_SCRIPTS = ["Han", "Hiragana", "Katakana", "Bopomofo", "Thai", "Lao", "Tibetan", "Myanmar", "Khmer"];
-const WORD_OF_ITS_OWN = new RegExp(`[${UNSPACED_SCRIPTS.map((name) => `\\p{Script=${name}}`).join("")}]`, "u");
+const WORD_OF_ITS_OWN = new RegExp(`[${charactersOf(RULES.WITHOUT_SPACES)}]`, "u");
 const ZERO_WIDTH_JOINER = "\u200d";
 
 /**

@@ -3,7 +3,7 @@
 // Left out: terms, memories, given beginnings, sampling, quality estimates, and tags restored by word alignment for a
 // model without signs for placeholders, whose translations may lack some and are then flagged.
 
-import { linesOf, SPACE } from "../translate/words.js";
+import { linesOf } from "../translate/words.js";
 import { forcedPass } from "./attention.js";
 import { innerSpan, stripped } from "./characters.js";
 import { covers, Flags } from "./flags.js";
@@ -12,18 +12,18 @@ import { CharacterParts } from "./masks.js";
 import { Normalizer } from "./normalization.js";
 import { Placeholders } from "./placeholders.js";
 import { answerOf, joinedText, partsOf, translationOf } from "./results.js";
+import { RULES } from "./rules.js";
 import { forcedScores } from "./scoring.js";
 import { search, settingsOf } from "./search.js";
 import { tokenSpans } from "./spans.js";
 import { TextForm } from "./text_form.js";
 
 const [MOST_PIECES, MOST_TOKENS] = [16, 512]; // translated together; their memory grows with both
-const MOST_BEAMS = 1_000; // as decode.beam_size
 const MOST_LINES = 64; // prepared before it is asked whether to go on
 const MOST_WEIGHTS = 2 ** 26; // cross-attention of all heads of a sentence; without links beyond them
 
-const TAG = new RegExp(`^[${SPACE}]*(?:<2([^${SPACE}<>]+)>|>>([^${SPACE}<>]+)<<) ?`, "u"); // text/language_tags.py
-const CODE = /^[a-z]{2,3}(?:_[\p{L}\p{N}_]+)?$/u;
+const TAG = new RegExp(`^${RULES.TAG}`, "u");
+const CODE = new RegExp(`^${RULES.CODE}$`, "u");
 
 /** What a translation cannot be made of, and how to solve it. */
 class TranslationError extends Error {}
@@ -184,8 +184,8 @@ export class Translator {
     const { decode } = this.settings;
     const own = beam ?? decode.beam_size;
     for (const [name, number] of Object.entries({ nbest, beam: own }))
-      if (!(Number.isInteger(number) && number >= 1 && number <= MOST_BEAMS))
-        throw new TranslationError(`${name} must be a whole number from 1 to ${MOST_BEAMS}, not ${number}`);
+      if (!(Number.isInteger(number) && number >= 1 && number <= RULES.MOST_BEAMS))
+        throw new TranslationError(`${name} must be a whole number from 1 to ${RULES.MOST_BEAMS}, not ${number}`);
     return { nbest, beam: Math.max(own, nbest), ...settingsOf(decode), parts: this.parts };
   }
 

@@ -1,12 +1,13 @@
 // A learned vocabulary (tokenizers/learned.py): BPE, Unigram or WordPiece over the bytes of UTF-8.
 
+import { RULES } from "./rules.js";
+
 // White space of the tokenizers library; that of JavaScript and that of Python are others.
 const GAP = "\t-\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const WORDS = new RegExp(
   `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^${GAP}\\p{L}\\p{N}]+|[${GAP}]+(?![^${GAP}])|[${GAP}]+`,
   "gu",
 );
-const LONGEST_WORD = 64; // in bytes; a longer one is cut
 
 // Each byte as a character: itself if it can be printed, otherwise one from U+0100 on.
 const CHARACTERS = [];
@@ -69,10 +70,10 @@ export class Vocabulary {
 
   #encodeWord(word, ids) {
     const characters = Array.from(new TextEncoder().encode(word), (byte) => CHARACTERS[byte]);
-    for (let at = 0; at < characters.length; at += LONGEST_WORD) {
-      const found = this.split(characters.slice(at, at + LONGEST_WORD));
+    for (let at = 0; at < characters.length; at += RULES.LONGEST_WORD) {
+      const found = this.split(characters.slice(at, at + RULES.LONGEST_WORD));
       ids.push(...found);
-      if (characters.length > LONGEST_WORD) continue; // rare, and perhaps very long
+      if (characters.length > RULES.LONGEST_WORD) continue; // rare, and perhaps very long
       if (this.known.size > 10_000) this.known.clear();
       this.known.set(word, found);
     }
