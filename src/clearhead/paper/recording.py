@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clearhead.paper.places import PACKAGE, Code, CodeLine
+from clearhead.paper.places import PACKAGE, Code
 
 _OPERATIONS = "kernels/"
 """What this folder computes is recorded at the line of a layer that uses it."""
@@ -57,11 +57,6 @@ class Recording(TorchFunctionMode):
     def tensor(self, code: Code, place: int) -> Tensor:
         """Return what a call at a line returned; the calls there are counted from 0."""
         return [call.tensor for call in self.calls if call.code == code][place]
-
-    def line(self, code: Code) -> CodeLine:
-        """Return the line with its number."""
-        number = next(call.number for call in self.calls if call.code == code)
-        return CodeLine(code.file, number, code.text)
 
 
 def package_calls(frame: FrameType) -> Iterator[tuple[str, FrameType]]:

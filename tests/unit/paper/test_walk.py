@@ -13,6 +13,9 @@ import pytest
 import clearhead
 from clearhead.errors import ConfigError
 from clearhead.paper import plain
+from clearhead.paper.places import PLACES
+from clearhead.paper.recording import Recording
+from clearhead.paper.walk import stages
 from clearhead.paper.walk.model import LEARNED, VOCABULARY, WEIGHTS
 from clearhead.paper.walk.part import walk
 from clearhead.paper.walk.steps import Step, Table
@@ -206,11 +209,21 @@ def test_the_lines_are_those_of_the_code():
         assert code[int(number) - 1].split("  #")[0].strip() == text
 
 
+def test_every_line_that_a_step_names_ran(monkeypatch):
+    named = {place for stage in stages.walked(["the", "cat"]).stages for step in stage.steps for place in step.code}
+    recordings: list[Recording] = []
+    monkeypatch.setattr(stages, "_stages", lambda run, search, *_: recordings.extend([run, search]))
+    stages.walked(["the", "cat"])
+    ran = {(call.code.file, call.code.text) for recording in recordings for call in recording.calls}
+    assert len(named) > 15
+    assert {(PLACES[place].file, PLACES[place].line) for place in named} <= ran
+
+
 def test_there_are_13_stages_with_a_place_in_the_paper():
-    stages = re.findall(
+    numbers = re.findall(
         r"^Stage (\d+) of 13: .+ \((?:equation \d, )?section [\d.]+\)$", walk().text, flags=re.MULTILINE
     )
-    assert stages == [str(number) for number in range(1, 14)]
+    assert numbers == [str(number) for number in range(1, 14)]
 
 
 @pytest.mark.parametrize(("sentence", "translation"), LEARNED.items())

@@ -26,7 +26,7 @@ def _step(step: Step) -> ShownStep:
     )
     return ShownStep(
         step.formula,
-        step.code,
+        step.lines,
         [(heading, _matrices(tables, decimals)) for heading, tables, decimals in groups if tables],
     )
 

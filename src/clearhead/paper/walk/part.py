@@ -85,7 +85,7 @@ def _evidence(difference: float) -> str:
 def _step_data(step: Step) -> dict[str, Any]:
     return {
         "formula": step.formula,
-        "code": [asdict(line) for line in step.code],
+        "code": [asdict(line) for line in step.lines],
         "weights_of": step.block,
         "weights": [table.name for table in step.weights],
         "decimals": {"operands": step.decimals, "results": DECIMALS},

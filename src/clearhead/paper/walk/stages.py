@@ -11,7 +11,7 @@ from torch import Tensor
 from clearhead.decoding.sampling import greedy_search
 from clearhead.model.recorder import AttentionWeights, Recorder
 from clearhead.paper import plain
-from clearhead.paper.places import code
+from clearhead.paper.places import code, read_table
 from clearhead.paper.plain import Matrix
 from clearhead.paper.recording import Recording
 from clearhead.paper.walk.model import CONFIG, EMBEDDING, VOCABULARY, WEIGHTS, small_model
@@ -39,7 +39,7 @@ def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str
     ids = Table("id", _rows(run.tensor(code("embedding.ids"), 0).T), tokens)
     numbers = Step(
         "id = place of the token in the vocabulary, from 0",
-        (run.line(code("embedding.ids")),),
+        ("embedding.ids",),
         (),
         (ids,),
         lambda: [[[float(VOCABULARY.index(token))] for token in tokens]],
@@ -55,78 +55,23 @@ def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str
     cross_attention = _attention(run, 2, self_attention[-1].results[0], memory, "Y''")
     decoder_network = _feed_forward(run, 4, cross_attention[-1].results[0], "Z")
     output = _output(run, search, decoder_network[-1].results[0])
-    return [
-        Stage("Tokens become ids", "section 3.4", "The source is the words and </s>, which ends it.", [numbers]),
-        Stage(
-            "Embedding",
-            "section 3.4",
-            "Row id of the matrix E, times sqrt(d_model) = 2. The decoder and the output use the same E.",
-            [embedded],
-        ),
-        Stage(
-            "Positional encoding",
-            "section 3.5",
-            "Added to the embedding, so that the order of the words counts; pos is counted from 0.",
-            placed,
-        ),
-        Stage(
-            "Queries, keys and values",
-            "section 3.2.2",
-            "Each of the two heads has matrices of its own, 4 x 2; d_k = d_v = 2.",
-            [projected],
-        ),
-        Stage(
-            "Scores",
-            "equation 1, section 3.2.1",
-            "How well the query of a row fits the key of a column.",
-            [scores],
-        ),
-        Stage(
-            "Softmax",
-            "equation 1, section 3.2.1",
-            "softmax(s)_j = e^s_j / sum_k e^s_k: every row sums to 1.",
-            [softmax],
-        ),
-        Stage(
-            "Weighted values, and the heads joined",
-            "equation 1, section 3.2.2",
-            "Concat puts the two numbers of head 2 after those of head 1.",
-            [heads, joined],
-        ),
-        Stage(
-            "Add & Norm",
-            "section 3.1",
-            "The norm is after the sum, as in the paper (post-norm). Of a row r, mean = (r_1 + ... + r_4) / 4 and "
-            "variance = ((r_1 - mean)^2 + ... + (r_4 - mean)^2) / 4; every norm has gain 1 and bias 0.",
-            [added, normed],
-        ),
-        Stage(
-            "Feed-forward network, Add & Norm",
-            "equation 2, section 3.3",
-            "The same at every position. The result is the output of the encoder, the memory.",
-            network,
-        ),
-        Stage(
-            "Decoder: masked self-attention",
-            "section 3.2.3",
-            "The decoder reads what is written so far, shifted right: first <s>. Stages 2 to 8 once more, but a "
-            "token does not see later ones: their scores are -inf, their weights 0.",
-            [*decoder_input, *self_attention],
-        ),
-        Stage(
-            "Decoder: cross-attention",
-            "section 3.2.3",
-            "Queries from the decoder, keys and values from the memory.",
-            cross_attention,
-        ),
-        Stage("Decoder: feed-forward network", "equation 2, section 3.3", "As in stage 9.", decoder_network),
-        Stage(
-            "Output: the next token",
-            "section 3.4",
-            "Only the last row of Z is needed. The most probable token is written next; <pad> and <s> never are.",
-            output,
-        ),
+    steps: list[list[Step]] = [
+        [numbers],
+        [embedded],
+        placed,
+        [projected],
+        [scores],
+        [softmax],
+        [heads, joined],
+        [added, normed],
+        network,
+        [*decoder_input, *self_attention],
+        cross_attention,
+        decoder_network,
+        output,
     ]
+    captions = read_table("walk/walk.toml")["stage"]
+    return [Stage(**caption, steps=own) for caption, own in zip(captions, steps, strict=True)]
 
 
 def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[Step]:
@@ -137,14 +82,14 @@ def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[S
     return [
         Step(
             f"{name}0 = sqrt(d_model) E[id]",
-            (run.line(code("embedding.scaled")),),
+            ("embedding.scaled",),
             (Table("E[id]", [EMBEDDING[token] for token in tokens], tokens),),
             (embedded,),
             lambda rows: [[[math.sqrt(width) * value for value in row] for row in rows]],
         ),
         Step(
             "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))",
-            (run.line(code("positions.rows")),),
+            ("positions.rows",),
             (Table("pos", [[float(place)] for place in range(len(tokens))], tokens),),
             (positions,),
             lambda rows: [
@@ -153,7 +98,7 @@ def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[S
         ),
         Step(
             f"{name} = {name}0 + PE",
-            (run.line(code("positions.added")),),
+            ("positions.added",),
             (embedded, positions),
             (Table(name, _rows(run.tensor(code("positions.added"), call)[0]), tokens),),
             lambda x, other: [_sum(x, other)],
@@ -189,7 +134,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
     scored = masked if is_masked else scores
     mask_step = Step(
         "S'_i = S_i, but -inf where the key is after the query",
-        (run.line(code("eq1.masked")),),
+        ("eq1.masked",),
         scores,
         masked,
         lambda *both: [plain.masked(one, allowed) for one in both],
@@ -197,7 +142,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
     return [
         Step(
             f"Q_i = {query.name} W_i^Q, K_i = {memory.name} W_i^K, V_i = {memory.name} W_i^V",
-            (run.line(code("heads.queries")), run.line(code("heads.keys")), run.line(code("heads.values"))),
+            ("heads.queries", "heads.keys", "heads.values"),
             (query,) if is_self else (query, memory),
             (*q, *k, *v),
             lambda x, y=None: [
@@ -210,7 +155,7 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
         ),
         Step(
             "S_i = Q_i K_i^T / sqrt(d_k)",
-            (run.line(code("eq1.scores")),),
+            ("eq1.scores",),
             (*q, *k),
             scores,
             lambda q_1, q_2, k_1, k_2: [_scores(q_1, k_1), _scores(q_2, k_2)],
@@ -218,21 +163,21 @@ def _attention(run: Recording, call: int, query: Table, memory: Table, name: str
         *([mask_step] if is_masked else []),
         Step(
             f"A_i = softmax({scored[0].name.replace('1', 'i')})",
-            (run.line(code("eq1.softmax")),),
+            ("eq1.softmax",),
             scored,
             attended,
             lambda *both: [[plain.softmax(row) for row in one] for one in both],
         ),
         Step(
             "head_i = A_i V_i",
-            (run.line(code("eq1.values")),),
+            ("eq1.values",),
             (*attended, *v),
             outputs,
             lambda a_1, a_2, v_1, v_2: [plain.matmul(a_1, v_1), plain.matmul(a_2, v_2)],
         ),
         Step(
             "M = Concat(head_1, head_2) W^O",
-            (run.line(code("heads.joined")),),
+            ("heads.joined",),
             outputs,
             (joined,),
             lambda left, right: [plain.matmul([a + b for a, b in zip(left, right, strict=True)], weights["W^O"])],
@@ -250,14 +195,14 @@ def _residual(run: Recording, call: int, x: Table, sublayer: Table, name: str) -
     return [
         Step(
             f"R = {x.name} + {sublayer.name}",
-            (run.line(code("residual.add", "add")),),
+            ("residual.add",),
             (x, sublayer),
             (added,),
             lambda a, b: [_sum(a, b)],
         ),
         Step(
             f"{name} = LayerNorm(R) = (R - mean) / sqrt(variance + {CONFIG.norm_eps:.5f})",
-            (run.line(code("residual.add", "layer_norm")),),
+            ("residual.add",),
             (added,),
             (Table(name, _rows(run.tensor(code("residual.add", "layer_norm"), call)[0]), x.rows),),
             lambda rows: [plain.layer_norm(rows, ones, zeros, CONFIG.norm_eps)],
@@ -275,7 +220,7 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
     return [
         Step(
             f"H = max(0, {x.name} W_1 + b_1)",
-            (run.line(code("eq2.widened")), run.line(code("eq2.hidden"))),
+            ("eq2.widened", "eq2.hidden"),
             (x,),
             (hidden,),
             lambda rows: [[[max(0.0, value) for value in row] for row in _affine(rows, w["W_1"], w["b_1"])]],
@@ -284,7 +229,7 @@ def _feed_forward(run: Recording, residual: int, x: Table, name: str) -> list[St
         ),
         Step(
             "F = H W_2 + b_2",
-            (run.line(code("eq2.narrowed")),),
+            ("eq2.narrowed",),
             (hidden,),
             (output,),
             lambda rows: [_affine(rows, w["W_2"], w["b_2"])],
@@ -303,7 +248,7 @@ def _output(run: Recording, search: Recording, states: Table) -> list[Step]:
     return [
         Step(
             "logit = E z, z the last row of Z",
-            (run.line(code("output.logits")),),
+            ("output.logits",),
             (last,),
             (logits,),
             lambda z: [plain.matmul(embedding, plain.transpose(z))],
@@ -312,7 +257,7 @@ def _output(run: Recording, search: Recording, states: Table) -> list[Step]:
         ),
         Step(
             "p = softmax(logit)",
-            (search.line(code("output.log_probs")), search.line(code("output.greedy"))),
+            ("output.log_probs", "output.greedy"),
             (logits,),
             (Table("p", [[math.exp(value)] for value in log_probs.tolist()], VOCABULARY),),
             lambda column: [[[p] for p in plain.softmax([value for [value] in column])]],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clearhead.paper.places import CodeLine
+from clearhead.paper.places import CodeLine, line_of
 from clearhead.paper.plain import Matrix
 from clearhead.runtime.lazy import cached_property
 
@@ -40,7 +40,8 @@ class Step:
     """One formula with its numbers: operands, weights and results."""
 
     formula: str
-    code: tuple[CodeLine, ...]
+    code: tuple[str, ...]
+    """Names of the places that compute it."""
     operands: tuple[Table, ...]
     results: tuple[Table, ...]
     replay: Callable[..., list[Matrix]]
@@ -48,6 +49,11 @@ class Step:
     block: str = ""
     """The block of the model whose weights are used; empty for none."""
     weights: tuple[Table, ...] = ()
+
+    @property
+    def lines(self) -> list[CodeLine]:
+        """The lines of code that compute it."""
+        return list(map(line_of, self.code))
 
     @cached_property
     def decimals(self) -> int:

@@ -61,7 +61,7 @@ def labels(step: Step) -> tuple[str, str, str]:
 
 def _step_lines(step: Step) -> Iterator[str]:
     operands, weights, results = labels(step)
-    for line in step.code:
+    for line in step.lines:
         yield f"{_INDENT}clearhead/{line.file}:{line.number}  {line.text}"
     if step.weights:
         yield f"{_INDENT}{weights}: {', '.join(table.name for table in step.weights)}"
