@@ -32,9 +32,9 @@ from clearhead.bundle import load_bundle  # noqa: E402
 from clearhead.config.nested import merge  # noqa: E402
 from clearhead.data.prepare import prepare  # noqa: E402
 from clearhead.runtime.device import resolve_device, set_num_threads  # noqa: E402
+from clearhead.training.layers import Layers  # noqa: E402
 from clearhead.training.plan import make_plan  # noqa: E402
 from clearhead.training.run import train_from_values  # noqa: E402
-from clearhead.training.settings import requested  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ def _count(name: str, options: argparse.Namespace) -> None:
     """Write how many steps of every recipe fit into the minutes on this machine."""
     start = time.monotonic()
     values = _settings(name, options)
-    data = prepare(requested({**values, "out": "."}).early, options.out / f"{_plain(name)}.data")
+    data = prepare(Layers().with_("file", {**values, "out": "."}).config, options.out / f"{_plain(name)}.data")
     spent = time.monotonic() - start + _SECONDS_TO_START
     path = options.out / f"{_plain(name)}.json"
     counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for recipe, minutes in product(options.recipes, options.minutes):
         asked = merge(values, RECIPES[recipe], {"out": ".", "train": {"max_minutes": minutes}})
-        plan = make_plan(asked, data, torch.device(resolve_device("auto")), spent=spent)
+        plan = make_plan(Layers().with_("file", asked), data, torch.device(resolve_device("auto")), spent=spent)
         counts[f"{recipe} {minutes:g}"] = plan.steps
         print(f"{name}, {recipe}, {minutes:g} minutes: {plan.steps:,} steps of {plan.config.preset}", flush=True)
     path.write_text(json.dumps(counts), encoding="utf-8")

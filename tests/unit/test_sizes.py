@@ -63,7 +63,6 @@ LONG_FUNCTIONS = {
     "cli/optimize.py:optimize": 83,
     "cli/serve.py:serve": 113,
     "cli/summary.py:summary": 64,
-    "cli/train.py:train": 62,
     "cli/translate.py:translate": 168,
     "cli/translate_documents.py:translate_documents": 66,
     "data/prepare.py:_build": 79,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 LAST_RECORDS = 3
 """Number of records of a run's log that are shown."""
 
-Row = tuple[int, str, str]
-"""Depth, name and value of a line of output."""
+Row = tuple[int, str, str, str]
+"""Depth, name and value of a line of output, and the layer that a setting of a run is from."""
 
 
 def info(
@@ -52,11 +52,16 @@ def info(
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
         return
-    rows = _rows(facts) if everything else ((0, name, value) for name, value in summary(facts))
+    rows = _rows(facts) if everything else ((0, name, value, "") for name, value in summary(facts))
     if sys.stdout.isatty():
         _print_table(list(rows), is_nested=everything)
     else:
-        typer.echo("\n".join(f"{'  ' * depth}{name}: {value}".rstrip() for depth, name, value in rows))
+        typer.echo(
+            "\n".join(
+                f"{'  ' * depth}{name}: {value}{origin and f'  ({origin})'}".rstrip()
+                for depth, name, value, origin in rows
+            )
+        )
 
 
 def _installation_facts() -> dict[str, Any]:
@@ -137,6 +142,7 @@ def _engine_facts(bundle: Bundle) -> dict[str, str]:
 def _run_facts(run: Path) -> dict[str, Any]:
     from clearhead.config import Config
     from clearhead.training.checkpoints import Checkpoints
+    from clearhead.training.layers import origins
     from clearhead.training.log import read_metrics
     from clearhead.training.run_directory import is_finished
 
@@ -165,25 +171,30 @@ def _run_facts(run: Path) -> dict[str, Any]:
         facts["training_state"] = newest[1].to_dict()
     if not finished:
         facts["config"] = config.model_dump(mode="json")
+        facts["config_from"] = origins(config)
     return {"run": facts}
 
 
-def _rows(values: Mapping[str, Any], depth: int = 0) -> Iterator[Row]:
-    """Yield nested values as indented rows."""
+def _rows(
+    values: Mapping[str, Any], depth: int = 0, origins: Mapping[str, str] | None = None, section: str = ""
+) -> Iterator[Row]:
+    """Yield nested values as indented rows; `origins` are those of settings, by dotted name."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield depth, name, ""
-            yield from _rows(value, depth + 1)
+            if name != "config_from":  # a column of `config`
+                yield depth, name, "", ""
+                inner = values.get("config_from") if name == "config" else origins
+                yield from _rows(value, depth + 1, inner, f"{name}." if origins else "")
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-            yield depth, name, ""
+            yield depth, name, "", ""
             for number, item in enumerate(value, start=1):
                 if isinstance(item, Mapping) and any(isinstance(inner, Mapping | list) for inner in item.values()):
-                    yield depth + 1, str(number), ""
+                    yield depth + 1, str(number), "", ""
                     yield from _rows(item, depth + 2)
                 else:
-                    yield depth + 1, str(number), plain(item)
+                    yield depth + 1, str(number), plain(item), ""
         else:
-            yield depth, name, plain(value)
+            yield depth, name, plain(value), (origins or {}).get(f"{section}{name}", "")
 
 
 def _print_table(rows: list[Row], *, is_nested: bool) -> None:
@@ -194,8 +205,10 @@ def _print_table(rows: list[Row], *, is_nested: bool) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for depth, name, value in rows:
+    table.add_column()
+    for depth, name, value, origin in rows:
         if is_nested and depth == 0:
-            table.add_row("", "")
-        table.add_row(Text("  " * depth + name, style="bold" if not (is_nested and value) else ""), Text(value))
+            table.add_row("", "", "")
+        style = "bold" if not (is_nested and value) else ""
+        table.add_row(Text("  " * depth + name, style=style), Text(value), Text(origin, style="dim"))
     Console().print(table)

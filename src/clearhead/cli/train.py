@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +11,9 @@ from clearhead.cli.from_settings import option
 from clearhead.cli.options import OUTPUT, PairFormat, Threads, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.text.terminal import for_terminal
+
+if TYPE_CHECKING:
+    from clearhead.training.layers import Layers
 
 
 class RunOptions(PairFormat):
@@ -95,20 +97,18 @@ def train(
     """
     from clearhead.training.distributed import Workers, is_one_of_several, require_workers
     from clearhead.training.launch import launch, usual_workers
+    from clearhead.training.resume import with_saved
     from clearhead.training.run import train_from_values
     from clearhead.training.run_directory import from_here
-    from clearhead.training.settings import over_saved
 
     with Workers.met() as met:
-        values = _values(config, options.settings, settings or [])
+        layers = _layers(config, options.settings, settings or [])
         if is_one_of_several():
             require_workers(workers)
-        else:
-            on = (over_saved(values, fresh=fresh) if values.get("out") else values).get("device")
-            if (count := workers or usual_workers(on)) > 1:
-                launch(context.obj, count)
-                return
-        result = train_from_values(values, fresh=fresh, workers=met, force_data=force_data)
+        elif (count := workers or usual_workers(with_saved(layers, fresh=fresh).given.get("device"))) > 1:
+            launch(context.obj, count)
+            return
+        result = train_from_values(layers, fresh=fresh, workers=met, force_data=force_data)
     if met.is_first:
         run = from_here(result.run)
         typer.echo(for_terminal(f"model:  {run / 'model'}\nreport: {run / 'report.html'}"), err=True)
@@ -116,11 +116,11 @@ def train(
             typer.echo(for_terminal(result.outcome), err=True)
 
 
-def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Mapping[str, Any]:
-    """Return all settings of the user, from the file, from `--set` and from flags."""
+def _layers(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Layers:
+    """Return the settings of the user: the file, `--set` and flags."""
     from clearhead.config import read_toml
     from clearhead.config.nested import merge, parse_override
-    from clearhead.training.settings import over_file
+    from clearhead.training.layers import Layers
 
     if config is not None and config.is_dir():
         if "out" in flags:
@@ -130,8 +130,8 @@ def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> 
         if not (config / "config.toml").is_file():
             raise ConfigError(f"{config} is not a run: it holds no config.toml; name a new run with --out")
         flags, config = {**flags, "out": str(config)}, None
-    overrides = merge(*map(parse_override, settings), flags)
-    return over_file(read_toml(config), overrides) if config else overrides
+    layers = Layers() if config is None else Layers().with_("file", read_toml(config))
+    return layers.with_("--set", merge(*map(parse_override, settings))).with_("option", flags)
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:

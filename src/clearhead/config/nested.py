@@ -48,13 +48,32 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by their dotted names.
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested values by their dotted names; a section without values stays as it is.
 
-    >>> flat({"out": "runs/de", "train": {"seed": 2}})
-    {'out': 'runs/de', 'train.seed': 2}
+    >>> flat({"out": "runs/de", "train": {"seed": 2}, "decode": {}})
+    {'out': 'runs/de', 'train.seed': 2, 'decode': {}}
     """
     found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    for section, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found |= {f"{section}.{name}": inner for name, inner in value.items()}
+        else:
+            found[f"{section}"] = value
     return found
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by their dotted names as nested ones, the inverse of `flat`.
+
+    >>> nested({"out": "runs/de", "train.seed": 2, "decode": {}})
+    {'out': 'runs/de', 'train': {'seed': 2}, 'decode': {}}
+    """
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        section, dot, key = name.partition(".")
+        if dot:
+            result.setdefault(section, {})[key] = value
+        else:
+            result[name] = {**result.get(name, {})} if isinstance(value, Mapping) else value
+    return result

@@ -1,4 +1,4 @@
-"""Training plan: choose the settings left open, estimate the run's length, and settle those of a resumed run.
+"""Training plan: choose the settings left open, and estimate the run's length.
 
 The evidence for the choices is in docs/recipes.md. The paper's presets are not changed.
 """
@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from clearhead.config import MOST_STEPS, Config
-from clearhead.config.nested import flat, merge
+from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
-from clearhead.training.checkpoints import TrainingState
+from clearhead.training.layers import Layers, changed, completed, default_steps
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
-from clearhead.training.settings import PLANNED, Request, check_resumable, complete, default_steps, resolved
 from clearhead.training.step import Stepper
 
 _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
@@ -56,7 +54,7 @@ _WARMUP_SHARE, _MOST_WARMUP = 10, 400
 _MOST_WARMUP_FROM = 100
 """Maximum warm-up steps of a run that starts from a trained model, where only the optimiser starts from scratch."""
 _VALIDATIONS, _LEAST_STEPS_BETWEEN, _MOST_STEPS_BETWEEN = 8, 50, 500
-_INTERVALS = ("validate_every", "checkpoint_every")
+INTERVALS = ("train.validate_every", "train.checkpoint_every")
 _SHARE_OF_TRAINING = 0.95  # fraction of the time; the rest is for validations and checkpoints
 
 _MOST_ON_GPU, _LEAST_STEPS_A_PASS = 8_192, 50
@@ -104,7 +102,7 @@ class Plan:
 
 
 def make_plan(
-    request: Request,
+    layers: Layers,
     data: Prepared,
     device: torch.device,
     *,
@@ -119,7 +117,7 @@ def make_plan(
     this machine.
 
     Args:
-        request: Settings of the command, which are never overridden.
+        layers: Settings of the command, which are never overridden.
         data: Prepared pairs.
         device: Device for training.
         spent: Seconds of the time limit that have already passed.
@@ -129,131 +127,72 @@ def make_plan(
     Raises:
         ConfigError: If the settings fit no preset.
     """
+
+    def seconds_per_step(config: Config, order: BatchOrder, most: int = _TIMED_STEPS) -> float | None:
+        return _seconds_per_step(config, order, data, device, num_workers, own, most)
+
     largest = choose_preset(data.report["train"]["kept"])  # altered copies add no information
     names = list(AUTOMATIC_PRESETS)
-    named = request.values.get("preset")
-    candidates = [named] if named else names[: names.index(largest) + 1]
     plan, problem = None, None
-    for preset in reversed(candidates):
+    for preset in reversed([layers.preset] if layers.preset else names[: names.index(largest) + 1]):
         try:
-            plan = _plan(request.values, preset, data, device, spent, num_workers, own)
+            config = layers.config if layers.config.preset == preset else layers.with_preset(preset).config
         except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
-        if plan.steps * plan.config.train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
+        config = _with_first_choices(config, layers, data, device)
+        train, order, seconds = config.train, data.order(config.train), None
+        steps = train.max_steps or default_steps(order.batches_per_epoch)
+        if train.max_minutes is not None and (seconds := seconds_per_step(config, order)) is not None:
+            left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
+            steps = min(train.max_steps or MOST_STEPS, max(1, int(left / seconds)))
+        plan = Plan(config, order, steps, steps / order.batches_per_epoch, seconds)
+        if steps * train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
             break
     if plan is None:
         raise problem or ConfigError("there is no preset to choose from")
-    if plan.seconds_per_step is None:  # without a time limit only the chosen preset is timed
-        most = max(1, plan.steps // _TIMED_SHARE)
-        seconds = _seconds_per_step(plan.config, plan.order, data, device, num_workers, own, most)
-        plan = replace(plan, seconds_per_step=seconds)
-    return replace(plan, config=resolved(plan.config, plan.order.batches_per_epoch))
+    chosen = layers.with_preset(str(plan.config.preset)).with_("plan", _planned(plan, layers))
+    config = chosen.with_("fixed", {"model": data.tokenizer.model_settings}).config
+    seconds = plan.seconds_per_step
+    if seconds is None:  # without a time limit only the chosen preset is timed
+        seconds = seconds_per_step(config, plan.order, max(1, plan.steps // _TIMED_SHARE))
+    return replace(plan, config=completed(config, plan.order.batches_per_epoch), seconds_per_step=seconds)
 
 
-def resume(
-    request: Request, saved: Config, data: Prepared, made: TrainingState
-) -> tuple[Config, BatchOrder, list[str]]:
-    """Return complete settings of a resumed run, its batches, and the changes of settings as lines to print.
-
-    Args:
-        request: Settings of the command.
-        saved: Settings that the run was last trained with.
-        data: Prepared data of the run.
-        made: State of the run.
-
-    Raises:
-        CheckpointError: If the changes would make it another run; see `check_resumable`.
-        ConfigError: If the settings are invalid.
-    """
-    values = request.values
-    preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
-    now = complete(values, preset, data.tokenizer.model_settings, planned_before(saved))
-    order = data.order(now.train)
-    # Older runs did not save the chosen values.
-    saved, now = (resolved(config, order.batches_per_epoch) for config in (saved, now))
-    now = with_intervals(saved, now, made, values.get("train", {}))
-    return now, order, check_resumable(saved, now, made)
+def _with_first_choices(config: Config, layers: Layers, data: Prepared, device: torch.device) -> Config:
+    """Return settings with what the plan chooses first, because the length of the run depends on it."""
+    # Whether text is augmented was decided before the preset was chosen.
+    chosen: dict[str, Any] = {"data.augment": "augmented" in data.report}
+    if config.preset not in TABLE3:
+        chosen["train.optimizer"] = "adam" if config.train.lora_rank else "muon"
+        if device.type != "cpu":
+            corpus = int(data.train.target_lengths.sum())
+            chosen["train.batch_tokens"] = _tokens_on_gpu(config.train.batch_tokens, corpus)
+    chosen = {name: value for name, value in chosen.items() if name not in layers.above_plan}
+    return changed(config, {**chosen, **flat({"model": data.tokenizer.model_settings})})
 
 
-def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
-    """Return the settings that a resumed run already has for everything a plan would choose."""
-    before = saved.model_dump(include={section: {*names} for section, names in PLANNED.items()})
-    return merge(before, {"train": {"planned": saved.train.planned}})
-
-
-def with_intervals(saved: Config, now: Config, made: TrainingState, given: Collection[str]) -> Config:
-    """Return the settings of a resumed run, with intervals that suit a new limit where the user left them open.
-
-    With the intervals of a short run, a long one would spend half of its time on validations, and `train.patience`
-    would end it early.
-
-    Args:
-        saved: Settings that the run was last trained with.
-        now: Settings that are requested now, merged with the planned ones.
-        made: State of the run: its steps and the time they took.
-        given: Names of the `[train]` settings that the user gives now.
-    """
-    old, new = saved.train, now.train
-    of_user = {f"train.{name}" for name in _INTERVALS if name in given}
-    chosen: dict[str, Any] = {"planned": tuple(name for name in new.planned if name not in of_user)}
-    ends = [new.max_steps] if new.max_steps is not None else []
-    if new.max_minutes is not None and made.step and made.elapsed:
-        ends.append(int(made.step * 60 * new.max_minutes / made.elapsed))
-    if ends and (old.max_steps, old.max_minutes) != (new.max_steps, new.max_minutes):
-        chosen |= {name: _interval(min(ends)) for name in _INTERVALS if f"train.{name}" in chosen["planned"]}
-    return now.model_copy(update={"train": new.model_copy(update=chosen)})
-
-
-def _plan(
-    values: Mapping[str, Any],
-    preset: str,
-    data: Prepared,
-    device: torch.device,
-    spent: float,
-    num_workers: int,
-    own: OwnParts,
-) -> Plan:
-    is_of_the_paper, of_tokenizer = preset in TABLE3, data.tokenizer.model_settings
-    optimizer = "adam" if values.get("train", {}).get("lora_rank") else "muon"
-    found = {"data": {"augment": "augmented" in data.report}}  # decided before a preset was chosen
-    first = found if is_of_the_paper else {**found, "train": {"optimizer": optimizer}}
-    config = complete(values, preset, of_tokenizer, first)
-    if device.type != "cpu" and not is_of_the_paper:
-        tokens = _tokens_on_gpu(config.train.batch_tokens, int(data.train.target_lengths.sum()))
-        config = complete(values, preset, of_tokenizer, merge(first, {"train": {"batch_tokens": tokens}}))
-    train, decode, width = config.train, config.decode, config.model.d_model
-    order = data.order(train)
-    steps, seconds_per_step = train.max_steps, None
-    if train.max_minutes is not None:
-        seconds_per_step = _seconds_per_step(config, order, data, device, num_workers, own)
-    if train.max_minutes is not None and seconds_per_step is not None:
-        left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
-        steps = min(steps or MOST_STEPS, max(1, int(left / seconds_per_step)))
-    steps = steps or default_steps(order.batches_per_epoch)
-    epochs = steps / order.batches_per_epoch
-    if not is_of_the_paper:
-        most_warmup = _MOST_WARMUP if config.from_model is None else _MOST_WARMUP_FROM
-        rate = _share_of_rate(config) * _RATES[train.optimizer] * (128 / width) ** 0.5
-        muon_decay = min(_MOST_DECAY, float(f"{_DECAY_OF_ONE_STEP / steps**0.5:.2g}"))
-        planned = {
-            **found,
-            "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
-            "train": {
-                "optimizer": train.optimizer,
-                "batch_tokens": train.batch_tokens,
-                "learning_rate": float(f"{rate:.2g}"),
-                "weight_decay": muon_decay if train.optimizer == "muon" else train.weight_decay,
-                "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
-                **dict.fromkeys(_INTERVALS, _interval(steps)),
-            },
-            "decode": {
-                "length_penalty": _LENGTH_PENALTY if decode.length_penalty_form == "gnmt" else decode.length_penalty
-            },
-        }
-        left_open = [name for name in flat(planned) if name not in flat(values)]
-        config = complete(values, preset, of_tokenizer, merge(planned, {"train": {"planned": left_open}}))
-    return Plan(config, order, steps, epochs, seconds_per_step)
+def _planned(plan: Plan, layers: Layers) -> dict[str, Any]:
+    """Return all settings that a plan chooses, by dotted name; `train.planned` names those that the user left open."""
+    config, train, decode, steps = plan.config, plan.config.train, plan.config.decode, plan.steps
+    augment = {"data.augment": config.data.augment}
+    if config.preset in TABLE3:
+        return augment
+    most_warmup = _MOST_WARMUP if config.from_model is None else _MOST_WARMUP_FROM
+    rate = _share_of_rate(config) * _RATES[train.optimizer] * (128 / config.model.d_model) ** 0.5
+    muon_decay = min(_MOST_DECAY, float(f"{_DECAY_OF_ONE_STEP / steps**0.5:.2g}"))
+    planned = {
+        **augment,
+        "model.dropout": next((rate for below, rate in _DROPOUT if plan.epochs < below), _MOST_DROPOUT),
+        "train.optimizer": train.optimizer,
+        "train.batch_tokens": train.batch_tokens,
+        "train.learning_rate": float(f"{rate:.2g}"),
+        "train.weight_decay": muon_decay if train.optimizer == "muon" else train.weight_decay,
+        "train.warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
+        **dict.fromkeys(INTERVALS, interval(steps)),
+        "decode.length_penalty": _LENGTH_PENALTY if decode.length_penalty_form == "gnmt" else decode.length_penalty,
+    }
+    return {**planned, "train.planned": [name for name in planned if name not in layers.above_plan]}
 
 
 def _tokens_on_gpu(step: int, corpus: int) -> int:
@@ -263,7 +202,8 @@ def _tokens_on_gpu(step: int, corpus: int) -> int:
     return step
 
 
-def _interval(steps: int) -> int:
+def interval(steps: int) -> int:
+    """Return the steps between validations, and between checkpoints, of a run of so many steps."""
     return min(_MOST_STEPS_BETWEEN, max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS))
 
 

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clearhead.bundle import load_bundle, model_directory, require_fitting_weights
+from clearhead.bundle import Bundle, load_bundle, model_directory, require_fitting_weights
 from clearhead.config import NO_GOLDEN, Config, read_toml
-from clearhead.config.nested import merge
 from clearhead.data.batches import BatchOrder
 from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import changed_inputs, missing_inputs
@@ -32,14 +31,15 @@ from clearhead.runtime.version import __version__
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.distributed import Workers, crowding
 from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_end
+from clearhead.training.layers import Layers
 from clearhead.training.log import MetricsLog, NoLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.own_parts import NO_OWN_PARTS, LossFunction, OwnParts
-from clearhead.training.plan import make_plan, resume
+from clearhead.training.plan import make_plan
 from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import golden_lines, golden_sources
+from clearhead.training.resume import gather, resume
 from clearhead.training.run_directory import from_here, is_finished, opened
-from clearhead.training.settings import Request, requested
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
 from clearhead.training.verdict import misalignment
@@ -130,13 +130,15 @@ def train(
     else:
         values = read_toml(config)
     own = OwnParts(model, loss)
-    given = {"plain": True} if plain else {}
-    values = merge(values, {"train": {**given, "own_parts": list(own.names)}}) if given or own.names else values
-    return train_from_values(values, fresh=fresh, force_data=force_data, own=own, on_progress=on_progress)
+    layers = Layers().with_("file", values)
+    if plain or own.names:
+        given = {"plain": True} if plain else {}
+        layers = layers.with_("option", {"train": {**given, "own_parts": list(own.names)}})
+    return train_from_values(layers, fresh=fresh, force_data=force_data, own=own, on_progress=on_progress)
 
 
 def train_from_values(
-    values: Mapping[str, Any],
+    values: Layers | Mapping[str, Any],
     *,
     fresh: bool = False,
     workers: Workers | None = None,
@@ -147,7 +149,7 @@ def train_from_values(
     """Train with nested settings as the user wrote them; see `train`.
 
     Args:
-        values: Nested settings.
+        values: Settings by layer, or nested.
         fresh: Whether to start over.
         workers: This process as one of several workers. None connects to the others if `torchrun` started several.
         force_data: As in `train`.
@@ -160,19 +162,20 @@ def train_from_values(
             return train_from_values(
                 values, fresh=fresh, workers=workers, force_data=force_data, own=own, on_progress=on_progress
             )
-    same = {**values, "clearhead": __version__, "PyTorch": torch.__version__}
+    layers = values if isinstance(values, Layers) else Layers().with_("file", values)
+    same = {**layers.given, "clearhead": __version__, "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
     if not workers.is_first:
         return _follow(workers, start, own)
     fresh = fresh and not workers.began_afresh
-    request = requested(values, fresh=fresh)
-    early = request.early
-    own.require(early.train.own_parts)
-    run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
-    device = workers.device(torch.device(resolve_device(early.device)))
+    layers, start_model = gather(layers, fresh=fresh)
+    own.require(layers.config.train.own_parts)
+    run = Path(os.path.abspath(str(layers.config.out)))  # a bare "." has no name to change
+    device = workers.device(torch.device(resolve_device(layers.config.device)))
     if fresh or not (run / "config.toml").exists():
-        uses_bf16(early.train, device)  # reject incompatible settings before any data is read
-        golden_lines(early.golden)  # reject an unusable file before an earlier run is renamed
+        uses_bf16(layers.config.train, device)  # reject incompatible settings before any data is read
+        golden_lines(layers.config.golden)  # reject an unusable file before an earlier run is renamed
+    command = _Command(layers, start_model, force_data, own, device, workers.count, start)
     try:
         with (
             opened(run, fresh=fresh) as (directory, take_place),
@@ -182,9 +185,7 @@ def train_from_values(
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = None if take_place else checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(
-                request, directory, made, device, display, start, workers.count, force_data, own
-            )
+            config, data, order = _prepare_or_resume(command, directory, made, display)
             if take_place:
                 display.say(f"moved the earlier run to {take_place(_inputs(config, data))}")
             if fresh:
@@ -199,7 +200,7 @@ def train_from_values(
                 return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
             workers.connect(device)
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers, own)
-            loop.begin(newest, request.start_model)
+            loop.begin(newest, start_model)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
             with MetricsLog(run, step=loop.state.step, validated_step=loop.last_validation) as log:
@@ -212,6 +213,24 @@ def train_from_values(
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False, found_out)
     except OSError as error:
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What a command asks of a run, and where it trains."""
+
+    layers: Layers
+    """All settings but the plan."""
+    start_model: Bundle | None
+    """Initial model of a new run."""
+    force_data: bool
+    """Whether training text of which much looks wrong is taken all the same."""
+    own: OwnParts
+    device: torch.device
+    num_workers: int
+    """Number of processes that train together."""
+    start: float
+    """`time.monotonic()` at the start of the command."""
 
 
 def _follow(workers: Workers, start: float, own: OwnParts) -> TrainResult:
@@ -259,50 +278,39 @@ class _Settled(NamedTuple):
         return cls(str(run), newest[1].step if newest else -1, ended_by, digests)
 
 
-def _settle(
-    request: Request,
-    run: Path,
-    made: TrainingState,
-    device: torch.device,
-    display: Display,
-    start: float,
-    workers: int,
-    force_data: bool,
-    own: OwnParts,
+def _prepare_or_resume(
+    command: _Command, run: Path, made: TrainingState, display: Display
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare a new run, or check that an old one may resume; write its settings, return them, the data and its order.
 
     Args:
-        request: Settings of the command.
+        command: The settings of the command.
         run: Run directory.
         made: State of the run; an empty one for a new run.
-        device: Device for training.
         display: Progress display.
-        start: `time.monotonic()` at the start of the command.
-        workers: Number of processes that train together.
-        force_data: Whether training text of which much looks wrong is taken all the same.
-        own: The run's own parts.
     """
-    path, changes = run / "config.toml", list[str]()
+    path, changes, layers = run / "config.toml", list[str](), command.layers
     if path.exists():  # under the lock: no other process writes
         saved, data = Config.load(path), open_prepared(run / "data")
         if missing := missing_inputs(saved):
             display.say(f"going on with the prepared data; its files are no longer there: {', '.join(missing)}")
-        if changed := changed_inputs(data.report, saved, request.early):
+        if changed := changed_inputs(data.report, saved, layers.config):
             raise CheckpointError(
                 "the data changed since this run was started, and going on would mix two corpora:\n  "
                 + "\n  ".join(changed)
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
-        config, order, changes = resume(request, saved, data, made)
+        config, order, changes = resume(layers, saved, data, made)
     else:
-        data = _prepared(request, run, display, force_data)
+        data = _prepared(command, run, display)
         display.stage("timing a few steps", 0)
-        plan = make_plan(request, data, device, spent=time.monotonic() - start, num_workers=workers, own=own)
+        spent = time.monotonic() - command.start
+        workers, own = command.num_workers, command.own
+        plan = make_plan(layers, data, command.device, spent=spent, num_workers=workers, own=own)
         config, order = plan.config, plan.order
         for line in plan.lines():
             display.say(line)
-    rows = request.values.get("model", {}).get("vocab_size", config.model.vocab_size)
+    rows = layers.given.get("model.vocab_size", config.model.vocab_size)
     if rows != config.model.vocab_size:
         display.say(
             f"model.vocab_size is {config.model.vocab_size:,}, the pieces of this tokenizer, not {rows!r:.50} as set"
@@ -314,9 +322,9 @@ def _settle(
         (run / "report.html").unlink(missing_ok=True)  # a finished run is published again with the new settings
         for line in changes:
             display.say(f"changed since the run was started: {line}")
-    settled = config.to_toml()
-    if not path.exists() or path.read_text(encoding="utf-8") != settled:  # nothing of a finished run is rewritten
-        write_text(path, settled)
+    settings = config.to_toml()
+    if not path.exists() or path.read_text(encoding="utf-8") != settings:  # nothing of a finished run is rewritten
+        write_text(path, settings)
     return config, data, order
 
 
@@ -332,10 +340,10 @@ def _only(languages: Sequence[str]) -> str | None:
     return languages[0] if len(languages) == 1 else None
 
 
-def _prepared(request: Request, run: Path, display: Display, force_data: bool) -> Prepared:
+def _prepared(command: _Command, run: Path, display: Display) -> Prepared:
     """Prepare the data of a new run, and say what was found."""
-    started, early = time.monotonic(), request.early
-    start = None if early.from_model is None else starting_model(early, request.start_model)
+    started, early = time.monotonic(), command.layers.config
+    start = None if early.from_model is None else starting_model(early, command.start_model)
     source, target = ([], []) if start is None else start.languages
     data = prepare(
         early,
@@ -344,7 +352,7 @@ def _prepared(request: Request, run: Path, display: Display, force_data: bool) -
         former_languages=(_only(source), _only(target)),
         on_progress=display.stage,
         notice=display.say,
-        is_forced=force_data,
+        is_forced=command.force_data,
     )
     seconds = time.monotonic() - started
     kept, general = data.report["train"]["kept"], ""

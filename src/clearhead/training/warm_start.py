@@ -14,13 +14,13 @@ from typing import Any
 
 from clearhead.bundle import Bundle, load_bundle
 from clearhead.config import Config, DataConfig
-from clearhead.config.model import OF_THE_TOKENIZER
-from clearhead.config.nested import merge
+from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.text.language_tags import language_tag, split_tag
 from clearhead.tokenizers import Vocabulary
+from clearhead.training.layers import Layers
 
 _NO_MATTER_OF_WEIGHTS = {"dropout", "attention_dropout", "feed_forward_dropout"}
 _LINES_ASKED_FOR_A_TAG = 1_000
@@ -28,22 +28,22 @@ _NO_NAME = ("",)
 """With this, `split_tag` accepts any language tag, not only those of known languages."""
 
 
-def over_model(values: Mapping[str, Any], saved: Config | None) -> tuple[dict[str, Any], Bundle | None]:
-    """Merge the user's settings over those of the model that `from_model` names.
+def with_model(layers: Layers, saved: Config | None) -> tuple[Layers, Bundle | None]:
+    """Return settings over those of the model that `from_model` names, and below what its weights fix.
 
     Args:
-        values: Nested settings of the user.
+        layers: Settings of the user.
         saved: Saved settings of a resumed run, which contain what the model fixed; None for a new run.
 
     Returns:
-        The merged settings and, for a new run, the loaded model.
+        The settings and, for a new run, the loaded model.
 
     Raises:
         ConfigError: If a setting or the named preset contradicts the model, or `from_sha256` is that of another model.
         CheckpointError: If the resumed run started from another model.
         ModelError: If there is no model, or it cannot be read.
     """
-    named, asked = values["from_model"], values.get("from_sha256")
+    named, asked = layers.given["from_model"], layers.given.get("from_sha256")
     if saved is not None:
         bundle, preset, sha256 = None, saved.preset, saved.from_sha256
         if named != saved.from_model and (found := load_bundle(named).model_sha256) != sha256:
@@ -67,19 +67,14 @@ def over_model(values: Mapping[str, Any], saved: Config | None) -> tuple[dict[st
             no_longer = {*no_longer, "precision"}
         shape, tokenizer = bundle.config, bundle.tokenizer.settings
         decode = bundle.decode.model_dump(exclude=no_longer)
-    fixed = {"model": shape.model_dump(exclude=_NO_MATTER_OF_WEIGHTS), "tokenizer": tokenizer}
-    _refuse_contradictions(values, fixed, named)
-    of_model = shape.model_dump(exclude=OF_THE_TOKENIZER | {"dropout"})
-    defaults = {"preset": preset, "from_sha256": sha256, "decode": decode, "model": of_model, "tokenizer": tokenizer}
+    fixed = flat({"model": shape.model_dump(exclude=_NO_MATTER_OF_WEIGHTS), "tokenizer": tokenizer})
+    _refuse_contradictions(layers.given, fixed, named)
+    free = shape.model_dump(include=_NO_MATTER_OF_WEIGHTS - {"dropout"})
+    defaults = {"preset": preset, "decode": decode, "model": free}
     if shape.max_length is not None:
         longest = (saved.data if saved is not None else DataConfig()).max_length
         defaults["data"] = {"max_length": min(longest, shape.max_length)}
-    free = {
-        section: {name: value for name, value in values.get(section, {}).items() if name not in own}
-        for section, own in fixed.items()
-    }
-    others = {name: value for name, value in values.items() if name not in fixed and value is not None}
-    return merge(defaults, free, others), bundle
+    return layers.with_("model", defaults).with_("fixed", {**fixed, "from_sha256": sha256}), bundle
 
 
 def starting_model(config: Config, bundle: Bundle | None) -> Bundle:
@@ -143,17 +138,16 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
     return None
 
 
-def _refuse_contradictions(values: Mapping[str, Any], fixed: Mapping[str, Mapping[str, Any]], named: str) -> None:
+def _refuse_contradictions(given: Mapping[str, Any], fixed: Mapping[str, Any], named: str) -> None:
     """Reject settings of the user, or of the named preset, that differ from those that the weights need."""
-    preset, problems = values.get("preset"), []
-    of_preset = {} if preset is None else recipe(preset)
-    for section, settings in fixed.items():
-        for name, own in settings.items():
-            given, usual = values.get(section, {}).get(name), of_preset.get(section, {}).get(name, own)
-            if given is not None and not _is_same(given, own):
-                problems.append(f"{section}.{name} = {given!r:.200}, and the model has {own!r}")
-            elif given is None and usual != own:
-                problems.append(f"preset {preset} has {section}.{name} = {usual!r}, and the model has {own!r}")
+    preset, problems = given.get("preset"), []
+    of_preset = {} if preset is None else flat(recipe(preset))
+    for name, own in fixed.items():
+        value, usual = given.get(name), of_preset.get(name, own)
+        if value is not None and not _is_same(value, own):
+            problems.append(f"{name} = {value!r:.200}, and the model has {own!r}")
+        elif value is None and usual != own:
+            problems.append(f"preset {preset} has {name} = {usual!r}, and the model has {own!r}")
     if problems:
         raise ConfigError(
             f"a run from {named} has the shape and the tokenizer of that model, or its weights would not fit:\n  "

@@ -14,6 +14,7 @@ import pytest
 
 import clearhead
 from clearhead.cli.main import app
+from clearhead.config import Config
 from clearhead.kernels.library import library
 from clearhead.translation.translator import Translator
 
@@ -60,7 +61,9 @@ def watched(command: str, *names: str) -> Iterator[Calls]:
         sys.setprofile(before)
 
 
-def test_from_train_to_equation_1_there_are_eleven_calls(tmp_path):
+def test_from_train_to_equation_1_there_are_eleven_calls(tmp_path, monkeypatch):
+    configs, init = [], Config.__init__
+    monkeypatch.setattr(Config, "__init__", lambda self, **values: configs.append(self) or init(self, **values))
     numbers = "".join(f"number {number} it is\tthe {number:,}th\n" for number in range(1_000, 1_060))
     (tmp_path / "numbers.tsv").write_text(numbers, encoding="utf-8")
     (tmp_path / "c.toml").write_text(
@@ -83,8 +86,11 @@ def test_from_train_to_equation_1_there_are_eleven_calls(tmp_path):
     for way in trained:
         assert len(way) <= 11, way
         assert way[:4] == ("train", "train_from_values", "Loop.train", "Stepper.step")
-    once = ("requested", "make_plan", "prepare", "open_inputs", "BatchOrder.__init__", "validate")
+    once = ("gather", "make_plan", "prepare", "open_inputs", "BatchOrder.__init__", "validate")
     assert [name for name in once if calls.counts[name] != 1] == []
+    assert len(configs) == 2  # before the data is read, and with the plan
+    assert calls.counts["Layers._checked"] == 2
+    assert calls.counts["completed"] == 1
     assert calls.counts["Checkpoints.tensors"] == 1  # what is published is what the checkpoint holds
 
 

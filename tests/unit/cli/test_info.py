@@ -224,8 +224,13 @@ def test_a_run_without_a_model_says_how_far_it_is(run_command, run_dir):
     assert run["training_state"]["step"] == 200
     assert [record["step"] for record in run["last_records"]] == [100, 150, 200]
     assert run["config"]["train"]["max_steps"] == 300
+    origins = {"train.max_steps": "saved", "model.d_ff": "saved", "data.swap": "default", "model.vocab_size": "fixed"}
+    assert origins.items() <= run["config_from"].items()
     text = run_command(info, run_dir, "--all").stdout
     assert "  newest_checkpoint: step-00000200\n" in text
+    assert "      max_steps: 300  (saved)\n" in text
+    assert "    preset: tiny  (preset tiny)\n" in text
+    assert "config_from" not in text
     assert "    3: split train, step 200, loss 7\n" in text
 
 

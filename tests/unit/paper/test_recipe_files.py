@@ -13,7 +13,7 @@ from clearhead.cli.main import run
 from clearhead.config import Config
 from clearhead.config.nested import flat
 from clearhead.data.store import PairStore
-from clearhead.training.settings import complete
+from clearhead.training.layers import Layers
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -81,7 +81,8 @@ def test_every_key_of_a_recipe_is_what_the_paper_says(name):
     assert written.pop("preset") == name
     assert flat(written) == BOTH | OWN[name]
     own = {"out": "run", "data": {"source": ["a"], "target": ["b"], **written.pop("data")}}
-    read = complete({**written, **own}, name, {"vocab_size": 37_000}, {})
+    layers = Layers().with_("file", {**written, **own}).with_preset(name)
+    read = layers.with_("fixed", {"model": {"vocab_size": 37_000}}).config
     assert isinstance(read, Config)
     assert (read.model.key_dim, read.model.value_dim) == (64, 64)
     assert read.train.keep_checkpoints >= read.train.average_last

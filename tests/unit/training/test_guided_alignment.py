@@ -19,10 +19,11 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ConfigError, DataError
 from clearhead.files.tensors import read_weights
 from clearhead.model import Transformer
+from clearhead.training.layers import Layers
 from clearhead.training.log import read_metrics
 from clearhead.training.optimizer import build_optimizer
+from clearhead.training.resume import gather
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import requested
 from clearhead.training.step import Stepper
 from clearhead.translation.alignment import alignment_head, guided_head_of
 
@@ -175,7 +176,7 @@ def test_a_run_learns_goes_on_exactly_and_names_its_head(settings, tmp_path, cap
 
 def test_what_cannot_be_guided_is_refused(settings, tmp_path):
     with pytest.raises(ConfigError, match=r"guided_alignment_layer \(2\) counts from 0, .*give at most 1"):
-        requested(settings(model={"num_decoder_layers": 2}, train={"guided_alignment_layer": 2}))
+        gather(Layers().with_("file", settings(model={"num_decoder_layers": 2}, train={"guided_alignment_layer": 2})))
     links = tmp_path / "links"
     links.write_text("0-0\n")
     with pytest.raises(DataError, match=r"files of links .*; source files: none; .*Only text line by line"):

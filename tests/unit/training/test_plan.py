@@ -16,9 +16,10 @@ from clearhead.errors import ConfigError
 from clearhead.files.tensors import read_weights
 from clearhead.training import plan as plan_module
 from clearhead.training.checkpoints import TrainingState
-from clearhead.training.plan import make_plan, planned_before, with_intervals
+from clearhead.training.layers import Layers, completed
+from clearhead.training.plan import make_plan
+from clearhead.training.resume import planned_before, with_intervals
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import Request, complete, resolved
 
 CPU = torch.device("cpu")
 
@@ -37,7 +38,7 @@ def planned(monkeypatch):
         store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
         tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
         data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={"train": {"kept": kept or pairs}})
-        return make_plan(Request({"out": "run", **values}, Config(), None), data, device, spent=spent)
+        return make_plan(Layers().with_("file", {"out": "run", **values}), data, device, spent=spent)
 
     plan.timed = []
     return plan
@@ -224,8 +225,9 @@ def test_what_the_user_set_stays(planned, given):
 @pytest.mark.parametrize("preset", ["paper-base", "table3-b-dk-16", "paper-big"])
 def test_presets_of_the_paper_are_left_as_they_are(planned, preset):
     values = {"preset": preset, "train": {"max_minutes": 3}}
-    expected = complete({"out": "run", **values}, preset, {"vocab_size": 1_000}, {})
-    assert planned(values).config == resolved(expected, batches_per_epoch=1)
+    layers = Layers().with_("file", {"out": "run", **values}).with_preset(preset)
+    expected = layers.with_("fixed", {"model": {"vocab_size": 1_000}}).config
+    assert planned(values).config == completed(expected, batches_per_epoch=1)
 
 
 def test_the_plan_is_said_in_two_lines(planned):
@@ -259,14 +261,14 @@ def test_a_run_that_goes_on_keeps_its_plan(settings, settle, monkeypatch):
         values["train"].pop(name, None)
     run = settle(values)
     before = Config.load(run / "config.toml")
-    assert planned_before(before)["train"]["optimizer"] == "muon"
+    assert planned_before(before)["train.optimizer"] == "muon"
     monkeypatch.setattr("clearhead.training.run.make_plan", lambda *_, **__: pytest.fail("planned again"))
     longer = merge(values, {"train": {"max_steps": 900}})
     settle(longer)
     after = Config.load(run / "config.toml")
     assert (after.train.max_steps, after.train.validate_every, after.train.checkpoint_every) == (900, 4, 112)
-    intervals = {"train": {"checkpoint_every": 112}}  # and nothing else
-    assert planned_before(after) == merge(planned_before(before), intervals)
+    # and nothing else
+    assert planned_before(after) == planned_before(before) | {"train.checkpoint_every": 112}
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,9 @@ def test_a_longer_limit_has_longer_intervals(planned, now, made, intervals):
     limits = {"max_steps": None, "max_minutes": None}
     asked = saved.model_copy(update={"train": saved.train.model_copy(update={**limits, **now})})
     step, elapsed = made
-    train = with_intervals(saved, asked, TrainingState(step=step, elapsed=elapsed), now).train
+    train = with_intervals(
+        saved, asked, TrainingState(step=step, elapsed=elapsed), {f"train.{name}" for name in now}
+    ).train
     assert (train.validate_every, train.checkpoint_every) == intervals
     assert ("train.validate_every" in train.planned) == ("validate_every" not in now)
     assert "train.checkpoint_every" in train.planned
@@ -296,7 +300,7 @@ def test_a_longer_limit_has_longer_intervals(planned, now, made, intervals):
 def test_intervals_that_a_user_set_stay_with_a_longer_limit(planned):
     saved = planned({"train": {"max_steps": 100, "validate_every": 30, "checkpoint_every": 20}}).config
     longer = saved.model_copy(update={"train": saved.train.model_copy(update={"max_steps": 9_000})})
-    assert with_intervals(saved, longer, TrainingState(step=100, elapsed=60.0), {"max_steps"}) == longer
+    assert with_intervals(saved, longer, TrainingState(step=100, elapsed=60.0), {"train.max_steps"}) == longer
 
 
 def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings, settle):

@@ -24,10 +24,11 @@ from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.files import file_sha256
 from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
+from clearhead.training.layers import Layers
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import Loop
+from clearhead.training.resume import gather
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import over_file, requested
 from clearhead.training.validation import Validation
 from clearhead.training.warm_start import model_name
 from clearhead.translation.small_model import export_small
@@ -58,6 +59,10 @@ def started(finished_run, tmp_path_factory):
     with redirect_stderr(StringIO()) as said:
         run = train_from_values({**values, "model": {}}).run
     return run, said.getvalue()
+
+
+def gathered(values) -> Layers:
+    return gather(Layers().with_("file", values))[0]
 
 
 def weights(directory: Path) -> dict[str, torch.Tensor]:
@@ -262,8 +267,9 @@ def test_what_is_no_model_is_refused(from_finished, tmp_path):
 
 def test_another_model_on_the_command_line_is_not_held_against_the_files(finished_run):
     file = {"from_model": "runs/old", "from_sha256": "0" * 64}
-    assert over_file(file, {"from_model": "runs/new"}) == {"from_model": "runs/new"}
-    assert over_file(file, {"out": "x"}) == file | {"out": "x"}
+    layers = Layers().with_("file", file)
+    assert layers.with_("option", {"from_model": "runs/new"}).given == {"from_model": "runs/new"}
+    assert layers.with_("option", {"out": "x"}).given == file | {"out": "x"}
 
 
 def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, settle, finished_run, tmp_path):
@@ -324,17 +330,18 @@ def test_pairs_are_as_long_at_most_as_the_model_can_read(make_model_dir, tmp_pat
         "out": str(tmp_path),
     }
     values["data"] = {"pairs": ["mine.tsv"]}
-    assert requested(values).early.data.max_length == 50
+    assert gathered(values).config.data.max_length == 50
     values["data"]["max_length"] = 40
-    assert requested(values).early.data.max_length == 40
+    assert gathered(values).config.data.max_length == 40
 
 
 def test_decoding_settings_are_those_of_the_model_unless_set(make_model_dir, tmp_path):
     model = make_model_dir(decode={"length_penalty": 0.3, "beam_size": 7})
     values = {"from_model": str(model), "out": str(tmp_path), "data": {"pairs": ["mine.tsv"]}}
-    request = requested({**values, "decode": {"beam_size": 3}})
-    assert (request.early.decode.length_penalty, request.early.decode.beam_size) == (0.3, 3)
-    assert request.values["decode"]["length_penalty"] == 0.3  # above the plan, which has 1
+    layers = gathered({**values, "decode": {"beam_size": 3}})
+    assert (layers.config.decode.length_penalty, layers.config.decode.beam_size) == (0.3, 3)
+    assert layers.origin("decode.length_penalty") == "model"
+    assert layers.above_plan["decode.length_penalty"] == 0.3
 
 
 def test_a_run_from_a_model_of_few_positions_goes_on_by_the_same_command(settings, settle, make_model_dir):
@@ -353,9 +360,9 @@ def test_the_language_of_the_sources_is_the_new_texts_and_else_the_models(make_m
         ({"source": ["train.de.gz"], "target": ["train.en.gz"]}, "de"),
         ({"pairs": ["mine.tsv"]}, "en"),
     ):
-        assert source_language(requested({**values, "data": data}).early) == language
+        assert source_language(gathered({**values, "data": data}).config) == language
     chosen = {**values, "data": {"pairs": ["mine.tsv"]}, "decode": {"source_lang": "fr"}}
-    assert source_language(requested(chosen).early) == "fr"
+    assert source_language(gathered(chosen).config) == "fr"
 
 
 def test_training_from_a_small_model_says_so_and_leaves_its_precision(finished_run, from_finished, tmp_path, capsys):

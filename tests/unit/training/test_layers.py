@@ -5,27 +5,30 @@ from __future__ import annotations
 import pytest
 
 from clearhead.config import Config
-from clearhead.config.nested import merge
 from clearhead.config.presets import PRESETS, RECIPES
-from clearhead.errors import CheckpointError, ConfigError
-from clearhead.training.checkpoints import TrainingState
+from clearhead.errors import ConfigError
+from clearhead.training.layers import Layers, completed
+from clearhead.training.resume import gather
 from clearhead.training.schedule import learning_rate
-from clearhead.training.settings import check_resumable, complete, over_saved, requested, resolved
 
 TOKENIZER = {"vocab_size": 997, "pad_id": 0, "bos_id": 1, "eos_id": 2}
 
 
-def completed(values=None, preset="tiny", vocab_size=997, batches_per_epoch=101) -> Config:
-    return resolved(complete(values or {}, preset, {"vocab_size": vocab_size}, {}), batches_per_epoch=batches_per_epoch)
+def merged(values, preset="tiny", tokenizer=TOKENIZER) -> Config:
+    return Layers().with_("file", values).with_preset(preset).with_("fixed", {"model": tokenizer}).config
+
+
+def complete(values=None, preset="tiny", batches_per_epoch=101) -> Config:
+    return completed(merged(values or {}, preset), batches_per_epoch)
 
 
 def draft(values) -> Config:
-    return requested({"out": "run", **values}).early
+    return gather(Layers().with_("file", {"out": "run", **values}))[0].config
 
 
 @pytest.mark.parametrize("preset", RECIPES)
 def test_a_preset_brings_its_model_and_its_recipe(preset):
-    config = completed(preset=preset)
+    config = complete(preset=preset)
     assert config.model == PRESETS[preset](vocab_size=997)
     assert config.preset == preset
     for name, value in RECIPES[preset].items():
@@ -34,14 +37,14 @@ def test_a_preset_brings_its_model_and_its_recipe(preset):
 
 def test_the_users_settings_win_over_the_preset():
     values = {"model": {"d_ff": 77}, "train": {"batch_tokens": 13, "patience": 3}, "preset": "small"}
-    config = completed(values)
+    config = complete(values)
     assert (config.model.d_ff, config.train.batch_tokens, config.train.patience) == (77, 13, 3)
     assert config.model.d_model == PRESETS["tiny"]().d_model
     assert config.preset == "tiny"  # what was chosen for the run
 
 
 def test_the_tokenizer_decides_the_rows_of_the_embedding():
-    assert completed({"model": {"vocab_size": 5}}).model.vocab_size == 997
+    assert complete({"model": {"vocab_size": 5}}).model.vocab_size == 997
 
 
 @pytest.mark.parametrize(
@@ -55,11 +58,11 @@ def test_the_tokenizer_decides_the_rows_of_the_embedding():
     ],
 )
 def test_without_an_end_a_run_has_thirty_epochs(train, max_steps):
-    assert completed({"train": train}).train.max_steps == max_steps
+    assert complete({"train": train}).train.max_steps == max_steps
 
 
 def test_no_run_is_longer_than_the_papers_unless_told():
-    assert completed(batches_per_epoch=1_000_003).train.max_steps == 100_000
+    assert complete(batches_per_epoch=1_000_003).train.max_steps == 100_000
 
 
 def test_impossible_settings_are_told_before_data_is_read():
@@ -96,64 +99,11 @@ def test_settings_that_fit_some_preset_pass_while_the_preset_is_open():
 
 def test_what_is_checked_early_is_final_for_data_and_tokenizer():
     values = {"data": {"pairs": ["a.tsv"], "max_length": 77}, "tokenizer": {"kind": "unigram"}, "train": {"seed": 5}}
-    early, late = draft(values), complete(values, "small", TOKENIZER, {})
+    early, late = draft(values), merged(values, "small")
     assert (early.data, early.tokenizer, early.train.seed) == (late.data, late.tokenizer, late.train.seed)
 
 
 BASE = {"data": {"pairs": ["a.tsv"]}, "train": {"max_steps": 40}, "out": "run"}
-
-
-@pytest.mark.parametrize(
-    ("change", "difference"),
-    [
-        ({"train": {"batch_tokens": 333}}, r"train.batch_tokens: \d+ -> 333"),
-        ({"data": {"max_ratio": 3.0}}, "data.max_ratio: 6.0 -> 3.0"),
-        ({"tokenizer": {"kind": "unigram"}}, "tokenizer.kind: 'bpe' -> 'unigram'"),
-        ({"tokenizer": {"language_tags": ["de"]}}, r"tokenizer.language_tags: \[\] -> \['de'\]"),
-        ({"model": {"d_ff": 77}}, r"model.d_ff: \d+ -> 77"),
-        ({"train": {"seed": 7}}, "train.seed: 1 -> 7"),
-        ({"train": {"precision": "bf16"}}, "train.precision: 'auto' -> 'bf16'"),
-    ],
-)
-def test_a_change_that_makes_it_another_run_is_refused_and_shown(change, difference):
-    with pytest.raises(CheckpointError, match=difference) as caught:
-        check_resumable(completed(BASE), completed(merge(BASE, change)), TrainingState())
-    assert "--fresh" in str(caught.value)
-
-
-def test_every_refused_change_is_listed():
-    changed = merge(BASE, {"train": {"seed": 7, "max_steps": 60}, "tokenizer": {"kind": "unigram"}})
-    with pytest.raises(CheckpointError) as caught:
-        check_resumable(completed(BASE), completed(changed), TrainingState())
-    lines = str(caught.value).splitlines()
-    assert [line.split(":")[0].strip() for line in lines[1:-1]] == ["tokenizer.kind", "train.seed"]
-
-
-def test_what_the_vocabulary_of_a_run_has_not_is_refused_before_it_goes_on():
-    numbers = merge(BASE, {"decode": {"protect_numbers": True}})
-    with pytest.raises(ConfigError, match=r"decode.protect_numbers needs .* and that of this run has none"):
-        check_resumable(completed(BASE), completed(numbers), TrainingState())
-
-
-def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
-    change = {
-        "out": "elsewhere",
-        "data": {"pairs": ["moved/a.tsv"]},
-        "device": "cpu",
-        "train": {"max_steps": 60, "max_minutes": 5.0, "patience": 3, "validate_every": 7, "keep_checkpoints": 2},
-        "decode": {"beam_size": 7},
-    }
-    lines = check_resumable(completed(BASE), completed(merge(BASE, change)), TrainingState())
-    assert lines == [
-        "data.pairs: ['a.tsv'] -> ['moved/a.tsv']",
-        "decode.beam_size: 4 -> 7",
-        "device: 'auto' -> 'cpu'",
-        "train.keep_checkpoints: 5 -> 2",
-        "train.max_minutes: None -> 5.0",
-        "train.max_steps: 40 -> 60",
-        "train.patience: 10 -> 3",
-        "train.validate_every: 500 -> 7",
-    ]
 
 
 UNSET_MEANS_NONE = {
@@ -192,13 +142,13 @@ UNSET_MEANS_NONE = {
     ],
 )
 def test_the_language_of_the_sources_is_told_by_the_names_of_their_files(data, decode, language):
-    config = resolved(completed({"data": data, "decode": decode}), batches_per_epoch=7)
+    config = completed(complete({"data": data, "decode": decode}), batches_per_epoch=7)
     assert config.decode.source_lang == language
-    assert resolved(config, batches_per_epoch=7) == config
+    assert completed(config, batches_per_epoch=7) == config
 
 
 def test_what_is_chosen_for_a_run_stands_in_its_settings():
-    config = completed(preset="paper-base")
+    config = complete(preset="paper-base")
     nested = config.model_dump()
     unset = {name for name, value in nested.items() if value is None}
     sections = {name: values for name, values in nested.items() if isinstance(values, dict)}
@@ -206,23 +156,17 @@ def test_what_is_chosen_for_a_run_stands_in_its_settings():
     assert unset == UNSET_MEANS_NONE
     assert config.tokenizer.vocab_size == 997
     assert config.train.learning_rate == pytest.approx((512 * 4_000) ** -0.5)
-    assert resolved(config, batches_per_epoch=7) == config
+    assert completed(config, batches_per_epoch=7) == config
 
 
 @pytest.mark.parametrize("schedule", ["noam", "constant"])
 def test_a_resolved_peak_rate_gives_every_step_the_same_rate(schedule):
-    config = complete({"train": {"schedule": schedule, "warmup_steps": 37}}, "paper-base", TOKENIZER, {})
-    chosen = resolved(config, batches_per_epoch=101)
+    config = merged({"train": {"schedule": schedule, "warmup_steps": 37}}, "paper-base")
+    chosen = completed(config, batches_per_epoch=101)
     assert (config.train.learning_rate, config.train.max_steps) == (None, None)
     for step in (1, 5, 37, 38, 1_001):
         rates = {learning_rate(step, c.train, d_model=512, progress=0.5) for c in (config, chosen)}
         assert len(rates) == 1
-
-
-def test_the_same_settings_after_a_round_trip_through_toml_are_no_change(tmp_path):
-    config = completed(BASE)
-    (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    assert check_resumable(Config.load(tmp_path / "config.toml"), config, TrainingState()) == []
 
 
 @pytest.mark.parametrize("ids", [{"pad_id": 5}, {"bos_id": 0}, {"eos_id": 7}, {"eos_id": "x"}])
@@ -237,7 +181,7 @@ def test_special_ids_of_a_resolved_configuration_may_stand():
 
 def test_the_tokenizer_decides_the_special_ids():
     ids = {"pad_id": 11, "bos_id": 7, "eos_id": 5}
-    model = complete({}, "tiny", {"vocab_size": 997, **ids}, {}).model
+    model = merged({}, "tiny", {"vocab_size": 997, **ids}).model
     assert {name: getattr(model, name) for name in ids} == ids
 
 
@@ -259,61 +203,8 @@ def test_a_vocabulary_that_the_tokenizer_would_overrule_is_refused():
     with pytest.raises(ConfigError, match=r"set tokenizer\.vocab_size = 997$"):
         draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 1_009}})
     draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 997}})
-    draft(completed(BASE).model_dump())
-    draft(complete(BASE, "tiny", TOKENIZER, {}).model_dump())  # of an older run, which left the tokenizer's open
-
-
-@pytest.mark.parametrize(
-    ("asked", "advice"),
-    [
-        (
-            {"max_steps": 99},
-            "has made 120 steps, and --max-steps 99 counts them too; --max-steps 219 makes so many more",
-        ),
-        (
-            {"max_minutes": 4.0},
-            r"has made 20\.25 minutes, and --max-minutes 4 counts them too; --max-minutes 24\.25 makes",
-        ),
-    ],
-)
-def test_a_run_is_not_ended_by_asking_for_less_than_it_has_made(asked, advice):
-    made = TrainingState(step=120, elapsed=60 * 20.25)
-    saved = completed(merge(BASE, {"train": {"max_steps": 500, "max_minutes": 30.0}}))
-    now = saved.model_copy(update={"train": saved.train.model_copy(update=asked)})
-    with pytest.raises(CheckpointError, match=f"{advice}.*--max-steps 120 ends the run here"):
-        check_resumable(saved, now, made)
-    assert check_resumable(now, now, made) == []  # it was stopped just before its own end
-    ends = saved.model_copy(update={"train": saved.train.model_copy(update={"max_steps": 120})})
-    assert check_resumable(saved, ends, made) == ["train.max_steps: 500 -> 120"]
-
-
-def test_what_a_long_run_and_one_without_a_step_have_made_is_said_in_numbers_that_can_be_pasted():
-    saved = completed(merge(BASE, {"train": {"max_steps": 5_000_000}}))
-
-    def refusal(made, **asked):
-        with pytest.raises(CheckpointError) as caught:
-            check_resumable(saved, saved.model_copy(update={"train": saved.train.model_copy(update=asked)}), made)
-        return str(caught.value)
-
-    long = refusal(TrainingState(step=1_234_567), max_steps=1_200_345)
-    assert "has made 1,234,567 steps, and --max-steps 1200345 counts them too; --max-steps 2434912 makes" in long
-    assert "--max-steps" not in refusal(TrainingState(elapsed=90.0), max_minutes=1.0)  # 0 cannot be asked for
-
-
-@pytest.mark.parametrize(
-    ("asked", "limits"),
-    [
-        ({"max_minutes": 5.0}, (None, 5.0)),
-        ({"max_steps": 700}, (700, None)),
-        ({"max_steps": 700, "max_minutes": 5.0}, (700, 5.0)),
-        ({"patience": 3}, (500, 30.0)),
-    ],
-)
-def test_a_new_limit_stands_in_for_both_of_a_run(tmp_path, asked, limits):
-    saved = completed(merge(BASE, {"train": {"max_steps": 500, "max_minutes": 30.0}}))
-    (tmp_path / "config.toml").write_text(saved.to_toml(), encoding="utf-8")
-    train = over_saved({"out": str(tmp_path), "train": asked}, fresh=False)["train"]
-    assert (train["max_steps"], train["max_minutes"]) == limits
+    draft(complete(BASE).model_dump())
+    draft(merged(BASE).model_dump())  # of an older run, which left the tokenizer's open
 
 
 def test_the_presets_of_the_paper_learn_from_text_as_it_is():
