@@ -16,7 +16,15 @@ from api_page import api_page
 from babel import Locale, localedata
 from babel.core import get_global
 from babel.messages.plurals import PLURALS
-from paper_pages import anchor_of, explain_page, glossary_page, paper_page, statements_page
+from paper_pages import (
+    anchor_of,
+    errata_page,
+    exercises_page,
+    explain_page,
+    glossary_page,
+    paper_page,
+    statements_page,
+)
 from pydantic import BaseModel
 
 import clearhead
@@ -27,9 +35,8 @@ from clearhead.inspection.plots import draw
 from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.import_model import LIBRARIES
 from clearhead.paper.concepts import CONCEPTS, Concept, concept_part
-from clearhead.paper.errata import ERRATA, errata_page
-from clearhead.paper.errata.page import heading
-from clearhead.paper.exercises.page import exercises_page
+from clearhead.paper.errata import ERRATA
+from clearhead.paper.errata.part import heading
 from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.parts import ModelPart

@@ -1,4 +1,4 @@
-"""Generate paper.md, statements.md and glossary.md from `sources/`, and the lines of code that explain.md shows.
+"""Generate the pages about the paper from `sources/`, and the lines of code that explain.md shows.
 
 A source writes a line of code as the name of its place, `{eq1.scores}`, and a definition as
 `{model.masks:causal_mask}`; `{printed eq1.scores}` is the line as `clearhead paper walk` prints it.
@@ -9,9 +9,15 @@ from __future__ import annotations
 import re
 import textwrap
 import tomllib
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from clearhead.paper.errata import ERRATA, THEMES
+from clearhead.paper.errata.part import entry, heading, other_versions
+from clearhead.paper.errata.part import statements as errata_statements
+from clearhead.paper.exercises import EXERCISES, check
+from clearhead.paper.exercises.text import summary
 from clearhead.paper.places import PLACES, line_of
 
 DOCS = Path(__file__).parent
@@ -21,41 +27,22 @@ REFERENCE = re.compile(r"\{(printed )?(\w[\w.]*[.:]\w[\w.]*)\}")
 WALK_LINE = re.compile(r"clearhead/[\w/]+\.py:\d+  .+(?=\n +(.+)\n)")
 """A line of code in what `clearhead explain --walk` prints, before what it computes."""
 
-STATEMENTS = """# Every sentence of sections 3 to 6
-
-Use this page to find the code and the test for any sentence of sections 3 to 6 of *Attention Is All You Need*
-(Vaswani et al. 2017, [arXiv 1706.03762](https://arxiv.org/abs/1706.03762), version 7), of its captions, of its
-footnotes 4 and 5 and of its tables. Each row paraphrases one sentence; `3.2.1-4` is the fourth of section 3.2.1, and
-a displayed equation belongs to the sentence before it. Section 6 has no sentence of its own. For example:
-
-| no. | the paper says | here | checked by |
-| --- | --- | --- | --- |
-{example}
-
-"Here" is the line of code, the setting, the command or the page; "checked by" is a test or a command that fails if
-the statement does not hold. Scores are not measured again: these tests compare the statement with the paper's tables.
-Three statements need a clock or training (3.2.1-10, 3.2.1-11, 3.5-11): their tests check the measurement, and
-paper.md has its figures. What a test does not cover follows a semicolon. Where there is no test, the row says *not
-checked* and why: mostly about earlier work, or about runs and corpora that are not part of this project ([what is not
-reproduced](paper.md#what-is-not-reproduced)). [paper.md](paper.md) explains the entries. This page is generated from
-`docs/sources/statements.toml`; `python -m pytest tests/docs/test_paper_pages.py` checks every number, link, test,
-setting and command.
-
-| section | sentences | not checked |
-| --- | --- | --- |
-"""
-
-GLOSSARY = """# Glossary
-
-The words of the paper and of these pages, each with its name in the code and where to read more. Sections are those of
-the paper, in [paper.md](paper.md). [concepts.md](concepts.md) explains the larger ones with a program and a picture,
-and [tour.ipynb](tour.ipynb) goes through the paper. This page is generated from `docs/sources/terms.toml`. For example,
-this runs the program of a word:
-
-```
-clearhead paper concepts self-attention
-```
-"""
+SECTIONS = {
+    "3.1": "Encoder and decoder stacks",
+    "3.2.1": "Scaled dot-product attention",
+    "3.2.2": "Multi-head attention",
+    "3.2.3": "Applications of attention",
+    "3.3": "Feed-forward networks",
+    "3.4": "Embeddings and softmax",
+    "3.5": "Positional encoding",
+    "4": "Why self-attention",
+    "5.3": "Optimizer",
+    "5.4": "Regularization",
+    "6.1": "Machine translation",
+    "6.2": "Model variations",
+    "6.3": "English constituency parsing",
+}
+"""Section of the paper -> heading of its exercises."""
 
 TITLED = {
     "departures": "paper.md#where-well-known-code-departs-from-the-paper",
@@ -92,7 +79,7 @@ def linked(text: str) -> str:
 
 def paper_page() -> str:
     """Return the page of the paper, section by section."""
-    return linked((SOURCES / "paper.md").read_text(encoding="utf-8"))
+    return linked(source("paper.md"))
 
 
 def statements() -> dict[str, Statements]:
@@ -113,7 +100,7 @@ def statements_page() -> str:
     """Return the page of every sentence of sections 3 to 6."""
     found, explained = statements(), read("statements.toml")["sections"]
     example = dict(found["3.1 Encoder and decoder stacks"])["3.1-5"]
-    lines = STATEMENTS.format(example=_row("**3.1-5**", example)).splitlines()
+    lines = source("statements.md").format(example=_row("**3.1-5**", example)).splitlines()
     unchecked = {
         section: sum(one["checked"].startswith("not checked") for _, one in rows) for section, rows in found.items()
     }
@@ -138,14 +125,14 @@ def _row(number: str, statement: dict[str, str]) -> str:
 
 def _section(number: str) -> str:
     """Return the target of a link to a section of the paper."""
-    headings = re.findall(r"^##+ (.+)$", (SOURCES / "paper.md").read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(r"^##+ (.+)$", source("paper.md"), re.MULTILINE)
     [heading] = [one for one in headings if one.split()[0] == number]
     return f"paper.md#{anchor_of(heading)}"
 
 
 def glossary_page() -> str:
     """Return the page of words."""
-    lines = GLOSSARY.splitlines()
+    lines = source("glossary.md").splitlines()
     for term, fields in sorted(read("terms.toml").items(), key=lambda one: one[0].casefold()):
         code = ", ".join(map(_name, fields["code"]))
         more = ", ".join(map(_more, fields["more"]))
@@ -169,6 +156,45 @@ def _more(target: str) -> str:
     return f"[{page}]({TITLED.get(target, f'{page}.md{hash_sign}{anchor}')})"
 
 
+def errata_page() -> str:
+    """Return the page of mistakes in notes."""
+    example = ERRATA[5]
+    near_misses, right_variants = other_versions(ERRATA)
+    introduction = source("errata.md").format(
+        example="\n".join(entry(example, example.check())), near_misses=near_misses, right_variants=right_variants
+    )
+    lines = [introduction]
+    for theme, errata in THEMES.items():
+        lines += [f"## {theme}", ""]
+        for erratum in errata:
+            lines += [f"### {heading(erratum)}", ""]
+            statements = errata_statements(erratum, erratum.evidence())  # the tests run the near misses
+            lines += [f"- **{label.capitalize()}.** {_escaped(text)}" for label, text in statements.items()]
+            lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Escape characters that Markdown would read as emphasis, except inside code."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("_", "\\_").replace("*", "\\*").replace("<", "\\<") for part in parts[::2]]
+    return "`".join(parts)
+
+
+def exercises_page() -> str:
+    """Return the page of exercises."""
+    filled = {one.number: one.filled("1.0" if one.number == 5 else "...") for one in EXERCISES}
+    example = summary([check(number, answer) for number, answer in filled.items()])
+    lines = [source("exercises.md").format(count=len(EXERCISES), example=example, shown=check(27, lambda n, d: True))]
+    for section, exercises in groupby(EXERCISES, lambda one: one.section):
+        lines += [f"## {section} {SECTIONS[section]}", ""]
+        for one in exercises:
+            lines += [f"### {one.number}. `{one.name}`", "", "```python", one.source("...").rstrip("\n"), "```", ""]
+            lines += ["<details markdown><summary>Solution</summary>", "", "```python", one.blank, "```", ""]
+            lines += ["</details>", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
 def explain_page() -> str:
     """Return explain.md with its lines of code as they are now."""
     by_formula = {formula: name for name, place in PLACES.items() for formula in place.computes.values()}
@@ -176,6 +202,11 @@ def explain_page() -> str:
     return WALK_LINE.sub(lambda line: linked(f"{{printed {by_formula[line[1]]}}}"), text)
 
 
+def source(name: str) -> str:
+    """Return the text of a source."""
+    return (SOURCES / name).read_text(encoding="utf-8")
+
+
 def read(name: str) -> dict[str, Any]:
     """Return a table of the sources."""
-    return tomllib.loads((SOURCES / name).read_text(encoding="utf-8"))
+    return tomllib.loads(source(name))

@@ -117,5 +117,5 @@ def test_tests_that_the_code_names_exist():
     named = {
         path for source in SOURCES for path in re.findall(r"\btests/[\w/]+\.py\b", source.read_text(encoding="utf-8"))
     }
-    assert len(named) >= 5
+    assert len(named) > 3
     assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []

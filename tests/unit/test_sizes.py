@@ -36,7 +36,7 @@ ROOMS = {
     "kernels": 485,
     "model": 1_282,
     "pages": 263,
-    "paper": 7_477,
+    "paper": 7_364,
     "pipelines.py": 259,
     "runtime": 303,
     "serving": 3_874,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from clearhead.config import ModelConfig
-from clearhead.paper.errata.page import errata_part
+from clearhead.paper.errata.part import errata_part
 from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.formulas import formulas

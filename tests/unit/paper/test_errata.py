@@ -13,7 +13,7 @@ import torch
 
 from clearhead.model import MultiHeadAttention
 from clearhead.paper.errata import ERRATA, THEMES, Erratum, report
-from clearhead.paper.errata import page as module
+from clearhead.paper.errata import part as module
 from clearhead.paper.errata.erratum import CheckResult, ErratumResult
 
 BY_NUMBER = {erratum.number: erratum for erratum in ERRATA}

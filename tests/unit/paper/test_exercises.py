@@ -15,7 +15,7 @@ from clearhead.paper.errata import ERRATA
 from clearhead.paper.exercises import EXERCISES, Exercise, check, exercise, solution
 from clearhead.paper.exercises.checking import BLANK, check_file
 from clearhead.paper.exercises.exercise import HEADER, same
-from clearhead.paper.exercises.page import exercise_list, summary, workbook
+from clearhead.paper.exercises.text import exercise_list, summary, workbook
 from every_run import one_in
 
 BY_NAME = {one.name: one for one in EXERCISES}

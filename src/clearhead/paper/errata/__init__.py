@@ -2,6 +2,6 @@
 
 from clearhead.paper.errata.catalogue import ERRATA, THEMES
 from clearhead.paper.errata.erratum import CheckResult, Erratum, ErratumResult
-from clearhead.paper.errata.page import errata_page, report
+from clearhead.paper.errata.part import report
 
-__all__ = ["ERRATA", "THEMES", "CheckResult", "Erratum", "ErratumResult", "errata_page", "report"]
+__all__ = ["ERRATA", "THEMES", "CheckResult", "Erratum", "ErratumResult", "report"]
