@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.best_tokens import best_tokens
-from clearhead.decoding.engine import Engine
+from clearhead.decoding.best_tokens import best_continuations
+from clearhead.decoding.engine import Candidates, Engine
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import NO_NUMBERS, can_win, first_token, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
@@ -103,8 +103,10 @@ def beam_search(
     while active:
         log_probs = slots.log_probs(active)  # (R, V)
         ends = np.cumsum([len(searched.scores) for searched in active])[:-1]
-        for searched, own in zip(active, np.split(log_probs, ends), strict=True):
-            step = _advance(searched, own, config, num_best, model.eos_id)
+        # At most K of the best 2 K end, so the K best open ones are always among them.
+        best = best_continuations(active, log_probs, config.beam_size, most=2 * config.beam_size)
+        for searched, candidates, own in zip(active, best, np.split(log_probs, ends), strict=True):
+            step = _advance(searched, candidates, own, config, num_best, model.eos_id)
             if observer is not None:
                 observer(step)
         for slot in reversed(range(len(active))):
@@ -118,27 +120,29 @@ def beam_search(
 
 
 def _advance(
-    searched: SearchState, log_probs: Float[np.ndarray, "K V"], config: DecodeConfig, num_best: int, eos_id: int
+    searched: SearchState,
+    candidates: Candidates,
+    log_probs: Float[np.ndarray, "K V"],
+    config: DecodeConfig,
+    num_best: int,
+    eos_id: int,
 ) -> BeamStep:
     """Extend the hypotheses of a sentence by the best candidates, or none if its search ends; return the step."""
     size, max_length = config.beam_size, searched.sentence.max_length
     searched.length += 1
-    all_scores = np.array(searched.scores, dtype=np.float32)[:, None] + log_probs  # (K, V)
-    # At most K of the best 2 K end, so the K best open ones are always among them.
-    [scores], [places] = best_tokens(all_scores.reshape(1, -1), 2 * size)
-    is_possible = scores > -np.inf
-    candidates: list[Considered] = []
+    considered: list[Considered] = []
     kept: list[Considered] = []
-    for score, place in zip(scores[is_possible].tolist(), places[is_possible].tolist(), strict=True):
-        beam, token = divmod(place, log_probs.shape[1])
+    for score, beam, token in candidates:
+        if score == float("-inf"):  # so are all after it
+            break
         becomes: int | None = None
         fate: Fate = "beam"
         if token == eos_id:
-            fate = "finished" if len(candidates) < size else "late end"
+            fate = "finished" if len(considered) < size else "late end"
         elif len(kept) < size:
             becomes, fate = len(kept), "kept"
         one = Considered(beam, token, float(log_probs[beam, token]), score, fate, becomes)
-        candidates.append(one)
+        considered.append(one)
         if fate == "kept":
             kept.append(one)
         elif fate == "finished":
@@ -150,4 +154,4 @@ def _advance(
     searched.extend(
         [one.score for one in still_open], [one.beam for one in still_open], [one.token for one in still_open]
     )
-    return BeamStep(searched.sentence.number, searched.length, tuple(candidates), ending)
+    return BeamStep(searched.sentence.number, searched.length, tuple(considered), ending)

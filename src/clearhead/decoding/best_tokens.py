@@ -48,7 +48,7 @@ def best_tokens(
 
 
 def best_continuations(
-    active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"], beam_size: int
+    active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"], beam_size: int, most: int | None = None
 ) -> Iterator[Candidates]:
     """Yield the best continuations of each sentence; see `engine.Slots.step`.
 
@@ -56,11 +56,12 @@ def best_continuations(
         active: The open hypotheses of each sentence.
         log_probs: Log-probability of every next token of each hypothesis, sentence by sentence.
         beam_size: Maximum hypotheses of a sentence.
+        most: Continuations of a sentence, of any of its hypotheses; as many as can matter if None.
     """
-    gains, tokens = best_tokens(log_probs, candidates_of_row(beam_size))
+    gains, tokens = best_tokens(log_probs, most or candidates_of_row(beam_size))
     ends = np.cumsum([len(beams.scores) for beams in active])[:-1]
     for beams, gain, token in zip(active, np.split(gains, ends), np.split(tokens, ends), strict=True):
         scores = (np.array(beams.scores, dtype=np.float32)[:, None] + gain).ravel()
-        places = np.argsort(-scores, kind="stable")[: candidates_of_sentence(beam_size)]
+        places = np.argsort(-scores, kind="stable")[: most or candidates_of_sentence(beam_size)]
         numbers = (places // gain.shape[1]).tolist()
         yield zip(scores[places].tolist(), numbers, token.ravel()[places].tolist(), strict=True)
