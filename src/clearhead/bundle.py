@@ -40,7 +40,7 @@ from clearhead.files import (
     read_json,
     read_json_lines,
     read_text,
-    standing,
+    readable_version,
     write_json,
     write_text,
 )
@@ -478,7 +478,7 @@ def refuse_model(directory: Path) -> None:
     Raises:
         ModelError: If it holds one.
     """
-    if (standing(directory) / "config.json").is_file():
+    if (readable_version(directory) / "config.json").is_file():
         raise ModelError(f"there is a model at {directory}; give -o another name, or --force to replace it")
 
 
@@ -495,7 +495,7 @@ def require_new(path: Path, is_export: Callable[[Path], bool], *, force: bool) -
     """
     if not is_utf8(path):
         raise ModelError(f"cannot write to {path}: its path is not UTF-8; choose another name")
-    there = standing(path)
+    there = readable_version(path)
     if there.exists():
         may_go = is_export(there) or (there.is_dir() and not any(there.iterdir()))
         if not (may_go and force):
@@ -539,7 +539,7 @@ def model_directory(path: str | Path) -> Path:
     path = Path(path)
     # An error is, for example, a name that is too long, or a directory without search permission.
     with os_error_as(ModelError, f"no model at {path}"):
-        for directory in map(standing, (path, path / "model")):
+        for directory in map(readable_version, (path, path / "model")):
             if (directory / "config.json").is_file():
                 return directory
         is_there = path.exists()

@@ -57,7 +57,7 @@ class Waiting(Protocol):
         """Remove the sentences with these numbers; return the numbers that were found."""
 
 
-class _InTurn(deque[Sentence]):
+class _Fifo(deque[Sentence]):
     """A first-in, first-out queue of sentences."""
 
     def discard(self, numbers: Container[int], /) -> list[int]:
@@ -76,7 +76,7 @@ class SentenceQueue:
     """
 
     def __init__(self, waiting: Waiting | None = None) -> None:
-        self._waiting: Waiting = _InTurn() if waiting is None else waiting
+        self._waiting: Waiting = _Fifo() if waiting is None else waiting
         self._withdrawn: set[int] = set()
         self._changed = Condition()
         self.changes = np.zeros(1, dtype=np.int64)
@@ -201,10 +201,10 @@ def search(
     waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
     waiting.close()
     max_slots = min(len(sentences), _capacity(min(map(len, sources), default=1), options, engine.batch_factor))
-    return find(engine, waiting, options, engine.num_workers(len(sentences)), max_slots)
+    return search_queue(engine, waiting, options, engine.num_workers(len(sentences)), max_slots)
 
 
-def find(
+def search_queue(
     engine: Engine, waiting: SentenceQueue, options: SearchOptions, num_workers: int, max_slots: int
 ) -> Iterator[Found]:
     """Yield the results for the sentences of a queue until it is closed and empty; see `search`.

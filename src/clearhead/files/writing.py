@@ -77,7 +77,7 @@ def new_directory(path: str | Path, *, refuse: Callable[[Path], None] | None = N
     """Create a directory of files that appears under its name only when the block ends without an error.
 
     An existing directory is replaced. If the file system can exchange two names (most can on Linux and macOS), the name
-    always refers to the old or the new directory; else it is missing for an instant, see `standing`.
+    always refers to the old or the new directory; else it is missing for an instant, see `readable_version`.
 
     Args:
         path: The directory's name; missing parents are created.
@@ -238,7 +238,7 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def standing(path: Path) -> Path:
+def readable_version(path: Path) -> Path:
     """Return the path where a directory can be read: its own, or that of the old version if a writer was killed.
 
     Nothing is renamed, because the writer may still be running.
@@ -296,7 +296,7 @@ def _put(new: Path, final: Path) -> None:
     if _exchange(new, final):
         return
     aside = final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
-    os.rename(final, aside)  # if killed here, `standing` finds it
+    os.rename(final, aside)  # if killed here, `readable_version` finds it
     os.rename(new, final)
     _remove(aside)
 

@@ -38,7 +38,7 @@ class Segment:
     format: str = ""
     """Flag of gettext that names the rules of its formats, such as `c-format`; empty if it has none."""
     links: Collection[int] = frozenset()
-    """Numbers of the pairs of tags in its text that are links, which are not nested, see `inline_tags.mended`."""
+    """Numbers of the pairs of tags in its text that are links, which are not nested; see `repaired_tags`."""
     place: str = ""
     """Where it is, as readers of the file name it, such as `table 1, row 2, cell 1`; empty for its line."""
     context: str | None = None

@@ -50,7 +50,7 @@ def tokens(text: str) -> list[str | Tag]:
     return [*found, text[end:]] if end < len(text) else found
 
 
-def mended(translation: str, source: str, links: Collection[int] = ()) -> tuple[str, tuple[str, ...]]:
+def repaired_tags(translation: str, source: str, links: Collection[int] = ()) -> tuple[str, tuple[str, ...]]:
     """Return a translation that has each tag of its source once and well nested, and the list of repairs.
 
     Valid tags are unchanged; they may be in a different order. The repairs are, in this order: unknown and repeated
@@ -65,11 +65,11 @@ def mended(translation: str, source: str, links: Collection[int] = ()) -> tuple[
         source: Its source, with well nested tags.
         links: Numbers of the pairs that are links.
 
-    >>> mended("ein <g1>Hund", "a <g1>dog</g1>")
+    >>> repaired_tags("ein <g1>Hund", "a <g1>dog</g1>")
     ('ein <g1>Hund</g1>', ('<g1> has no end; it now ends where the text around it ends',))
-    >>> mended("Drücke jetzt.", "Press <x1/> now.")
+    >>> repaired_tags("Drücke jetzt.", "Press <x1/> now.")
     ('Drücke <x1/> jetzt.', ('<x1/> is missing; it is now where it was in the source, by length',))
-    >>> mended("Siehe beide.", "See <g1>one</g1> and <g2>two</g2>.", links={1, 2})[0]
+    >>> repaired_tags("Siehe beide.", "See <g1>one</g1> and <g2>two</g2>.", links={1, 2})[0]
     'Siehe beide. <g1>one</g1> <g2>two</g2>'
     """
     places = _places(source)

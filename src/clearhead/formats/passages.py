@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from clearhead.formats.document import Filling
-from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.inline_tags import Tag, repaired_tags, tokens
 from clearhead.formats.wrapping import gap_between
 
 _SPACES = re.compile(r"[ \t]+")
@@ -48,7 +48,7 @@ class Passage:
 
     def tokens_of(self, translation: str) -> list[str | Tag]:
         """Return the words and tags of a translation, repaired so that each tag of the passage comes once."""
-        return tokens(mended(translation, self.text, self.links)[0])
+        return tokens(repaired_tags(translation, self.text, self.links)[0])
 
     @property
     def links(self) -> frozenset[int]:

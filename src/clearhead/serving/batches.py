@@ -20,7 +20,7 @@ from typing import Protocol
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions
 from clearhead.decoding.batching import advice_on_memory
-from clearhead.decoding.scheduler import SentenceQueue, find
+from clearhead.decoding.scheduler import SentenceQueue, search_queue
 from clearhead.decoding.sentence import Sentence
 from clearhead.errors import ClearheadError
 from clearhead.serving.fair_queue import FairOrder
@@ -147,7 +147,7 @@ class _Batch:
         try:
             with engine.computing(), advice_on_memory(options.config.batch_tokens):
                 workers = engine.num_workers(max_slots)
-                for number, hypotheses in find(engine, self._queue, options, workers, max_slots):
+                for number, hypotheses in search_queue(engine, self._queue, options, workers, max_slots):
                     entry = self._forget(number)
                     if hypotheses:  # empty for a sentence that was withdrawn
                         self._observer.translated(entry.source_tokens, len(hypotheses[0].tokens))

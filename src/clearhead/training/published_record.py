@@ -9,7 +9,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import standing
+from clearhead.files import readable_version
 from clearhead.training.validation import Validation, is_better, measured_on
 
 
@@ -52,7 +52,7 @@ class Published:
 
 def read_published(directory: Path) -> Published | None:
     """Return the record of the model in a directory; None if the directory has no model."""
-    if not (standing(directory) / "config.json").is_file():
+    if not (readable_version(directory) / "config.json").is_file():
         return None
     try:
         info = load_bundle(directory).info

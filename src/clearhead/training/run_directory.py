@@ -14,9 +14,9 @@ from clearhead.files import (
     is_utf8,
     open_own,
     os_error_as,
+    readable_version,
     remove_leftovers,
     replace_keeping_old,
-    standing,
     temporary_beside,
 )
 from clearhead.training.evaluations import EVALUATIONS_FILE
@@ -38,7 +38,7 @@ def from_here(run: Path) -> Path:
 
 def is_finished(run: Path) -> bool:
     """Return whether a run has ended and been published; the report is written last."""
-    return (run / "report.html").exists() and (standing(run / "model") / "config.json").exists()
+    return (run / "report.html").exists() and (readable_version(run / "model") / "config.json").exists()
 
 
 def claim(run: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.formats.document import MEMORY_NOTE, Document, Filling, LengthLimit, Segment, Suggestion
-from clearhead.formats.inline_tags import mended, tokens
+from clearhead.formats.inline_tags import repaired_tags, tokens
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
@@ -359,7 +359,7 @@ def _writable(document: Document, place: int, one: TranslatedSegment, has_messag
         text, problem = checked_format(one.segment.text, text, format)
     if problem := problem or document.problem(place, text):
         return _changed(one, _left(one.translation), one.segment.text, f"left as it was: {problem}")
-    moved = mended(text, one.segment.text, one.segment.links)[1] if one.segment.links else ()
+    moved = repaired_tags(text, one.segment.text, one.segment.links)[1] if one.segment.links else ()
     return _changed(one, one.translation, text, first_few(moved, MOST_SHOWN, "; "))
 
 

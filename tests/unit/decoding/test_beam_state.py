@@ -21,8 +21,7 @@ from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.candidates import best_tokens
 from clearhead.decoding.pytorch.engine import PyTorchSlots
 from clearhead.decoding.pytorch.weights import BLOCK
-from clearhead.decoding.scheduler import SentenceQueue, search
-from clearhead.decoding.scheduler import find as find_waiting
+from clearhead.decoding.scheduler import SentenceQueue, search, search_queue
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.errors import ConfigError, ModelError
 from every_run import slow
@@ -386,7 +385,7 @@ def test_sentences_that_come_later_keep_to_the_batch_as_well(
 
     thread = threading.Thread(target=come)
     thread.start()
-    found = dict(find_waiting(engine, waiting, SearchOptions(config), num_workers, max_slots))
+    found = dict(search_queue(engine, waiting, SearchOptions(config), num_workers, max_slots))
     thread.join()
     assert_same([found[number] for number in range(len(sources))], expected)
     for lengths in most_at_once:
@@ -400,7 +399,7 @@ def test_workers_that_wait_for_sentences_can_be_stopped(make_ending_model, form,
     waiting = SentenceQueue()
     timer = threading.Timer(0.1, waiting.stop)
     timer.start()
-    assert list(find_waiting(form(make_ending_model()), waiting, SearchOptions(DecodeConfig()), num_workers, 5)) == []
+    assert list(search_queue(form(make_ending_model()), waiting, SearchOptions(DecodeConfig()), num_workers, 5)) == []
     timer.join()
 
 
@@ -412,7 +411,7 @@ def test_a_sentence_that_is_withdrawn_leaves_the_batch_and_the_others_stay(make_
     waiting.add(sentences_of(sources, LIMITS))
     assert waiting.withdraw([1]) == [1]  # it has not been taken
     waiting.close()
-    finding = find_waiting(engine, waiting, SearchOptions(config), 1, len(sources))
+    finding = search_queue(engine, waiting, SearchOptions(config), 1, len(sources))
     found = dict([next(finding)])
     unwanted = next(number for number in range(len(sources)) if number not in {1, *found})
     assert waiting.withdraw([unwanted]) == []  # it is in flight

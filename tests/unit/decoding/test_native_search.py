@@ -23,8 +23,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.native.search import NativeSearch
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.rules import rank_penalty
-from clearhead.decoding.scheduler import SentenceQueue, search
-from clearhead.decoding.scheduler import find as find_waiting
+from clearhead.decoding.scheduler import SentenceQueue, search, search_queue
 from clearhead.decoding.sentence import Sentence, given_prefix
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -487,7 +486,7 @@ def test_a_withdrawn_sentence_leaves_with_no_result_and_the_others_stay(without_
     engine, waiting = NativeEngine(chained_model(CYCLE)), SentenceQueue()
     waiting.add([Sentence(0, [3, END], 30), Sentence(1, [3, 4, END], 9), Sentence(2, [4, END], 12)])
     waiting.close()
-    finding = find_waiting(engine, waiting, SearchOptions(DecodeConfig(beam_size=1)), 1, 3)
+    finding = search_queue(engine, waiting, SearchOptions(DecodeConfig(beam_size=1)), 1, 3)
     assert next(finding)[0] == 1
     waiting.withdraw([0])
     rest = dict(finding)

@@ -241,14 +241,14 @@ def test_what_a_killed_writer_put_aside_is_found_without_renaming_and_given_back
     monkeypatch.undo()
 
     before = names(tmp_path)
-    assert (files.standing(path) / "a").read_text() == "old"
+    assert (files.readable_version(path) / "a").read_text() == "old"
     assert names(tmp_path) == before != [name]
     elsewhere = tmp_path.parent / f"{tmp_path.name}-link"  # which a writer follows
     elsewhere.symlink_to(path)
-    assert (files.standing(elsewhere) / "a").read_text() == "old"
+    assert (files.readable_version(elsewhere) / "a").read_text() == "old"
     files.remove_leftovers(tmp_path)
     assert names(tmp_path) == [name]
-    assert files.standing(path) == path
+    assert files.readable_version(path) == path
     assert (path / "a").read_text() == "old"
 
 

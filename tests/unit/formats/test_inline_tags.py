@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.inline_tags import Tag, repaired_tags, tokens
 
 TAG = re.compile(r"</?[gx][0-9]+/?>")
 
@@ -60,9 +60,9 @@ PIECES += ["<g", "1>", "/", "<", "wort", " ", "zwei Worte", "猫犬"]
 
 @given(sources(), st.lists(st.sampled_from(PIECES)).map("".join))
 def test_every_element_comes_once_and_well_nested_whatever_the_translation_says(source, translation):
-    whole, repairs = mended(translation, source)
+    whole, repairs = repaired_tags(translation, source)
     assert sorted(nesting(whole)) == sorted(nesting(source))
-    assert mended(whole, source) == (whole, ())
+    assert repaired_tags(whole, source) == (whole, ())
     assert repairs or whole == translation
     kept, said = words_of(whole).replace(" ", ""), words_of(translation).replace(" ", "")
     assert kept == said or TAG.search(said)  # around a tag that went, another might come together; it goes too
@@ -70,7 +70,7 @@ def test_every_element_comes_once_and_well_nested_whatever_the_translation_says(
 
 @given(sources())
 def test_what_is_in_order_stays_as_it_is(source):
-    assert mended(source, source) == (source, ())
+    assert repaired_tags(source, source) == (source, ())
 
 
 @pytest.mark.parametrize(
@@ -103,19 +103,19 @@ def test_what_is_in_order_stays_as_it_is(source):
     ],
 )
 def test_repairs(translation, source, whole, repair):
-    assert mended(translation, source)[0] == whole
+    assert repaired_tags(translation, source)[0] == whole
     if repair is None:
-        assert mended(translation, source)[1] == ()
+        assert repaired_tags(translation, source)[1] == ()
     else:
-        assert any(words.startswith(repair) for words in mended(translation, source)[1])
+        assert any(words.startswith(repair) for words in repaired_tags(translation, source)[1])
 
 
 @given(sources(), st.lists(st.sampled_from(PIECES)).map("".join))
 def test_links_come_once_and_are_not_nested(source, translation):
     links = {tag.number for tag in tokens(source) if isinstance(tag, Tag) and tag.form == "open" and tag.number % 2}
-    whole, _ = mended(translation, source, links)
+    whole, _ = repaired_tags(translation, source, links)
     assert sorted(nesting(whole)) == sorted(nesting(source))
-    assert mended(whole, source, links) == (whole, ())
+    assert repaired_tags(whole, source, links) == (whole, ())
     nested = {links_in(text, links) for text in (source, whole)}
     assert True not in nested or links_in(source, links)
 
@@ -151,11 +151,11 @@ LINKED = "See <g1>Monday</g1>, <g2>the <g3>first</g3></g2> and <g4><x5/></g4>."
 )  # fmt: skip
 def test_a_lost_link_comes_after_the_text_with_its_words(translation, source, whole):
     links = {1, 2, 4} if "x5" in source else {1, 2}
-    assert mended(translation, source, links)[0] == whole
+    assert repaired_tags(translation, source, links)[0] == whole
 
 
 def test_a_text_of_many_tags_is_mended_in_one_pass():
     size = 20_000
     source = "".join(f"<g{n}>" for n in range(1, size)) + "a" + "".join(f"</g{n}>" for n in range(size - 1, 0, -1))
-    assert mended("b", source)[0] == source.replace("a", "b")
-    assert len(tokens(mended("".join(f"b</g{n}>" for n in range(1, size)), source)[0])) == 3 * (size - 1)
+    assert repaired_tags("b", source)[0] == source.replace("a", "b")
+    assert len(tokens(repaired_tags("".join(f"b</g{n}>" for n in range(1, size)), source)[0])) == 3 * (size - 1)

@@ -23,7 +23,7 @@ from clearhead.data.doctor.findings import KINDS
 from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import MOST_SHIFT, ShiftedRows
-from clearhead.data.doctor.mojibake import garbled, mended
+from clearhead.data.doctor.mojibake import garbled, repaired_text
 from clearhead.data.doctor.shift_borders import find_borders
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
@@ -262,7 +262,7 @@ def _with_targets(rows: Iterable[SentencePair]) -> Iterator[tuple[SentencePair, 
 
 
 def _unmojibaked(text: str) -> str:
-    return (garbled(text) and mended(text)) or text
+    return (garbled(text) and repaired_text(text)) or text
 
 
 _TEXT_FIXES: dict[str, Callable[[str], str]] = {"mojibake": _unmojibaked, "entities": without_entities}

@@ -73,13 +73,18 @@ def garbled(text: str) -> str:
     return found[0] if decoded is not None and len(text) - len(decoded) >= _LEAST_SHORTENED else ""
 
 
-def mended(text: str) -> str | None:
+def repaired_text(text: str) -> str | None:
     """Return a garbled text as it was; None if that is not certain.
 
     It is certain if all of the text is the UTF-8 of other characters, or if every part that might be is clearly one. It
     is not if several encodings give different texts.
 
-    >>> mended("schÃ¶n"), mended("Ich sage â€žjaâ€œ – schÃ¶n"), mended("ÃƒÂ¶"), mended("sch\ufffdn")
+    >>> (
+    ...     repaired_text("schÃ¶n"),
+    ...     repaired_text("Ich sage â€žjaâ€œ – schÃ¶n"),
+    ...     repaired_text("ÃƒÂ¶"),
+    ...     repaired_text("sch\ufffdn"),
+    ... )
     ('schön', 'Ich sage „ja“ – schön', 'ö', None)
     """
     whole, in_page = _whole(text), read_in_code_page(text)

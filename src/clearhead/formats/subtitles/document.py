@@ -16,7 +16,7 @@ from itertools import pairwise, zip_longest
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.html.references import habits, resolved
-from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.inline_tags import Tag, repaired_tags, tokens
 from clearhead.formats.passages import Passage, Run
 from clearhead.formats.subtitles.cues import read_cues
 from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP, form_and_name
@@ -126,7 +126,7 @@ class Subtitles(Document):
             assert isinstance(speaker, _Speaker)
             gap = self._source.text[at : speaker.passage.start]
             at = speaker.passage.end
-            tagged = mended(text, speaker.text)[0]
+            tagged = repaired_tags(text, speaker.text)[0]
             if tagged or gap.strip():  # a blank line would end the cue
                 lines = [line for part in tagged.split("\n") for line in cue.on_lines(part)]
                 ends = self._source.line_end.join(speaker.around_lines)

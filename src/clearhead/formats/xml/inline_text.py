@@ -14,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from clearhead.errors import DataError
-from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.inline_tags import Tag, repaired_tags, tokens
 from clearhead.formats.xml.elements import XmlElement, XmlFile, own_translate
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.text.placeholders import pair_role
@@ -67,7 +67,7 @@ class InlineText:
         """Return a translation as the content of an element, with each inline element of the source exactly once.
 
         Args:
-            translation: Text with numbered tags, which are repaired first, see `inline_tags.mended`.
+            translation: Text with numbered tags, which are repaired first, see `inline_tags.repaired_tags`.
             file: The file that contains the source.
             line: Line number of the source, counted from 1, for messages.
             changes: Translations of texts within inline elements, as for `XmlFile.raw`.
@@ -79,9 +79,9 @@ class InlineText:
             raise DataError(
                 f"{file.source.path}, line {line}: the translation holds U+{ord(found[0]):04X}, which XML does not have"
             )
-        mended_text = mended(translation, self.text, self.links)[0]
-        ordered = self._in_order(tokens(mended_text))
-        return self._written(mended("".join(map(str, ordered)), self.text, self.links)[0], file, changes)
+        repaired = repaired_tags(translation, self.text, self.links)[0]
+        ordered = self._in_order(tokens(repaired))
+        return self._written(repaired_tags("".join(map(str, ordered)), self.text, self.links)[0], file, changes)
 
     def markup(self, text: str, file: XmlFile) -> str:
         """Return another text of the segment, such as a translation-memory match, as the content of an element.
@@ -90,7 +90,7 @@ class InlineText:
         """
         there = {token.number for token in tokens(text) if isinstance(token, Tag)}
         shared = [token for token in tokens(self.text) if isinstance(token, Tag) and token.number in there]
-        return self._written(mended(text, "".join(map(str, shared)))[0], file)
+        return self._written(repaired_tags(text, "".join(map(str, shared)))[0], file)
 
     def _in_order(self, parts: Sequence[str | Tag]) -> list[str | Tag]:
         """Return the parts with the tags of each sequence in the order of the source."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from clearhead.data.doctor import mojibake
-from clearhead.data.doctor.mojibake import garbled, mended
+from clearhead.data.doctor.mojibake import garbled, repaired_text
 
 CLEAN = [
     "Schöne Grüße aus Köln, sagte er: „Spaß“ – und ging.",
@@ -39,7 +39,7 @@ def test_utf8_of_other_scripts_is_found(text):
 
 @pytest.mark.parametrize("text", ["SCHÖN", "BLÅKLOCKA", "Óscar", "cœur", "są tu", "à la", "ŠKODA", "Í"])
 def test_a_letter_that_was_garbled_to_a_capital_and_punctuation_is_found(text):
-    assert mended(windows(text)) == text
+    assert repaired_text(windows(text)) == text
     assert garbled(windows(text))
 
 
@@ -59,7 +59,7 @@ SENTENCES = [
 def test_utf8_read_in_an_older_code_page_is_found_and_mended(text, page):
     wrong = "".join(bytes([byte]).decode(page, errors="ignore") or chr(byte) for byte in text.encode("utf-8"))
     assert garbled(wrong)
-    assert mended(wrong) in (text, None)
+    assert repaired_text(wrong) in (text, None)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_utf8_read_in_an_older_code_page_is_found_and_mended(text, page):
     ],
 )
 def test_a_text_of_one_code_page_is_mended(wrong, text):
-    assert mended(wrong) == text
+    assert repaired_text(wrong) == text
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def windows(text: str) -> str:
 def test_text_that_was_garbled_whole_is_mended_whatever_it_says(text):
     for wrong in (windows(text), text.encode("utf-8").decode("latin-1"), windows(windows(text))):
         assert garbled(wrong)
-        assert mended(wrong) == text
+        assert repaired_text(wrong) == text
 
 
 def test_a_space_that_was_half_a_letter_is_mended_where_all_of_the_text_shows_it():
-    assert mended("Å est mužů".replace("ž", "Å¾").replace("ů", "Å¯")) == "Šest mužů"
-    assert mended("voilÃ  l'Ã©tÃ©") == "voilà l'été"
+    assert repaired_text("Å est mužů".replace("ž", "Å¾").replace("ů", "Å¯")) == "Šest mužů"
+    assert repaired_text("voilÃ  l'Ã©tÃ©") == "voilà l'été"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_space_that_was_half_a_letter_is_mended_where_all_of_the_text_shows_it
 )
 def test_a_text_that_is_partly_garbled_is_mended_only_where_that_is_certain(text, expected):
     assert garbled(text)
-    assert mended(text) == expected
+    assert repaired_text(text) == expected
 
 
 @pytest.mark.parametrize("text", ["ÃƒÂ", "Ã", "â€", "Ã¶", "schÃ¶n „so“ "])
@@ -140,7 +140,7 @@ def test_mending_a_text_twice_as_long_decodes_twice_as_much(text, monkeypatch):
 
     def work(times):
         sizes.clear()
-        mended(text * times)
+        repaired_text(text * times)
         return sum(sizes) + len(sizes)
 
     assert work(4_000) <= 2.2 * work(2_000) <= 2.2**2 * work(1_000)
