@@ -49,13 +49,9 @@ class SplitOptions(OptionGroup):
     valid_pairs = option("data.valid_pairs", metavar="FILE", more=SEARCHED)
     valid_source = option("data.valid_source", metavar="FILE", more=SEARCHED)
     valid_target = option("data.valid_target", metavar="FILE", more=SEARCHED)
-    test_pairs: Annotated[
-        Paths, typer.Option(metavar="FILE", help=f"Test files that contain both sides. {SEARCHED}")
-    ] = None
-    test_source: Annotated[Paths, typer.Option(metavar="FILE", help=f"Test source text. {SEARCHED}")] = None
-    test_target: Annotated[
-        Paths, typer.Option(metavar="FILE", help=f"Translations of the test source text. {SEARCHED}")
-    ] = None
+    test_pairs: Paths = typer.Option(None, metavar="FILE", help=f"Test files that contain both sides. {SEARCHED}")
+    test_source: Paths = typer.Option(None, metavar="FILE", help=f"Test source text. {SEARCHED}")
+    test_target: Paths = typer.Option(None, metavar="FILE", help=f"Translations of the test source text. {SEARCHED}")
 
     @property
     def named(self) -> dict[str, tuple[Paths, Paths, Paths]]:

@@ -21,7 +21,17 @@ from clearhead.cli.checks import (
 )
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import OUTPUT, Device, Languages, Model, Plain, ReferenceFile, Threads, with_option_groups
+from clearhead.cli.options import (
+    OUTPUT,
+    Device,
+    Languages,
+    Model,
+    OptionGroup,
+    Plain,
+    ReferenceFile,
+    Threads,
+    with_option_groups,
+)
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError
@@ -30,6 +40,8 @@ from clearhead.runtime.installation import pip_install
 from clearhead.runtime.pytorch import needing_pytorch
 
 if TYPE_CHECKING:
+    from clearhead.cli.pairs import GivenPairs
+    from clearhead.inspection.ablation import Ablation
     from clearhead.inspection.compare import ExplanationComparison
     from clearhead.inspection.explanation import Explanation
     from clearhead.paper.walk.model_walk import ModelWalk
@@ -55,60 +67,32 @@ class ExplainOptions(Languages):
     """The languages, and the beam search that is explained."""
 
     beam = option("decode.beam_size", "--beam", metavar="K")
+    plain: Plain = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The options that were given, as arguments of `explain`."""
+        return {**given(**self.settings), "plain": self.plain}
 
 
-@with_option_groups
-def explain(
-    context: typer.Context,
-    model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence, which is neither split nor normalized.")],
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="The translation to explain.", show_default="the model's own, found by beam search"
-        ),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(*OUTPUT, metavar="FILE", help="Output file.", show_default="standard output")
-    ] = None,
-    form: Annotated[
-        Form | None,
-        typer.Option(
-            "--format",
-            help="Output format: an HTML page, JSON (docs/explanation-json.md), a PNG or SVG picture, or a text "
-            "summary for a terminal.",
-            show_default="by the extension of FILE, otherwise text",
-        ),
-    ] = None,
-    picture: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Content of png and svg: heads, alignment, tree (the beam search), ablation, or a single head such "
-            "as cross.2.1 (layer and head counted from 1).",
-            show_default="heads, or ablation with --ablate",
-        ),
-    ] = None,
-    attribution: Annotated[
-        bool | None,
-        typer.Option(
-            "--attribution/--no-attribution",
-            help="Compute source attribution: the contribution of each source word to each target word (html and "
-            "json).",
-            show_default="only if it takes at most a few minutes",
-        ),
-    ] = None,
-    ablate: Annotated[
-        bool, typer.Option("--ablate", help="Switch off each head in turn, and rank the heads by the loss.")
-    ] = False,
-    walk: Annotated[
-        bool,
-        typer.Option(
-            "--walk",
-            help="Show what each line of the model computed, with the first numbers of every vector (text, html or "
-            "json).",
-        ),
-    ] = False,
+class QuestionOptions(OptionGroup):
+    """What is explained."""
+
+    target: str | None = typer.Option(
+        None, metavar="TEXT", help="The translation to explain.", show_default="the model's own, found by beam search"
+    )
+    attribution: bool | None = typer.Option(
+        None,
+        "--attribution/--no-attribution",
+        help="Compute source attribution: the contribution of each source word to each target word (html and json).",
+        show_default="only if it takes at most a few minutes",
+    )
+    ablate: bool = typer.Option(False, "--ablate", help="Switch off each head in turn, and rank the heads by the loss.")
+    walk: bool = typer.Option(
+        False,
+        "--walk",
+        help="Show what each line of the model computed, with the first numbers of every vector (text, html or json).",
+    )
     source: Annotated[
         str | None,
         option(
@@ -117,14 +101,74 @@ def explain(
             more="With --ablate: of the test set on which the heads are ranked.",
             rich_help_panel="More",
         ),
-    ] = None,
-    reference: ReferenceFile = None,
-    compare: Annotated[
-        Path | None, typer.Option(metavar="MODEL2", help="Compare with another model on the same sentence.")
-    ] = None,
-    compare_text: Annotated[str | None, typer.Option(metavar="TEXT", help="Compare with another sentence.")] = None,
-    plain: Plain = False,
+    ] = None
+    reference: ReferenceFile = None
+    compare: Path | None = typer.Option(None, metavar="MODEL2", help="Compare with another model on the same sentence.")
+    compare_text: str | None = typer.Option(None, metavar="TEXT", help="Compare with another sentence.")
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether another model or sentence is named."""
+        return self.compare is not None or self.compare_text is not None
+
+    def require_pytorch(self) -> None:
+        """Make sure that PyTorch is there, if it is needed.
+
+        Raises:
+            ConfigError: Naming the option that needs it.
+        """
+        if self.attribution or self.ablate or self.walk:
+            with needing_pytorch("--attribution" if self.attribution else "--ablate" if self.ablate else "--walk"):
+                import clearhead.inspection.attribution  # noqa: F401 - as `ablation` and `walk`, it uses PyTorch
+
+
+class PictureOptions(OptionGroup):
+    """How the explanation is written, and where."""
+
+    output: str | None = typer.Option(
+        None, *OUTPUT, metavar="FILE", help="Output file.", show_default="standard output"
+    )
+    form: Form | None = typer.Option(
+        None,
+        "--format",
+        help="Output format: an HTML page, JSON (docs/explanation-json.md), a PNG or SVG picture, or a text "
+        "summary for a terminal.",
+        show_default="by the extension of FILE, otherwise text",
+    )
+    picture: str | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Content of png and svg: heads, alignment, tree (the beam search), ablation, or a single head such "
+        "as cross.2.1 (layer and head counted from 1).",
+        show_default="heads, or ablation with --ablate",
+    )
+
+    @property
+    def chosen(self) -> Form:
+        """The output format.
+
+        Raises:
+            ConfigError: If neither an option nor the extension of the file determines it.
+        """
+        if self.form is not None:
+            return self.form
+        if self.output is None or is_standard_output(self.output):
+            return Form.text
+        ending = Path(self.output).suffix.lower().removeprefix(".")
+        by_ending = {"htm": Form.html, "txt": Form.text, **{one.value: one for one in Form}}
+        if ending not in by_ending:
+            raise ConfigError(f"what shall {self.output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
+        return by_ending[ending]
+
+
+@with_option_groups
+def explain(
+    context: typer.Context,
+    model: Model,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence, which is neither split nor normalized.")],
     *,
+    asked: QuestionOptions,
+    outputs: PictureOptions,
     decoding: ExplainOptions,
     device: Device = "auto",
     threads: Threads = None,
@@ -138,93 +182,67 @@ def explain(
 
     The translation is the model's own, found by beam search, or the one given with --target.
     """
-    chosen = _form_of(form, output)
-    comparing = compare is not None or compare_text is not None
-    compared_as_html = comparing and chosen is Form.html
+    chosen, output = outputs.chosen, outputs.output
+    compared_as_html = asked.is_comparison and chosen is Form.html
     refuse_clashes(context, {"--format": chosen, "a comparison as html": compared_as_html})
-    if compared_as_html or walk or chosen not in (Form.html, Form.json):
-        attribution = False
-    test_set = [path for path in (source, reference) if path is not None]
+    if compared_as_html or asked.walk or chosen not in (Form.html, Form.json):
+        asked.attribution = False
+    test_set = [path for path in (asked.source, asked.reference) if path is not None]
     refuse_missing(test_set)
     refuse_overwriting(output, test_set)
     if chosen is Form.png:
         refuse_binary("a picture", output or "-")
-
-    wanted = picture or ("ablation" if ablate else "heads")
-    settings = given(**decoding.settings)
-    how = {**settings, "plain": plain}
-    if attribution or ablate or walk:
-        with needing_pytorch("--attribution" if attribution else "--ablate" if ablate else "--walk"):
-            import clearhead.inspection.attribution  # noqa: F401 - as `ablation` and `walk`, it computes in PyTorch
+    wanted = outputs.picture or ("ablation" if asked.ablate else "heads")
+    asked.require_pytorch()
 
     from clearhead.bundle import model_directory
-    from clearhead.inspection.canvas import require_plots
     from clearhead.translation.translator import Translator
 
-    models = [model_directory(path) for path in (model, compare) if path is not None]
+    models = [model_directory(path) for path in (model, asked.compare) if path is not None]
     refuse_overwriting(output, [str(part) for directory in models for part in directory.iterdir()])
     if chosen in (Form.png, Form.svg):
+        from clearhead.inspection.canvas import require_plots
         from clearhead.inspection.figures import require_picture
 
         require_plots()
         require_picture(wanted)
-    pairs = PairOptions().read(source, reference) if source else None
+    pairs = PairOptions().read(asked.source, asked.reference) if asked.source else None
     translator = Translator.load(model, device=device)
-    other = translator if compare is None else Translator.load(compare, device=device)
+    other = translator if asked.compare is None else Translator.load(asked.compare, device=device)
     is_other_told = other.bundle.tokenizer.tells_languages
     refuse_untold_language(other if is_other_told else translator, decoding.source_lang)  # one of two has to be
-    first = _explained(translator, text, target, how, attribution=attribution)
-    if walk:
+    shown: Explanation | ExplanationComparison | ModelWalk
+    shown = first = _explained(translator, text, asked, decoding.arguments)
+    if asked.walk:
         from clearhead.paper.walk.model_walk import walk_of
 
-        _write(_content(walk_of(first), chosen, wanted), output)
-        return
-    shown: Explanation | ExplanationComparison = first
-    if comparing:
-        from clearhead.inspection.compare import compare as compare_explanations
+        shown = walk_of(first)
+    if asked.is_comparison:
+        from clearhead.inspection.compare import compare
 
-        other_text = text if compare_text is None else compare_text
-        second = _explained(other, other_text, target, how, attribution=attribution)
-        shown = compare_explanations(*_told_apart((first, second), models))
-    if ablate:
-        from clearhead.inspection.ablation import ablate as ablate_heads
-        from clearhead.inspection.ablation import num_heads
-
-        with progress("switching heads off", total=num_heads(translator.bundle.own_module)) as advance:
-            ablation = ablate_heads(
-                translator,
-                text,
-                target,
-                sources=pairs.sources if pairs else (),
-                references=pairs.targets if pairs else (),
-                name=pairs.name if pairs else "",
-                on_progress=advance,
-                **settings,
-            )
-        shown = replace(first, ablation=ablation)
+        second = _explained(
+            other, text if asked.compare_text is None else asked.compare_text, asked, decoding.arguments
+        )
+        shown = compare(*_told_apart((first, second), models))
+    if asked.ablate:
+        shown = replace(first, ablation=_ablated(translator, text, asked.target, pairs, given(**decoding.settings)))
     _write(_content(shown, chosen, wanted), output)
 
 
-def _form_of(form: Form | None, output: str | None) -> Form:
-    """Return the output format.
+def _ablated(
+    translator: Translator, text: str, target: str | None, pairs: GivenPairs | None, settings: dict[str, Any]
+) -> Ablation:
+    """Rank the heads by what is lost without each, on a sentence and a test set."""
+    from clearhead.inspection.ablation import ablate, num_heads
 
-    Raises:
-        ConfigError: If neither an option nor the extension of the file determines it.
-    """
-    if form is not None:
-        return form
-    if output is None or is_standard_output(output):
-        return Form.text
-    ending = Path(output).suffix.lower().removeprefix(".")
-    by_ending = {"htm": Form.html, "txt": Form.text, **{one.value: one for one in Form}}
-    if ending not in by_ending:
-        raise ConfigError(f"what shall {output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
-    return by_ending[ending]
+    test_set: dict[str, Any] = {}
+    if pairs is not None:
+        test_set = {"sources": pairs.sources, "references": pairs.targets, "name": pairs.name}
+    with progress("switching heads off", total=num_heads(translator.bundle.own_module)) as advance:
+        return ablate(translator, text, target, on_progress=advance, **test_set, **settings)
 
 
-def _explained(
-    translator: Translator, text: str, target: str | None, settings: dict[str, Any], *, attribution: bool | None
-) -> Explanation:
+def _explained(translator: Translator, text: str, asked: QuestionOptions, arguments: dict[str, Any]) -> Explanation:
     """Explain a sentence and attribute its translation to its words; None attributes only if that is fast.
 
     Raises:
@@ -233,7 +251,7 @@ def _explained(
     from clearhead.inspection.explain import explain as explain_text
     from clearhead.inspection.explain import with_attribution
 
-    found = explain_text(translator, text, target, **settings)
+    found, attribution = explain_text(translator, text, asked.target, **arguments), asked.attribution
     if found.model_pass is None:
         if attribution is not False:
             notice(

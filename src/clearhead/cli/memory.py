@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,32 +18,25 @@ if TYPE_CHECKING:
 class TermOptions(OptionGroup):
     """Terminology and translation memory."""
 
-    terms: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.tsv",
-            help="Terminology: source term, tab, translation; further columns are other accepted forms of the "
-            "translation. Translations use one of the forms for every term in their line; the number of terms "
-            "met is reported on stderr (docs/terms.md).",
-        ),
-    ] = None
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Translation memory, a .tmx or any other file of pairs; may be repeated. Translations of identical "
-            "lines are reused, translations of similar lines are shown (docs/terms.md).",
-        ),
-    ] = None
-    fuzzy: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R",
-            help="Minimum similarity, at most 1, of the lines of --memory that are shown: the share of words that "
-            "match.",
-            show_default="0.75",
-        ),
-    ] = None
+    terms: str | None = typer.Option(
+        None,
+        metavar="FILE.tsv",
+        help="Terminology: source term, tab, translation; further columns are other accepted forms of the "
+        "translation. Translations use one of the forms for every term in their line; the number of terms "
+        "met is reported on stderr (docs/terms.md).",
+    )
+    memory: list[str] | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="Translation memory, a .tmx or any other file of pairs; may be repeated. Translations of identical "
+        "lines are reused, translations of similar lines are shown (docs/terms.md).",
+    )
+    fuzzy: float | None = typer.Option(
+        None,
+        metavar="R",
+        help="Minimum similarity, at most 1, of the lines of --memory that are shown: the share of words that match.",
+        show_default="0.75",
+    )
 
     @property
     def settings(self) -> dict[str, Terms]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from clearhead.cli.checks import refuse_impossible_decoding
 from clearhead.cli.from_settings import SettingOption, option
@@ -19,26 +21,28 @@ if TYPE_CHECKING:
 
 
 class OptionGroup:
-    """Options of a command: settings by `option`, others as annotated attributes with defaults.
+    """Options of a command, as attributes: `option(..)` of a setting, `typer.Option(default, ..)`, or annotated.
 
     Making a dataclass of them takes half a millisecond.
     """
 
     def __init__(self, **values: Any) -> None:
-        vars(self).update({**{name: one.unset for name, one in self.of_settings().items()}, **values})
-
-    @classmethod
-    def of_settings(cls) -> dict[str, SettingOption]:
-        """Return the options that are settings, by attribute."""
-        attributes = {name: value for one in reversed(cls.__mro__) for name, value in vars(one).items()}
-        return {name: value for name, value in attributes.items() if isinstance(value, SettingOption)}
+        vars(self).update({**{one.name: one.default for one in self.parameters()}, **values})
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
         """Return the options as parameters of a command."""
-        options = {name: (one.unset, Annotated[one.kind | None, one]) for name, one in cls.of_settings().items()}
-        hints = get_type_hints(cls, include_extras=True)
-        options |= {name: (getattr(cls, name), hint) for name, hint in hints.items()}
+        hints, options = get_type_hints(cls, include_extras=True), dict[str, tuple[Any, Any]]()
+        for name, value in _attributes(cls).items():
+            match value:
+                case SettingOption():
+                    options[name] = value.unset, Annotated[value.kind | None, value]
+                case OptionInfo():
+                    option, default = copy(value), value.default
+                    option.default = ...  # as typer has it in an annotation
+                    options[name] = default, Annotated[hints[name], option]
+                case _ if name in hints:
+                    options[name] = value, hints[name]
         return [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
             for name, (default, hint) in options.items()
@@ -46,8 +50,13 @@ class OptionGroup:
 
     def given(self, section: str) -> dict[str, Any]:
         """Return the settings of a section that are options here; None was not given."""
-        options = {name: one for name, one in self.of_settings().items() if one.setting.rpartition(".")[0] == section}
-        return {one.setting.rpartition(".")[2]: one.value(getattr(self, name)) for name, one in options.items()}
+        options = {name: one for name, one in _attributes(type(self)).items() if isinstance(one, SettingOption)}
+        keys = {name: one.setting.rpartition(".") for name, one in options.items()}
+        return {key: options[name].value(getattr(self, name)) for name, (of, _, key) in keys.items() if of == section}
+
+
+def _attributes(cls: type) -> dict[str, Any]:
+    return {name: value for one in reversed(cls.__mro__) for name, value in vars(one).items()}
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -195,12 +204,10 @@ class TranslatorOptions(DecodeOptions):
 
     ensemble: Ensemble = None
     shortlist = option("decode.shortlist")
-    workers: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of processes that share the lines. Each loads the model, and uses a GPU of its own if there "
-            "are GPUs.",
-        ),
-    ] = 1
+    workers: int = typer.Option(
+        1,
+        metavar="N",
+        min=1,
+        help="Number of processes that share the lines. Each loads the model, and uses a GPU of its own if there "
+        "are GPUs.",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -38,14 +38,12 @@ class GivenPairs:
 class PairOptions(PairFormat):
     """A file of pairs, in place of two line-aligned files."""
 
-    pairs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="File that contains both sides, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV from "
-            "standard input. A row that is not a pair is an error.",
-        ),
-    ] = None
+    pairs: str | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="File that contains both sides, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV from "
+        "standard input. A row that is not a pair is an error.",
+    )
 
     def read(self, source: str | None, target: str | None) -> GivenPairs:
         """Read all pairs, and report on stderr the detected format and the number of omitted entries.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,41 +16,33 @@ class SearchOptions(DecodeSettings):
     """Search for translations, or random samples."""
 
     length_penalty = option("decode.length_penalty", metavar="A")
-    nbest: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Number of translations per line, at most the beam size, or the number of samples with --mbr. Above "
-            "1, text output is in the Moses format, one translation per line, best first: `index ||| text ||| "
-            "log-probability`; the index is the number of the input line, counted from 0. There are fewer than "
-            "N if the search finds fewer different texts.",
-        ),
-    ] = 1
-    diversity: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            help="With --nbest: diverse beam search, which makes the translations differ. A token is penalized by X "
-            "nats for each earlier hypothesis that has the same token at the same step; 0.2 to 0.8 are usual.",
-            show_default="0",
-        ),
-    ] = None
-    prefix: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT",
-            help="Begin every translation with exactly this text; the model may complete a word at its end.",
-        ),
-    ] = ""
-    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random instead of searching.")] = False
-    mbr: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Minimum Bayes risk decoding: draw N samples per line, and output the one with the highest mean "
-            "chrF against the others; with --nbest the best ones.",
-        ),
-    ] = None
+    nbest: int = typer.Option(
+        1,
+        metavar="N",
+        help="Number of translations per line, at most the beam size, or the number of samples with --mbr. Above "
+        "1, text output is in the Moses format, one translation per line, best first: `index ||| text ||| "
+        "log-probability`; the index is the number of the input line, counted from 0. There are fewer than "
+        "N if the search finds fewer different texts.",
+    )
+    diversity: float | None = typer.Option(
+        None,
+        metavar="X",
+        help="With --nbest: diverse beam search, which makes the translations differ. A token is penalized by X "
+        "nats for each earlier hypothesis that has the same token at the same step; 0.2 to 0.8 are usual.",
+        show_default="0",
+    )
+    prefix: str = typer.Option(
+        "",
+        metavar="TEXT",
+        help="Begin every translation with exactly this text; the model may complete a word at its end.",
+    )
+    sample: bool = typer.Option(False, "--sample", help="Draw translations at random instead of searching.")
+    mbr: int | None = typer.Option(
+        None,
+        metavar="N",
+        help="Minimum Bayes risk decoding: draw N samples per line, and output the one with the highest mean "
+        "chrF against the others; with --nbest the best ones.",
+    )
     temperature = option("sampling.temperature")
     epsilon = option("sampling.epsilon")
     top_k = option("sampling.top_k")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clearhead.cli.console import drop_output, notice
-from clearhead.cli.options import Device, Threads
+from clearhead.cli.options import Device, OptionGroup, Threads, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError, DataError
 from clearhead.runtime.installation import pip_install
@@ -17,6 +17,61 @@ from clearhead.runtime.installation import pip_install
 DEMO = "runs/demo"
 
 
+class AddressOptions(OptionGroup):
+    """Where the server listens, and to whom."""
+
+    host: str = typer.Option(
+        "127.0.0.1", help="Address to listen on; 0.0.0.0 or :: accepts requests from other machines."
+    )
+    port: int = typer.Option(5_000, min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")
+    cors: list[str] | None = typer.Option(
+        None,
+        metavar="ORIGIN",
+        help="Allow cross-origin requests from web pages of this origin, such as https://example.org; * allows "
+        "all. May be repeated.",
+        show_default="none",
+    )
+    hosts: list[str] | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Name in web addresses under which the server is asked, such as translate.example.org; other names "
+        "are refused, and * allows all. May be repeated.",
+        show_default="this machine's own, if it listens there alone; otherwise all",
+    )
+    proxy: list[str] | None = typer.Option(
+        None,
+        metavar="ADDRESS",
+        help="Address of a trusted proxy: for its requests the client address is taken from X-Forwarded-For. May "
+        "be repeated.",
+        show_default="none",
+    )
+
+
+class ResourceOptions(OptionGroup):
+    """Keys, terms and memories of the server."""
+
+    keys: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="File of API keys, as written by `clearhead api-key`; requests need one of them. Without this "
+        "option no key is needed.",
+    )
+    terms: list[str] | None = typer.Option(
+        None,
+        metavar="FILE.tsv",
+        help="Terminology that translations must use (docs/terms.md); may be repeated. NAME=FILE applies to the "
+        "model or language pair of that name, such as de-en; with any other name it applies to requests "
+        "that name it.",
+    )
+    memory: list[str] | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
+        "pairs. NAME=FILE applies to the model or language pair of that name.",
+    )
+
+
+@with_option_groups
 def serve(
     models: Annotated[
         list[str] | None,
@@ -26,63 +81,10 @@ def serve(
             "sets its languages, if the model does not define them.",
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 or :: accepts requests from other machines.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")] = 5_000,
+    *,
+    address: AddressOptions,
     demo: Annotated[bool, typer.Option("--demo", help=f"Serve {DEMO}, the model of `clearhead demo`.")] = False,
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File of API keys, as written by `clearhead api-key`; requests need one of them. Without this "
-            "option no key is needed.",
-        ),
-    ] = None,
-    terms: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE.tsv",
-            help="Terminology that translations must use (docs/terms.md); may be repeated. NAME=FILE applies to the "
-            "model or language pair of that name, such as de-en; with any other name it applies to requests "
-            "that name it.",
-        ),
-    ] = None,
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
-            "pairs. NAME=FILE applies to the model or language pair of that name.",
-        ),
-    ] = None,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Allow cross-origin requests from web pages of this origin, such as https://example.org; * allows "
-            "all. May be repeated.",
-            show_default="none",
-        ),
-    ] = None,
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Name in web addresses under which the server is asked, such as translate.example.org; other names "
-            "are refused, and * allows all. May be repeated.",
-            show_default="this machine's own, if it listens there alone; otherwise all",
-        ),
-    ] = None,
-    proxy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address of a trusted proxy: for its requests the client address is taken from X-Forwarded-For. May "
-            "be repeated.",
-            show_default="none",
-        ),
-    ] = None,
+    files: ResourceOptions,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,19 +106,64 @@ def serve(
     finishes the running requests and exits. SIGHUP reloads models and keys; they are also reloaded automatically when
     their files are replaced.
     """
-    paths = [*(models or []), *([f"demo={DEMO}"] if demo else [])]
+    paths = _paths(models or [], demo=demo)
+    _require_packages()
+
+    from clearhead.bundle import model_directory
+    from clearhead.config import ServeConfig
+    from clearhead.runtime.device import resolve_device, return_freed_memory
+    from clearhead.serving.keys import keys_in
+    from clearhead.serving.models import model_sources
+    from clearhead.serving.search_process import SearchProcesses, can_search_apart
+    from clearhead.serving.server import bind, log_to_stderr
+    from clearhead.serving.server import serve as run
+    from clearhead.serving.service import Service
+    from clearhead.serving.terms_and_memories import Resources, named_files
+
+    config = ServeConfig.from_dict(_values(settings or []), origin="--set")
+    sources = model_sources(paths)
+    for source in sources:
+        model_directory(source.path)  # refused before the port is taken
+    resources = Resources(named_files(files.terms or [], "--terms"), named_files(files.memory or [], "--memory"))
+    read = keys_in(files.keys)
+    is_apart = can_search_apart(resolve_device(device))
+    log_to_stderr(with_libraries=True)  # in the process that searches as well
+    processes = SearchProcesses(config.max_batch, config.max_searches) if is_apart else None
+    if is_apart:
+        return_freed_memory()  # unlike the process that searches
+    service = Service(sources, config, read, resources, device=device, search_processes=processes)
+    run(
+        service,
+        bind(address.host, address.port),
+        cors_origins=address.cors or (),
+        hosts=address.hosts or (),
+        trusted_proxies=address.proxy or (),
+    )
+
+
+def _paths(models: list[str], *, demo: bool) -> list[str]:
+    """Return the models to serve.
+
+    Raises:
+        ConfigError: If there are none.
+    """
+    paths = [*models, *([f"demo={DEMO}"] if demo else [])]
     if not paths:
         raise ConfigError("name a model to serve, such as runs/de-en; or --demo, after `clearhead demo`")
     if demo and not Path(DEMO).exists():
         raise ConfigError(f"there is no {DEMO} to serve; train it with `clearhead demo`")
+    return paths
+
+
+def _require_packages() -> None:
+    """Make sure that the packages of the extra `serve` are installed.
+
+    Raises:
+        ConfigError: Naming one that is not.
+    """
     try:
-        from clearhead.serving.keys import keys_in
-        from clearhead.serving.models import model_sources
-        from clearhead.serving.search_process import SearchProcesses, can_search_apart
-        from clearhead.serving.server import bind, log_to_stderr
-        from clearhead.serving.server import serve as run
-        from clearhead.serving.service import Service
-        from clearhead.serving.terms_and_memories import Resources, named_files
+        import clearhead.serving.server
+        import clearhead.serving.service  # noqa: F401
         from clearhead.text.language_names import english_name
 
         english_name("en")  # imports Babel
@@ -127,23 +174,6 @@ def serve(
         raise ConfigError(
             f"serving needs the package {package}, which is not installed: {pip_install('serve')}"
         ) from None
-    from clearhead.bundle import model_directory
-    from clearhead.config import ServeConfig
-    from clearhead.runtime.device import resolve_device, return_freed_memory
-
-    config = ServeConfig.from_dict(_values(settings or []), origin="--set")
-    sources = model_sources(paths)
-    for source in sources:
-        model_directory(source.path)  # refused before the port is taken
-    resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
-    read = keys_in(keys)
-    is_apart = can_search_apart(resolve_device(device))
-    log_to_stderr(with_libraries=True)  # in the process that searches as well
-    processes = SearchProcesses(config.max_batch, config.max_searches) if is_apart else None
-    if is_apart:
-        return_freed_memory()  # unlike the process that searches
-    service = Service(sources, config, read, resources, device=device, search_processes=processes)
-    run(service, bind(host, port), cors_origins=cors or (), hosts=hosts or (), trusted_proxies=proxy or ())
 
 
 def api_key(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import OUTPUT, PairFormat, Threads, with_option_groups
+from clearhead.cli.options import OUTPUT, OptionGroup, PairFormat, Threads, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.text.terminal import for_terminal
 
@@ -45,6 +45,31 @@ class RunOptions(PairFormat):
         return _given({**self.given(""), **{section: self.given(section) for section in ("data", "train")}})
 
 
+class StartOptions(OptionGroup):
+    """How a run is started."""
+
+    threads: Threads = None
+    workers: int | None = typer.Option(
+        None,
+        min=1,
+        help="Number of processes on this machine that share every step; for several machines see docs/scaling.md.",
+        show_default="one per GPU",
+    )
+    fresh: bool = typer.Option(
+        False,
+        "--fresh",
+        help="Start over, and move an existing run to another directory. Without input files, the settings of "
+        "that run are used again, including the vocabulary size and number of steps that it chose; --set "
+        "changes them.",
+    )
+    force_data: bool = typer.Option(
+        False,
+        "--force-data",
+        help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md), or files name "
+        "different target languages.",
+    )
+
+
 @with_option_groups
 def train(
     context: typer.Context,
@@ -61,32 +86,7 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, such as train.batch_tokens=4096."),
     ] = None,
-    threads: Threads = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of processes on this machine that share every step; for several machines see docs/scaling.md.",
-            show_default="one per GPU",
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool,
-        typer.Option(
-            "--fresh",
-            help="Start over, and move an existing run to another directory. Without input files, the settings of "
-            "that run are used again, including the vocabulary size and number of steps that it chose; --set "
-            "changes them.",
-        ),
-    ] = False,
-    force_data: Annotated[
-        bool,
-        typer.Option(
-            "--force-data",
-            help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md), or files name "
-            "different target languages.",
-        ),
-    ] = False,
+    start: StartOptions,
 ) -> None:
     """Train a model on parallel text. Running the same command again resumes an interrupted run.
 
@@ -104,11 +104,11 @@ def train(
     with Workers.met() as met:
         layers = _layers(config, options.settings, settings or [])
         if is_one_of_several():
-            require_workers(workers)
-        elif (count := workers or usual_workers(with_saved(layers, fresh=fresh).given.get("device"))) > 1:
+            require_workers(start.workers)
+        elif (count := start.workers or usual_workers(with_saved(layers, fresh=start.fresh).given.get("device"))) > 1:
             launch(context.obj, count)
             return
-        result = train_from_values(layers, fresh=fresh, workers=met, force_data=force_data)
+        result = train_from_values(layers, fresh=start.fresh, workers=met, force_data=start.force_data)
     if met.is_first:
         run = from_here(result.run)
         typer.echo(for_terminal(f"model:  {run / 'model'}\nreport: {run / 'report.html'}"), err=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,6 +21,7 @@ from clearhead.files import is_standard_output
 from clearhead.formats.document_files import typed_columns, typed_names
 
 if TYPE_CHECKING:
+    from clearhead.cli.translation_options import TranslationOptions
     from clearhead.formats.document import Document
     from clearhead.translation.documents import TranslatedSegment
     from clearhead.translation.journal import TranslationJournal
@@ -36,79 +37,63 @@ SHOWN_LINES = 10
 class DocumentOptions(OptionGroup):
     """Options that apply only to documents, but for the languages, which name those of a translation memory as well."""
 
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A[,B]",
-            help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
-            "and the one for the translations. Numbers counted from 1, or names from the header line.",
-            show_default="the only one",
-            rich_help_panel="Documents",
-        ),
-    ] = None
-    keys: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K,..",
-            help="Keys of a .json file below which strings are translated, separated by commas: names such as label, "
-            "or paths such as button.label.",
-            show_default="all strings are",
-            rich_help_panel="Documents",
-        ),
-    ] = None
-    from_lang: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L",
-            help="Language to translate from in a .tmx file; that of the sources in an .xlf file, if it names none; "
-            "also the source language in a --memory with named languages.",
-            show_default="the source language of the file",
-            rich_help_panel="Documents",
-        ),
-    ] = None
-    to_lang: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L",
-            help="Language to translate into in a .tmx file, which may be missing there so far; that of the targets in "
-            "an .xlf file, if it names none; also the target language in a --memory with named languages.",
-            show_default="the other one of two",
-            rich_help_panel="Documents",
-        ),
-    ] = None
-    paragraphs: Annotated[
-        bool,
-        typer.Option(
-            "--paragraphs",
-            help="Read plain text as paragraphs: lines up to a blank line are translated together, and wrapped like "
-            "the source.",
-        ),
-    ] = False
-    as_text: Annotated[
-        bool,
-        typer.Option(
-            "--as-text",
-            help="Translate the lines of any file, also of a document or of a format that is not read as one: its "
-            "markup is text, too.",
-        ),
-    ] = False
-    skip_bad_units: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad-units",
-            help="Keep the units of an .xlf or .tmx file that hold a character that XML forbids, instead of refusing "
-            "the file; they are counted.",
-            rich_help_panel="Documents",
-        ),
-    ] = False
-    only_missing: Annotated[
-        bool | None,
-        typer.Option(
-            "--only-missing/--retranslate",
-            help="Keep finished translations of a document, or translate them again.",
-            show_default="--only-missing for .po, .xlf, .tmx and two --columns",
-        ),
-    ] = None
+    columns: str | None = typer.Option(
+        None,
+        metavar="A[,B]",
+        help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
+        "and the one for the translations. Numbers counted from 1, or names from the header line.",
+        show_default="the only one",
+        rich_help_panel="Documents",
+    )
+    keys: str | None = typer.Option(
+        None,
+        metavar="K,..",
+        help="Keys of a .json file below which strings are translated, separated by commas: names such as label, "
+        "or paths such as button.label.",
+        show_default="all strings are",
+        rich_help_panel="Documents",
+    )
+    from_lang: str | None = typer.Option(
+        None,
+        metavar="L",
+        help="Language to translate from in a .tmx file; that of the sources in an .xlf file, if it names none; "
+        "also the source language in a --memory with named languages.",
+        show_default="the source language of the file",
+        rich_help_panel="Documents",
+    )
+    to_lang: str | None = typer.Option(
+        None,
+        metavar="L",
+        help="Language to translate into in a .tmx file, which may be missing there so far; that of the targets in "
+        "an .xlf file, if it names none; also the target language in a --memory with named languages.",
+        show_default="the other one of two",
+        rich_help_panel="Documents",
+    )
+    paragraphs: bool = typer.Option(
+        False,
+        "--paragraphs",
+        help="Read plain text as paragraphs: lines up to a blank line are translated together, and wrapped like "
+        "the source.",
+    )
+    as_text: bool = typer.Option(
+        False,
+        "--as-text",
+        help="Translate the lines of any file, also of a document or of a format that is not read as one: its "
+        "markup is text, too.",
+    )
+    skip_bad_units: bool = typer.Option(
+        False,
+        "--skip-bad-units",
+        help="Keep the units of an .xlf or .tmx file that hold a character that XML forbids, instead of refusing "
+        "the file; they are counted.",
+        rich_help_panel="Documents",
+    )
+    only_missing: bool | None = typer.Option(
+        None,
+        "--only-missing/--retranslate",
+        help="Keep finished translations of a document, or translate them again.",
+        show_default="--only-missing for .po, .xlf, .tmx and two --columns",
+    )
 
     def are_for(self, paths: Sequence[str]) -> bool:
         """Return whether files are documents; otherwise they are lines of text.
@@ -152,29 +137,24 @@ class DocumentOptions(OptionGroup):
 def translate_documents(
     load: Callable[[], AbstractContextManager[Translator]],
     paths: Sequence[str],
-    output: str | None,
-    report: str | None,
+    outputs: TranslationOptions,
     options: DocumentOptions,
     memory: Lookup | None,
     settings: Mapping[str, Any],
     *,
-    is_jsonl: bool,
     workers: int,
-    only_if: float | None = None,
 ) -> None:
     """Translate documents one after the other; each output file appears when it is complete.
 
     Args:
         load: Returns a context manager with the translator; called after all documents are read.
         paths: The documents.
-        output: Where the translation goes, or the directory for several.
-        report: Path of the review page; None writes none.
+        outputs: What is written: the documents, or a JSON object for each segment; where it goes, or the directory for
+            several; and the review page.
         options: Options for documents.
         memory: Looks a segment up in the translation memory, if there is one.
         settings: Decoding settings, as in `translate_document`.
-        is_jsonl: Write a JSON object for each segment instead of the documents.
         workers: Processes that share the lines.
-        only_if: Leave segments untranslated whose translation has a lower quality.
 
     Raises:
         ConfigError: If an output has another extension than its document, an option does not apply, or a binary
@@ -182,17 +162,49 @@ def translate_documents(
         DataError: If a document cannot be read, or an output cannot be written or is an input.
     """
     from clearhead.files import display_name, some_names
-    from clearhead.formats.document_files import has_option, is_binary, read_document
-    from clearhead.text.shortening import first_few
+    from clearhead.formats.document_files import is_binary
     from clearhead.translation.documents import CHUNK_LINES
     from clearhead.translation.review_page import reporting
 
-    outputs = _outputs(paths, output, is_jsonl=is_jsonl)
-    if not is_jsonl and is_binary(paths[0]):
-        refuse_binary(display_name(paths[0]), output)
-    for target in outputs:
+    targets = _outputs(paths, outputs.output, is_jsonl=outputs.is_jsonl)
+    if not outputs.is_jsonl and is_binary(paths[0]):
+        refuse_binary(display_name(paths[0]), outputs.output)
+    for target in targets:
         refuse_overwriting(target, paths)
-    refuse_report(report, paths, outputs)
+    refuse_report(outputs.report, paths, targets)
+    documents = _read(paths, options, has_memory=memory is not None)
+    with load() as translator, reporting(outputs.report, some_names(paths)) as pages:
+        translator.translate([], **settings)  # an impossible setting is refused before anything is written
+        for path, document in zip(paths, documents, strict=True):
+            if problem := _other_language(document, translator, settings):
+                notice(f"{display_name(path)}: {problem}")
+        for path, document, target in zip(paths, documents, targets, strict=True):
+            translated = _translate(
+                translator,
+                document,
+                display_name(path),
+                target,
+                memory,
+                settings,
+                only_missing=document.keeps_finished if options.only_missing is None else options.only_missing,
+                is_jsonl=outputs.is_jsonl,
+                chunk_lines=CHUNK_LINES * workers,
+                only_if=outputs.only_if,
+            )
+            _tell(display_name(path), document, translated, translator, pages)
+
+
+def _read(paths: Sequence[str], options: DocumentOptions, *, has_memory: bool) -> list[Document]:
+    """Read documents, and report what is skipped in them.
+
+    Raises:
+        ConfigError: If an option does not apply.
+        DataError: If one cannot be read.
+    """
+    from clearhead.files import display_name
+    from clearhead.formats.document_files import has_option, read_document
+    from clearhead.text.shortening import first_few
+
     asked = {
         "columns": options.typed_columns(),
         "keys": options.typed_keys(),
@@ -205,7 +217,7 @@ def translate_documents(
             path,
             paragraphs=options.paragraphs,
             **asked,
-            **{name: said for name, said in languages.items() if memory is None or has_option(path, name)},
+            **{name: said for name, said in languages.items() if not has_memory or has_option(path, name)},
         )
         for path in paths
     ]
@@ -217,25 +229,7 @@ def translate_documents(
             )
         for remark in document.remarks:
             notice(f"{display_name(path)}: {remark}")
-    with load() as translator, reporting(report, some_names(paths)) as pages:
-        translator.translate([], **settings)  # an impossible setting is refused before anything is written
-        for path, document in zip(paths, documents, strict=True):
-            if problem := _other_language(document, translator, settings):
-                notice(f"{display_name(path)}: {problem}")
-        for path, document, target in zip(paths, documents, outputs, strict=True):
-            translated = _translate(
-                translator,
-                document,
-                display_name(path),
-                target,
-                memory,
-                settings,
-                only_missing=document.keeps_finished if options.only_missing is None else options.only_missing,
-                is_jsonl=is_jsonl,
-                chunk_lines=CHUNK_LINES * workers,
-                only_if=only_if,
-            )
-            _tell(display_name(path), document, translated, translator, pages)
+    return documents
 
 
 def _translate(

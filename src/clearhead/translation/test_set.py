@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.config.choices import MetricName, Tokenization
-from clearhead.evaluation.metrics import DEFAULT_METRICS, Evaluation, judge, make_metrics, require_pairs
+from clearhead.evaluation import (
+    DEFAULT_METRICS,
+    AlignmentScores,
+    Comparison,
+    Evaluation,
+    alignment_scores,
+    compare,
+    judge,
+    read_gold_links,
+)
+from clearhead.evaluation.metrics import make_metrics, require_pairs
+from clearhead.text.word_links import spaced_words
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
@@ -20,8 +33,101 @@ NEAR = 0.5
 MOST_COMPARED = 500_000
 """Most training pairs with which a test set is compared."""
 
+TITLES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++"}
+PARTS = {
+    "near_training": "like one of the training text (half of their words or more)",
+    "far_from_training": "unlike any of the training text",
+}
+"""The two parts of a test set, by their name in JSON."""
 
-def evaluate(
+Stage = Callable[..., AbstractContextManager[Callable[[int], None]]]
+"""Shows what is being done; called with its name and `total`, yields a function that is called with what is done."""
+
+
+@dataclass(frozen=True)
+class ModelEvaluation:
+    """Scores of translations of a test set; on request of its parts, and in comparison with a baseline."""
+
+    scores: Evaluation
+    texts: Sequence[str]
+    references: Sequence[str]
+    judging: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `judge`, by which parts and differences are measured as well."""
+    translations: Sequence[Translation] = ()
+    """What the model made; empty for translations made elsewhere."""
+    model_sha256: str = ""
+    alignment: AlignmentScores | None = None
+    parts: Mapping[str, Evaluation] = field(default_factory=dict)
+    """Scores of the lines near the model's training text, and of the others."""
+    compared: tuple[str, str, ModelEvaluation, Comparison] | None = None
+    """Names of baseline and system, the evaluation of the baseline, and the differences to it."""
+
+    @classmethod
+    def of_texts(
+        cls, texts: Sequence[str], references: Sequence[str], *, intervals: bool = True, **judging: Any
+    ) -> Self:
+        """Judge translations.
+
+        Args:
+            texts: Translations.
+            references: One reference for each.
+            intervals: Compute confidence intervals.
+            **judging: Further arguments of `judge`.
+
+        Raises:
+            ConfigError: As in `judge`.
+            DataError: As in `judge`.
+        """
+        return cls(judge(texts, references, intervals=intervals, **judging), texts, references, judging)
+
+    def with_parts(self, is_near: Sequence[bool] | None) -> Self:
+        """Return this with scores of the lines near the training text and of the others (`near_training`)."""
+        parts = zip(PARTS, (list(is_near or ()), [not one for one in is_near or ()]), strict=True)
+        return replace(self, parts={name: self._judged(part) for name, part in parts if any(part)})
+
+    def _judged(self, part: Sequence[bool]) -> Evaluation:
+        return judge(list(compress(self.texts, part)), list(compress(self.references, part)), **self.judging)
+
+    def compared_with(self, baseline: ModelEvaluation, names: tuple[str, str]) -> Self:
+        """Return this with the differences to a baseline, and whether they are significant.
+
+        Args:
+            baseline: Evaluation of the baseline on the same test set.
+            names: Names of baseline and system.
+        """
+        differences = compare(self.references, baseline.texts, self.texts, **self.judging)
+        return replace(self, compared=(*names, baseline, differences))
+
+    def lines(self) -> list[str]:
+        """Return everything as lines for a reader."""
+        shown = [*_table(self.scores), *(_part_line(name, part) for name, part in self.parts.items())]
+        if (found := self.alignment) is not None:
+            shown.append(
+                f"alignment: precision {100 * found.precision:.1f}%, recall {100 * found.recall:.1f}%, "
+                f"AER {100 * found.error_rate:.1f}% ({found.links:,} links; by hand {found.sure:,} sure, "
+                f"{found.possible:,} possible)"
+            )
+        if self.compared is not None:
+            named, system, baseline, differences = self.compared
+            shown += ["", f"{named}:", *baseline.lines(), "", f"from {named} to {system}:", *differences.lines()]
+        return shown
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        values = {**self.scores.to_dict(), **{name: part.to_dict() for name, part in self.parts.items()}}
+        if self.alignment is not None:
+            values["alignment"] = asdict(self.alignment)
+        if self.compared is not None:
+            named, system, _, differences = self.compared
+            values["comparison"] = {"baseline": named, "system": system, **differences.to_dict()}
+        return values
+
+    def titled_metrics(self) -> dict[str, Any]:
+        """Return score, interval and signature of each metric, by its title."""
+        return {TITLES[name]: asdict(metric) for name, metric in self.scores.metrics.items()}
+
+
+def evaluate_model(
     translator: Translator,
     sources: Sequence[str],
     references: Sequence[str],
@@ -30,10 +136,12 @@ def evaluate(
     tokenize: Tokenization | None = None,
     lowercase: bool = False,
     intervals: bool = False,
+    gold_alignments: str | None = None,
+    gold_base: int | None = None,
     name: str = "",
-    on_progress: Callable[[int], None] | None = None,
+    stage: Stage = lambda _, total: nullcontext(lambda steps: None),
     **decode_settings: Unpack[DecodeChanges],
-) -> tuple[Evaluation, list[Translation]]:
+) -> ModelEvaluation:
     """Translate a test set and compare it with references; only the translation is timed, and it is not scored.
 
     What the model wrote is compared, even where that is empty (`raw` of `Translator.translate`).
@@ -46,28 +154,46 @@ def evaluate(
         tokenize: Tokenization for BLEU.
         lowercase: Ignore case.
         intervals: Compute confidence intervals.
+        gold_alignments: File of manual alignments, with which the model's of source and reference are compared.
+        gold_base: Number of a sentence's first word in it; None for that of its format.
         name: Name of the file of the sources, for messages.
-        on_progress: Called with the number of lines finished, batch by batch.
+        stage: Called with what is being done and the number of lines.
         **decode_settings: Fields of `DecodeConfig` to change, such as `beam_size=1`.
 
     Raises:
         ConfigError: If a setting is unknown or impossible, a metric needs a package that is not installed, or the model
             has language tags and a line has no target language.
-        DataError: If there are no lines, or not as many references as sources.
+        DataError: If there are no lines, or not as many references as sources; or as in `read_gold_links`.
     """
     require_pairs("source lines", len(sources), len(references))
     make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # fail before an hour of translation
-    start = perf_counter()
-    told: dict[str, Any] = {"name": name, "on_progress": on_progress, **decode_settings}
-    translations = translator.translate(sources, scores=False, raw=True, **told)
-    seconds = perf_counter() - start
-    hypotheses = [translation.text for translation in translations]
-    evaluation = replace(
-        judge(hypotheses, references, metrics=metrics, tokenize=tokenize, lowercase=lowercase, intervals=intervals),
-        sentences_per_second=len(hypotheses) / seconds,
+    alignment = None
+    if gold_alignments is not None:
+        names = ("source_lang", "target_lang", "batch_tokens", "align_by")
+        how: Any = {key: value for key, value in decode_settings.items() if key in names}
+        target_language = translator.decode_config(how).target_lang
+        sides = [text for _, text in translator.pair_encoder.split_sources(sources, target_language, name=name)]
+        gold = read_gold_links(gold_alignments, sides, references, base=gold_base)
+        with stage("aligning", total=len(sources)) as advance:
+            how |= {"name": name, "on_progress": advance, "words": spaced_words}
+            alignment = alignment_scores(translator.align(sources, references, **how), gold)
+    with stage(f"translating with {translator.path}", total=sum(bool(line.strip()) for line in sources)) as advance:
+        start = perf_counter()
+        translations = translator.translate(
+            sources, scores=False, raw=True, name=name, on_progress=advance, **decode_settings
+        )
+        seconds = perf_counter() - start
+    texts = [translation.text for translation in translations]
+    found = ModelEvaluation.of_texts(
+        texts, references, intervals=intervals, metrics=metrics, tokenize=tokenize, lowercase=lowercase
+    )
+    scores = replace(
+        found.scores,
+        sentences_per_second=len(texts) / seconds,
         output_tokens_per_second=sum(len(translation.tokens) for translation in translations) / seconds,
     )
-    return evaluation, translations
+    sha256 = translator.bundle.model_sha256 or ""
+    return replace(found, scores=scores, translations=translations, model_sha256=sha256, alignment=alignment)
 
 
 def near_training(run: Path, sources: Sequence[str]) -> list[bool] | None:
@@ -94,3 +220,22 @@ def near_training(run: Path, sources: Sequence[str]) -> list[bool] | None:
         return None
     memory = TranslationMemory((text, text) for text in map(store.source, range(len(store))))
     return [memory.match(source, NEAR) is not None for source in sources]
+
+
+def _table(evaluation: Evaluation) -> list[str]:
+    values = evaluation.to_dict()
+    rows = [("metric", "value", "95 %", "signature")]
+    for name, metric in evaluation.metrics.items():
+        interval = "{:.2f} to {:.2f}".format(*metric.interval) if metric.interval else ""
+        rows.append((TITLES[name], f"{values[name]:.2f}", interval, metric.signature))
+    rows += [("exact match, %", f"{values['exact_match']:.2f}", "", "")]
+    rows += [("sentences", f"{values['sentences']:,}", "", "")]
+    speeds = {"sentences/s": "sentences_per_second", "output tokens/s": "output_tokens_per_second"}
+    rows += [(title, f"{values[name]:,.2f}", "", "") for title, name in speeds.items() if name in values]
+    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
+    return [f"{row[0]:<{first}}  {row[1]:>{second}}  {row[2]:<{third}}  {row[3]}".rstrip() for row in rows]
+
+
+def _part_line(name: str, evaluation: Evaluation) -> str:
+    scores = ", ".join(f"{TITLES[metric]} {found.score:.2f}" for metric, found in evaluation.metrics.items())
+    return f"{evaluation.sentences:,} lines {PARTS[name]}: {scores}"

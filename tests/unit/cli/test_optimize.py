@@ -4,7 +4,6 @@ import gzip
 import json
 import re
 import shutil
-from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from model_files import forget_side_files
 
 from clearhead.bundle import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files, load_bundle, save_bundle
 from clearhead.cli.evaluate import evaluate
-from clearhead.cli.optimize import optimize
+from clearhead.cli.optimize import SizeOptions, optimize
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
@@ -117,7 +116,7 @@ def test_equal_text_gives_equal_bytes_whatever_the_compression(run_command, make
 
 @pytest.mark.parametrize(("option", "default"), [("per_token", PER_TOKEN), ("common", COMMON)])
 def test_the_help_names_the_defaults(option, default):
-    assert get_type_hints(optimize, include_extras=True)[option].__metadata__[0].show_default == str(default)
+    assert getattr(SizeOptions, option).show_default == str(default)
 
 
 def test_a_model_without_a_shortlist_says_how_to_get_one(run_command, make_model_dir, make_bundle, text):

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import clearhead.files
 from clearhead.cli import translate as translate_module
 from clearhead.cli.score import score
 from clearhead.cli.translate import translate
@@ -83,7 +84,7 @@ def test_the_chunks_change_nothing(run_command, make_model_dir, write_lines, mon
         return run_command(translate, model, source, "--nbest", 2).stdout
 
     in_one = output()
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 3)
+    monkeypatch.setattr("clearhead.translation.lines.CHUNK_LINES", 3)
     assert output() == in_one
 
 
@@ -98,29 +99,30 @@ def test_an_input_that_looks_like_a_temporary_file_of_the_output_is_not_touched(
 def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_model_dir, tmp_path, monkeypatch):
     source, output = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(b"Ein Hund.\n" * 5 + b"\xff\n")
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 2)
+    monkeypatch.setattr("clearhead.translation.lines.CHUNK_LINES", 2)
     seen = []
-    read = translate_module._chunks
+    read = clearhead.files.read_lines
 
-    def watched(path, workers):
-        for chunk in read(path, workers):
-            (temporary,) = output.parent.glob(".out.txt.*.partial")
-            seen.append(len(temporary.read_text(encoding="utf-8").splitlines()))
-            yield chunk
+    def watched(path):
+        for number, line in enumerate(read(path)):
+            if number % 2 == 0:
+                (temporary,) = output.parent.glob(".out.txt.*.partial")
+                seen.append(len(temporary.read_text(encoding="utf-8").splitlines()))
+            yield line
 
-    monkeypatch.setattr(translate_module, "_chunks", watched)
+    monkeypatch.setattr("clearhead.files.read_lines", watched)
     with pytest.raises(DataError, match=r"line 6: byte 1 \(0xff\) is not valid UTF-8"):
         run_command(translate, make_model_dir(), source, "-o", output)
-    assert seen == [0, 2]
+    assert seen == [0, 2, 4]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "model"]  # nothing half-written
 
 
-@pytest.mark.parametrize(("terminal", "expected"), [(True, [(1, ["a"]), (2, [""])]), (False, [(1, ["a", ""])])])
-def test_whoever_types_gets_an_answer_after_each_line(monkeypatch, terminal, expected):
-    stdin = io.TextIOWrapper(io.BytesIO(b"a\n\n"), encoding="utf-8")
-    monkeypatch.setattr(stdin, "isatty", lambda: terminal, raising=False)
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_lines_of_a_terminal_are_typed(monkeypatch, is_terminal):
+    stdin = io.StringIO("a")
+    monkeypatch.setattr(stdin, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.setattr("sys.stdin", stdin)
-    assert list(translate_module._chunks("-")) == expected
+    assert (translate_module._is_typed("-"), translate_module._is_typed("-.txt")) == (is_terminal, False)
 
 
 def test_several_files_are_translated_one_after_the_other(run_command, make_model_dir, write_lines, tmp_path):
@@ -329,7 +331,7 @@ def test_json_lines_hold_the_sentences_of_a_split_line_as_score_knows_them(run_c
 def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
     run_command, make_model_dir, write_lines, speaking, monkeypatch
 ):
-    monkeypatch.setattr(translate_module, "CHUNK_LINES", 5)
+    monkeypatch.setattr("clearhead.translation.lines.CHUNK_LINES", 5)
     speaking("two dogs")
     paths = write_lines("a.txt", *["Zwei Hunde.", "2018 Hunde, %s."] * 12), write_lines("b.txt", "", "", "<b>Hund</b>")
     model = make_model_dir(decode={"place_markup": False})
@@ -451,7 +453,7 @@ def test_a_line_without_a_language_is_named_with_the_languages(run_command, make
 def test_impossible_settings_are_refused_before_anything_is_read(
     run_command, make_model_dir, tmp_path, monkeypatch, arguments, message
 ):
-    monkeypatch.setattr(translate_module, "_chunks", lambda path: pytest.fail("the input was read"))
+    monkeypatch.setattr("clearhead.files.read_lines", lambda path: pytest.fail("the input was read"))
     with pytest.raises(ConfigError, match=message):
         run_command(translate, make_model_dir(), "-o", tmp_path / "out.txt", *arguments, stdin="x\n")
     assert not (tmp_path / "out.txt").exists()
