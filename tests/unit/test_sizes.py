@@ -26,7 +26,7 @@ ROOMS = {
     "config": 889,
     "conversion.py": 73,
     "data": 3_633,
-    "decoding": 3_744,
+    "decoding": 3_692,
     "errors.py": 26,
     "evaluation": 362,
     "files": 698,

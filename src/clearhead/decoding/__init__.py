@@ -7,16 +7,15 @@ from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.decode import decode, make_engine, require_computable, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
-from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
-from clearhead.decoding.rules import cut_sources, length_limits
+from clearhead.decoding.rules import Hypothesis, cut_sources, length_limits, length_penalty
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.runtime.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from clearhead.decoding.batched_sampling import expected_chrf
     from clearhead.decoding.constraints import Required, RequiredTerm, TokenSequence, WordEdges
-    from clearhead.decoding.mbr import expected_chrf
     from clearhead.decoding.pytorch.engine import PyTorchEngine
     from clearhead.decoding.shortlist_learning import learn_shortlist
 
@@ -27,7 +26,7 @@ if not TYPE_CHECKING:  # with it, a type checker would accept every name
         {
             "PyTorchEngine": "pytorch.engine",
             **dict.fromkeys(("Required", "RequiredTerm", "TokenSequence", "WordEdges"), "constraints"),
-            "expected_chrf": "mbr",
+            "expected_chrf": "batched_sampling",
             "learn_shortlist": "shortlist_learning",
         },
     )

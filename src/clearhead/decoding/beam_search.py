@@ -14,8 +14,7 @@ import numpy as np
 from clearhead.config import DecodeConfig
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Candidates, Engine
-from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.rules import NO_NUMBERS, can_win, first_token, rank_penalty, score_to_beat
+from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, can_win, first_token, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens

@@ -42,7 +42,7 @@ class SearchOptions:
     others. None returns the samples as drawn."""
     diversity: float = 0.0
     """Penalty in nats on a token for each better hypothesis that writes it at the same step, so that the n best differ
-    (see `diverse_beam_search`); 0 is ordinary search."""
+    (see `batched_sampling.advance_diverse`); 0 is ordinary search."""
     shortlist: Shortlist | None = None
     """Selects the target tokens allowed for each sentence; None allows the whole vocabulary."""
     most_required: int = 0

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.decode import on_threads
 from clearhead.decoding.helper_threads import helpers
+from clearhead.decoding.sentence import advice_on_memory, length_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float

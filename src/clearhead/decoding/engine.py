@@ -17,7 +17,7 @@ import numpy as np
 from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.decoding.utf8 import CharacterParts

@@ -21,8 +21,7 @@ import numpy as np
 from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.best_tokens import best_tokens
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
-from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.rules import Hypothesis, can_win, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from clearhead.decoding.batching import advice_on_memory
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.sentence import advice_on_memory
+from clearhead.decoding.step import token_log_probs
 from clearhead.model.transformer import Transformer
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clearhead.config import Sampling
 from clearhead.decoding.batched_sampling import draw_token
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens

@@ -20,8 +20,7 @@ from clearhead.config import ModelConfig
 from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
 from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch
 from clearhead.decoding.helper_threads import helpers
-from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.rules import NO_NUMBERS, check_ids, first_token, rank_penalty
+from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -298,7 +297,7 @@ class _Worker:
 
             return begin_constrained(sentence, bos_id, self.allowed, options)
         if options.diversity:
-            from clearhead.decoding.independent_hypotheses import SeparateHypotheses
+            from clearhead.decoding.batched_sampling import SeparateHypotheses
 
             count = options.config.beam_size
             return SeparateHypotheses.begin(sentence, bos_id, self.allowed, [None] * count, count=count)
@@ -322,7 +321,7 @@ class _Worker:
 
             advance_samples(active, log_probs, options.sampling, eos_id)
         else:
-            from clearhead.decoding.diverse_beam_search import advance_diverse
+            from clearhead.decoding.batched_sampling import advance_diverse
 
             advance_diverse(active, log_probs, options.diversity, options.config, eos_id)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from clearhead.decoding.engine import Beams
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.batching import advice_on_memory, length_batches
-from clearhead.decoding.pytorch.attention import cross_attention_weights
+from clearhead.decoding.pytorch.weights import cross_attention_weights
+from clearhead.decoding.sentence import advice_on_memory, length_batches
 from clearhead.decoding.shortlist import NONE, Shortlist
 from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer

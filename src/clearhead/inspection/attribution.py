@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 from clearhead.inspection.forward_pass import ModelPass
 from clearhead.inspection.tokens import TokenWord
 

@@ -9,8 +9,7 @@ from typing import Literal
 from clearhead.config import DecodeConfig
 from clearhead.decoding.beam_search import BeamStep, beam_search
 from clearhead.decoding.engine import Engine
-from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.rules import length_limits, rank_penalty
+from clearhead.decoding.rules import Hypothesis, length_limits, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence
 
 FATES = {

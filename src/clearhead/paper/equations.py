@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig, TrainConfig
-from clearhead.decoding.hypothesis import length_penalty
+from clearhead.decoding.rules import length_penalty
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.embeddings import Embedding
 from clearhead.model.feed_forward import FeedForward

@@ -19,9 +19,8 @@ from threading import Lock, Thread, get_native_id
 from typing import Protocol
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions
-from clearhead.decoding.batching import advice_on_memory
 from clearhead.decoding.scheduler import SentenceQueue, search_queue
-from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.sentence import Sentence, advice_on_memory
 from clearhead.errors import ClearheadError
 from clearhead.serving.fair_queue import FairOrder
 from clearhead.serving.http_errors import unavailable

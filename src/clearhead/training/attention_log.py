@@ -22,7 +22,7 @@ from torch import Tensor
 from clearhead.config import ModelConfig
 from clearhead.data.batches import collate
 from clearhead.data.store import PairStore
-from clearhead.decoding.pytorch.attention import cross_attention_weights
+from clearhead.decoding.pytorch.weights import cross_attention_weights
 from clearhead.files import open_own, read_json_lines, write_text
 from clearhead.model.transformer import Transformer
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clearhead.bundle import ALIGNMENT_FILE, Bundle
 from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
-from clearhead.decoding.batching import length_batches
 from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble_engine import EnsembleEngine
+from clearhead.decoding.sentence import length_batches
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import os_error_as, write_json
 from clearhead.runtime.interruption import check_interruption

@@ -11,8 +11,8 @@ from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.rules import rank_penalty
-from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import NO_PREFIX, given_prefix, sentences_of
+from clearhead.decoding.step import token_log_probs
 from clearhead.errors import ModelError
 from every_run import slow
 from plain_search import plain_search

@@ -10,7 +10,7 @@ from searches import near
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, length_penalty, score
-from clearhead.decoding.diverse_beam_search import choose_diverse
+from clearhead.decoding.batched_sampling import choose_diverse
 from clearhead.decoding.scheduler import search
 from clearhead.errors import ConfigError
 from every_run import slow

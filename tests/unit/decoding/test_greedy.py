@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.decoding.sampling import greedy_search
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 from plain_search import plain_search
 
 pytestmark = pytest.mark.usefixtures("inference")

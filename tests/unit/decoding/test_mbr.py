@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics.chrf import CHRF
 
 from clearhead.decoding import expected_chrf
-from clearhead.decoding.mbr import chrf_of_pairs
+from clearhead.decoding.batched_sampling import chrf_of_pairs
 
 ODD = [
     "",

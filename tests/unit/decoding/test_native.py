@@ -18,9 +18,8 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.native.slots import _Slot
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import sentences_of
-from clearhead.decoding.step import pad_batch
+from clearhead.decoding.step import pad_batch, token_log_probs
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.inspection.forward_pass import ModelPass, numbers
 from clearhead.inspection.heads import attentions, projections

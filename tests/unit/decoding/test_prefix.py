@@ -8,8 +8,8 @@ from searches import assert_same, find, find_plainly, near, sample, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import NO_PREFIX, Prefix, Sampling, SearchOptions, Shortlist, decode, length_limits, score
-from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.step import token_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
 
 LENGTHS = (7, 1, 13, 3, 5)

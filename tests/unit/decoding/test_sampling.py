@@ -14,7 +14,7 @@ from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOp
 from clearhead.decoding.batched_sampling import TOGETHER, draw_token, likely_tokens, seed_of, uniform_numbers
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scheduler import search
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 from clearhead.errors import ConfigError
 from every_run import slow
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.decoding import PyTorchEngine, make_engine, score
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 
 
 def one_by_one(model, source, target):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 from clearhead.errors import DataError
 from clearhead.inspection.attribution import integrated_gradients, num_products, occlusion
 from clearhead.inspection.explain import explain, with_attribution

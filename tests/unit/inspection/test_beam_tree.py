@@ -8,8 +8,8 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import length_penalty
 from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.sampling import greedy_search
-from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import NO_PREFIX, given_prefix
+from clearhead.decoding.step import token_log_probs
 from clearhead.inspection.beam_tree import FATES, record_search
 from plain_search import plain_search
 

@@ -16,7 +16,7 @@ import clearhead as ch
 from clearhead.bundle import Bundle, add_side_files, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.cross_attention import AlignmentHead
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation

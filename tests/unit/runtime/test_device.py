@@ -121,15 +121,15 @@ def test_pytorch_that_is_being_imported_by_another_thread_is_not_used(tmp_path):
         "def set_num_threads(count): global get_num_threads; get_num_threads = lambda: count\n"
     )
     program = (
-        "import os, sys, threading; from clearhead.decoding import batching; from clearhead.runtime import device;"
+        "import os, sys, threading; from clearhead.decoding import sentence; from clearhead.runtime import device;"
         "device.usable_cpus = lambda: 8; device.openmp_threads = lambda: 2; device._has_driver = lambda: False;"
         "threading.Thread(target=__import__, args=['torch']).start();\n"
         "while 'torch' not in sys.modules: pass\n"
-        "print(device.num_threads(), device.num_gpus(), batching._out_of_memory() == (MemoryError,));"
+        "print(device.num_threads(), device.num_gpus(), sentence._out_of_memory() == (MemoryError,));"
         "child = os.fork();"
         "(os._exit(device.num_threads()) if child == 0 else None);"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]));"
-        "device.set_num_threads(5); print(device.num_threads(), len(batching._out_of_memory()))"
+        "device.set_num_threads(5); print(device.num_threads(), len(sentence._out_of_memory()))"
     )
     assert run(program, PYTHONPATH=str(tmp_path)).split("\n") == ["2 0 True", "2", "5 2"]
 

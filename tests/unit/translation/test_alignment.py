@@ -12,7 +12,7 @@ from clearhead.bundle import ALIGNMENT_FILE, add_side_files, load_bundle
 from clearhead.decoding import NativeEngine, PyTorchEngine, make_engine
 from clearhead.decoding.cross_attention import AlignmentHead, attended
 from clearhead.decoding.occlusion import occluded
-from clearhead.decoding.pytorch import attention
+from clearhead.decoding.pytorch import weights as pytorch_weights
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.files import write_json
 from clearhead.kernels.library import library
@@ -228,7 +228,7 @@ def test_the_compiled_core_aligns_without_the_module(make_bundle, monkeypatch):
     (pair,) = both.pair_encoder.pairs(*texts, both.decode_config({}))
     weights = [shown(each, pair, AlignmentHead()) for each in (one, other)]
     assert both.align(*texts) == [pair.links(sum(weights))]  # one by the core, one by PyTorch
-    monkeypatch.setattr(attention, "cross_attention_weights", None)
+    monkeypatch.setattr(pytorch_weights, "cross_attention_weights", None)
     assert one.align(*texts) == [pair.links(weights[0])]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clearhead.decoding import Sampling
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import Hypothesis
 from clearhead.formats.document_files import read_document
 from clearhead.model import Transformer
 from clearhead.text.quality_flags import KINDS

@@ -6,7 +6,7 @@ import pytest
 
 import clearhead as ch
 from clearhead.config import Sampling
-from clearhead.decoding import scoring
+from clearhead.decoding import step
 from clearhead.decoding.pytorch import module_engine, plain_engine
 from clearhead.errors import ConfigError
 from clearhead.translation.terminology import Term, Terms
@@ -72,7 +72,7 @@ def test_plain_code_runs_only_where_it_is_asked_for(translator, monkeypatch, mod
 
 def test_a_changed_function_of_the_model_counts(translator, monkeypatch):
     (before,) = translator.score(LINES[:1], ["A dog."], plain=True)
-    monkeypatch.setattr(scoring, "pad_batch", lambda rows, pad_id: failing())
+    monkeypatch.setattr(step, "pad_batch", lambda rows, pad_id: failing())
     with pytest.raises(RuntimeError, match="plain code ran"):
         translator.score(LINES[:1], ["A dog."], plain=True)
     assert before < 0

@@ -26,7 +26,7 @@ from clearhead.runtime.device import keep_freed_memory, num_threads
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from clearhead.decoding.native.shortlist import ListedProducts
+    from clearhead.decoding.native.weights import ListedProducts
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.transformer import Transformer
 
@@ -128,7 +128,7 @@ class NativeEngine(Engine):
 
     def _listed_products(self, shortlist: Shortlist) -> ListedProducts:
         """Return the packed products of a shortlist; those of the last shortlist are cached."""
-        from clearhead.decoding.native.shortlist import ListedProducts
+        from clearhead.decoding.native.weights import ListedProducts
 
         listed = self._listed  # another thread may replace it at any time
         if listed is None or listed.shortlist is not shortlist:

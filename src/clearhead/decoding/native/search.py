@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.repetition import LOOP_TIMES, LOOP_TOKENS
-from clearhead.decoding.rules import rank_penalty
+from clearhead.decoding.rules import Hypothesis, rank_penalty
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct

@@ -16,8 +16,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.search import NativeSearch
-from clearhead.decoding.native.shortlist import ListedProducts
-from clearhead.decoding.native.weights import NativeWeights
+from clearhead.decoding.native.weights import ListedProducts, NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask

@@ -1,4 +1,4 @@
-"""The weights of a model in the structures of the compiled core, and the encoding of source sentences.
+"""The weights of a model in the structures of the compiled core, the encoding of sentences, shortlist products.
 
 Shapes: B blocks of positions, L decoder layers, W width of keys and values together.
 """
@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from clearhead.config import DecodePrecision
+from clearhead.decoding.rules import never_written
+from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import LANES, make_product, uninitialized
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
@@ -23,6 +26,7 @@ from clearhead.runtime.lazy import cached_property
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+
 
 ENCODED_ROWS = 512
 """Minimum source tokens per encoder batch, exceeded by less than a sentence; their activations fit into the cache."""
@@ -240,3 +244,41 @@ class NativeWeights:
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class ListedProducts:
+    """The packed products of a shortlist.
+
+    Args:
+        weights: Packed weights of the model.
+        shortlist: A shortlist learned with the same model.
+
+    Raises:
+        ModelError: If the shortlist does not fit the model.
+    """
+
+    def __init__(self, weights: NativeWeights, shortlist: Shortlist) -> None:
+        config, model = weights.model.config, weights.model
+        shortlist.check(config)
+        self.shortlist = shortlist
+        self._weight, self._bias = model["output_proj.weight"], model.get("output_proj.bias")
+        # Tokens that are never written keep their share of the probability.
+        always = np.array([config.eos_id, *never_written(config)], dtype=np.int32)
+        self.common = np.union1d(shortlist.common, always)
+        self.decoder = STRUCTS["Stack"].from_buffer_copy(weights.decoder)
+        self.decoder.keep("layers", weights)
+        self.decoder.output = make_product(self._weight, self._bias, weights.precision, rows=self.common)
+
+    def tokens(self, tokens: Struct) -> Struct:
+        """Return a structure for embedding tokens that allows the common tokens alone."""
+        listed = STRUCTS["Tokens"].from_buffer_copy(tokens)
+        listed.num_ids = len(self.common)
+        listed.keep("embedding", tokens)
+        return listed.point(ids=self.common)
+
+    def enter(self, slot: Struct, sentence: Sentence) -> None:
+        """Create the product with the sentence's own tokens, in its slot."""
+        own = np.setdiff1d(self.shortlist.tokens_for(sentence), self.common, assume_unique=True)
+        slot.own = make_product(self._weight, self._bias, "fp32", rows=own)
+        slot.point(own_ids=own)
+        slot.num_own = len(own)

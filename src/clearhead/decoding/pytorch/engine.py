@@ -19,15 +19,13 @@ from torch import Tensor
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.attention import cross_attention_of_pairs
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
 from clearhead.decoding.pytorch.slots import SlotRows
-from clearhead.decoding.pytorch.weights import PackedModel
+from clearhead.decoding.pytorch.weights import PackedModel, cross_attention_of_pairs
 from clearhead.decoding.rules import candidates_of_row
-from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.step import pad_batch
+from clearhead.decoding.step import pad_batch, token_log_probs
 from clearhead.decoding.token_masks import Mask
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.lazy import cached_property

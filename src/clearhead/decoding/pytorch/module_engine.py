@@ -21,11 +21,11 @@ from torch import Tensor
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.attention import cross_attention_of_pairs
+from clearhead.decoding.pytorch.weights import cross_attention_of_pairs
 from clearhead.decoding.rules import never_written
-from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.step import token_log_probs
 from clearhead.model.transformer import Transformer
 
 

@@ -2,7 +2,7 @@
 
 Projections of the same input are joined into one product, matrices are stored in the layout that the product reads, and
 the rows of a decoding step may be at different positions. The sublayers themselves are documented in `clearhead.model`;
-this file only arranges their work efficiently.
+this file only arranges their work efficiently. Cross-attention weights of given pairs are those of `Transformer`.
 
 Shapes: B sentences, S source length, N slots (sentences in flight), K beams, R rows (the active beams of all slots),
 D d_model, V vocabulary, rounded up to whole blocks.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from torch.nn import functional
 from clearhead.config import DecodePrecision
 from clearhead.config.known import ANY, EITHER, SIZES, Known, unknown_settings
 from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
+from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
 from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
@@ -300,3 +302,35 @@ def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int
     if embedding.segments is not None:
         x = x + embedding.segments.weight[0]
     return x if embedding.norm is None else embedding.norm(x)
+
+
+def cross_attention_weights(
+    model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
+) -> list[Float[Tensor, "B H T S"]]:
+    """Return the cross-attention weights of each layer: one row for each target token, at the step that writes it.
+
+    Args:
+        model: An encoder-decoder in evaluation mode.
+        source: Source ids, ended by `eos_id` and padded.
+        target: Target ids, ended by `eos_id` and padded.
+    """
+    start = target.new_full((len(target), 1), model.config.bos_id)
+    return model.attention_weights(source, torch.cat([start, target[:, :-1]], dim=1)).cross
+
+
+def cross_attention_of_pairs(
+    model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[Float[np.ndarray, "L H T S"]]:
+    """Return for each pair the cross-attention weights of every head, at the steps that write the target.
+
+    Args:
+        model: An encoder-decoder in evaluation mode.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        targets: Target ids of each sentence, ended by `eos_id`.
+    """
+    source, target = (
+        pad_batch([list(ids) for ids in side], model.config.pad_id).to(model.device) for side in (sources, targets)
+    )
+    layers = [layer.float().numpy(force=True) for layer in cross_attention_weights(model, source, target)]
+    sizes = zip(map(len, targets), map(len, sources), strict=True)
+    return [np.stack([layer[pair, :, :t, :s] for layer in layers]) for pair, (t, s) in enumerate(sizes)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding.sampling import greedy_search
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import token_log_probs
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import CheckResult, Erratum
 from clearhead.paper.errata.materials import EXACT, compared, small_model, standard_normal, word_ids
