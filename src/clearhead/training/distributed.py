@@ -170,11 +170,11 @@ class Workers:
             if _may_speak(own, self.rank, text):
                 say(text)
 
-        def say_alone(text: str) -> None:
+        def report_locally(text: str) -> None:
             if _is_first_here():
                 say(text)
 
-        self._watch = Watch(own, self.rank, self.count, say_once, say_alone)
+        self._watch = Watch(own, self.rank, self.count, say_once, report_locally)
 
     def device(self, device: torch.device) -> torch.device:
         """Return the device of this worker: with several GPUs, one for each worker.

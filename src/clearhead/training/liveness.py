@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-_SECONDS_BETWEEN_SIGNS = 1.0
+_SECONDS_BETWEEN_HEARTBEATS = 1.0
 _SECONDS_TO_MISS = 2.5
 """A worker without a heartbeat for this long is lost, if a collective operation with it failed."""
 _SECONDS_OF_SILENCE = 20.0
@@ -43,7 +43,7 @@ _SECONDS_TO_STOP = 5.0
 """Maximum time to wait for each thread to end. A thread that is blocked in a call to the store is abandoned."""
 
 
-class Deed(NamedTuple):
+class Activity(NamedTuple):
     """Activity of a worker, as sent in its heartbeat."""
 
     turn: int = 0
@@ -54,10 +54,10 @@ class Deed(NamedTuple):
     """Description of the joint work; empty for work without a time limit."""
 
 
-class Signs:
+class Heartbeats:
     """Heartbeats of all workers in a store, with the activity that each one reports.
 
-    Time without a heartbeat is counted in calls of `pass_second`, not by a clock: a process that was itself suspended
+    Time without a heartbeat is counted in calls of `tick`, not by a clock: a process that was itself suspended
     or starved for a while must not take the others for dead.
 
     Args:
@@ -71,13 +71,13 @@ class Signs:
         self._number = 0
         self._seen = dict.fromkeys(range(count), b"")
         self._seconds = dict.fromkeys(range(count), 0.0)  # since the last new heartbeat
-        self.own = Deed()
+        self.own = Activity()
         """Activity of this worker."""
-        self._deeds = dict.fromkeys(range(count), Deed())
-        self._still = 0.0  # seconds since any worker made progress
+        self._activities = dict.fromkeys(range(count), Activity())
+        self._seconds_without_progress = 0.0  # of any worker
         self._longest: dict[str, float] = {}  # longest time without progress, by the first worker's work
 
-    def give_and_look(self) -> None:
+    def exchange(self) -> None:
         """Send a heartbeat and read those of the others. This worker's own counts once the store has returned it.
 
         Raises:
@@ -86,22 +86,22 @@ class Signs:
         self._number += 1
         self._store.set(_key(self._rank), json.dumps([self._number, *self.own]))
         for rank, last in self._seen.items():
-            if self._store.check([_key(rank)]) and (sign := self._store.get(_key(rank))) != last:
-                self._seen[rank], self._seconds[rank] = sign, 0.0
-                self._note(rank, Deed(*json.loads(sign)[1:]))
+            if self._store.check([_key(rank)]) and (beat := self._store.get(_key(rank))) != last:
+                self._seen[rank], self._seconds[rank] = beat, 0.0
+                self._note(rank, Activity(*json.loads(beat)[1:]))
 
-    def _note(self, rank: int, deed: Deed) -> None:
-        if deed != self._deeds[rank]:
-            work = self._deeds[0].work
-            self._longest[work] = max(self._longest.get(work, 0.0), self._still)
-            self._still = 0.0
-            self._deeds[rank] = deed
+    def _note(self, rank: int, activity: Activity) -> None:
+        if activity != self._activities[rank]:
+            work = self._activities[0].work
+            self._longest[work] = max(self._longest.get(work, 0.0), self._seconds_without_progress)
+            self._seconds_without_progress = 0.0
+            self._activities[rank] = activity
 
-    def pass_second(self) -> None:
+    def tick(self) -> None:
         """Count the time between two heartbeats."""
-        self._still += _SECONDS_BETWEEN_SIGNS
+        self._seconds_without_progress += _SECONDS_BETWEEN_HEARTBEATS
         for rank in self._seconds:
-            self._seconds[rank] += _SECONDS_BETWEEN_SIGNS
+            self._seconds[rank] += _SECONDS_BETWEEN_HEARTBEATS
 
     def silent(self, seconds: float) -> list[int]:
         """Return workers without a heartbeat for more than `seconds`: this one too, if the store does not answer."""
@@ -115,12 +115,12 @@ class Signs:
         Args:
             least: Minimum seconds without progress before work counts as stuck.
         """
-        if not (work := self._deeds[0].work):
+        if not (work := self._activities[0].work):
             return None
-        usual = self._longest.get(work)
-        if self._still <= (_SECONDS_AT_FIRST if usual is None else max(least, _TIMES_AS_LONG * usual)):
+        usual, seconds = self._longest.get(work), self._seconds_without_progress
+        if seconds <= (_SECONDS_AT_FIRST if usual is None else max(least, _TIMES_AS_LONG * usual)):
             return None
-        return _stuck_workers([rank for rank, deed in self._deeds.items() if not deed.waits], work, self._still)
+        return _stuck_workers([rank for rank, one in self._activities.items() if not one.waits], work, seconds)
 
 
 class Watch:
@@ -136,7 +136,7 @@ class Watch:
         rank: Rank of this worker.
         count: Number of all workers.
         say: Called with the reason why this process ends; prints it unless another worker has reported one.
-        say_alone: Called with the reason when the store cannot be asked whether another worker has reported one.
+        report_locally: Called with the reason when the store cannot be asked whether another worker has reported one.
         silence: Seconds without a heartbeat after which a worker counts as lost.
         stillness: Minimum seconds without any progress after which a worker that does not wait for others may count as
             stuck.
@@ -148,19 +148,19 @@ class Watch:
         rank: int,
         count: int,
         say: Callable[[str], None],
-        say_alone: Callable[[str], None],
+        report_locally: Callable[[str], None],
         *,
         silence: float = _SECONDS_OF_SILENCE,
         stillness: float = _SECONDS_TO_GO_ON,
     ) -> None:
-        self._signs = Signs(store, rank, count)
+        self._heartbeats = Heartbeats(store, rank, count)
         self._stillness = stillness
-        self._rank, self._say, self._say_alone, self._silence = rank, say, say_alone, silence
+        self._rank, self._say, self._report_locally, self._silence = rank, say, report_locally, silence
         self._done = threading.Event()
         # Two threads: a store whose machine is gone blocks the first one.
         self._threads = [
             threading.Thread(target=work, name="clearhead-watch", daemon=True)
-            for work in (self._give_signs, self._end_after_silence)
+            for work in (self._send_heartbeats, self._end_after_silence)
         ]
         for thread in self._threads:
             thread.start()
@@ -179,8 +179,8 @@ class Watch:
                 limit.
             waits: Whether this worker needs the others to continue.
         """
-        last = self._signs.own
-        self._signs.own = Deed(last.turn + 1, waits, last.work if work is None else work)
+        last = self._heartbeats.own
+        self._heartbeats.own = Activity(last.turn + 1, waits, last.work if work is None else work)
 
     def lost(self) -> list[int]:
         """Wait until missing heartbeats show which workers are lost, and return them; empty if none is lost."""
@@ -190,28 +190,28 @@ class Watch:
         return ranks
 
     def _others(self, seconds: float) -> list[int]:
-        return [rank for rank in self._signs.silent(seconds) if rank != self._rank]
+        return [rank for rank in self._heartbeats.silent(seconds) if rank != self._rank]
 
-    def _give_signs(self) -> None:
+    def _send_heartbeats(self) -> None:
         try:
-            while not self._done.wait(_SECONDS_BETWEEN_SIGNS):
-                self._signs.give_and_look()
+            while not self._done.wait(_SECONDS_BETWEEN_HEARTBEATS):
+                self._heartbeats.exchange()
         except RuntimeError:  # the store has closed
             self._done.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _end_after_silence(self) -> None:
         is_asked = False
-        while not self._done.wait(_SECONDS_BETWEEN_SIGNS):
-            self._signs.pass_second()
-            silent = self._signs.silent(self._silence)
+        while not self._done.wait(_SECONDS_BETWEEN_HEARTBEATS):
+            self._heartbeats.tick()
+            silent = self._heartbeats.silent(self._silence)
             if self._rank not in silent:
                 is_asked = False
-                if problem := lost_workers(silent) if silent else self._signs.stuck(self._stillness):
+                if problem := lost_workers(silent) if silent else self._heartbeats.stuck(self._stillness):
                     self._say(problem)
                     os._exit(1)
-            elif self._rank in self._signs.silent(2 * self._silence):
-                self._say_alone(lost_workers(self._others(self._silence)))
+            elif self._rank in self._heartbeats.silent(2 * self._silence):
+                self._report_locally(lost_workers(self._others(self._silence)))
                 os._exit(1)
             elif not is_asked:
                 is_asked = True

@@ -34,7 +34,7 @@ from clearhead.training import distributed
 from clearhead.training import launch as launching
 from clearhead.training import liveness as watching
 from clearhead.training.distributed import LostWorkerError, Workers, crowding, require_workers
-from clearhead.training.liveness import Deed, Signs, Watch
+from clearhead.training.liveness import Activity, Heartbeats, Watch
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
@@ -79,8 +79,8 @@ def before_step(number: int, act: Callable[[], None]) -> None:
 
 
 def miss_soon() -> None:
-    """Let this process look for the signs of the others more often, to see sooner who is gone after a failed sum."""
-    watching._SECONDS_BETWEEN_SIGNS, watching._SECONDS_TO_MISS = 0.1, 0.25
+    """Let this process look for heartbeats of the others more often, to see sooner who is gone after a failed sum."""
+    watching._SECONDS_BETWEEN_HEARTBEATS, watching._SECONDS_TO_MISS = 0.1, 0.25
 
 
 def die() -> None:
@@ -495,21 +495,21 @@ def test_who_is_silent_is_missed_after_so_many_seconds(monkeypatch, answers, sai
     def end(code: int) -> None:
         raise Ended(code)
 
-    def pass_second(_: float) -> bool:
+    def tick(_: float) -> bool:
         if answers:
-            watch._signs.give_and_look()
+            watch._heartbeats.exchange()
         return False
 
     os_of_the_watch = SimpleNamespace(_exit=end, kill=lambda *_: heard.append("asked to save\n"), getpid=os.getpid)
     monkeypatch.setattr(watching, "os", os_of_the_watch)
     monkeypatch.setattr(threading.Thread, "start", lambda _: None)
-    say, say_alone = (lambda text, who=who: heard.append(f"{who}{text}\n") for who in ("", "alone: "))
-    watch = Watch(HashStore(), 1, 2, say, say_alone, silence=4.5)
-    watch._done = SimpleNamespace(wait=pass_second)
+    say, report_locally = (lambda text, who=who: heard.append(f"{who}{text}\n") for who in ("", "alone: "))
+    watch = Watch(HashStore(), 1, 2, say, report_locally, silence=4.5)
+    watch._done = SimpleNamespace(wait=tick)
     with pytest.raises(Ended) as ended:
         watch._end_after_silence()
     assert (ended.value.code, "".join(heard)) == (1, said)
-    assert watch._signs.silent(4.5) == ([0] if answers else [0, 1])
+    assert watch._heartbeats.silent(4.5) == ([0] if answers else [0, 1])
 
 
 @pytest.mark.slow
@@ -527,8 +527,8 @@ def test_who_is_silent_ends_the_others_with_one_line(store, silence, said):
         "    def set(self, key, value):\n"
         "        time.sleep(600)\n"
         "signal.signal(signal.SIGTERM, lambda *_: print('asked to save', flush=True))\n"
-        "say, say_alone = (lambda text, who=who: print(who + text, flush=True) for who in ('', 'alone: '))\n"
-        f"Watch({store}, 1, 2, say, say_alone, silence={silence})\n"
+        "say, report_locally = (lambda text, who=who: print(who + text, flush=True) for who in ('', 'alone: '))\n"
+        f"Watch({store}, 1, 2, say, report_locally, silence={silence})\n"
         "time.sleep(600)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
@@ -537,26 +537,26 @@ def test_who_is_silent_ends_the_others_with_one_line(store, silence, said):
 
 def test_seconds_without_a_sign_tell_who_is_gone():
     store = HashStore()
-    signs, alive = Signs(store, 1, 3), Signs(store, 2, 3)
+    heartbeats, alive = Heartbeats(store, 1, 3), Heartbeats(store, 2, 3)
     for _ in range(4):
-        signs.pass_second()
-        alive.give_and_look()
-        signs.give_and_look()
-    assert signs.silent(3.0) == [0]
-    assert signs.silent(4.0) == []
+        heartbeats.tick()
+        alive.exchange()
+        heartbeats.exchange()
+    assert heartbeats.silent(3.0) == [0]
+    assert heartbeats.silent(4.0) == []
     for _ in range(5):  # the store does not answer
-        signs.pass_second()
-    assert signs.silent(4.0) == [0, 1, 2]
+        heartbeats.tick()
+    assert heartbeats.silent(4.0) == [0, 1, 2]
 
 
-def pass_seconds(signs: list[Signs], seconds: int, *, going_on: bool) -> None:
+def ticks(heartbeats: list[Heartbeats], seconds: int, *, going_on: bool) -> None:
     for _ in range(seconds):
-        for one in signs:
+        for one in heartbeats:
             if going_on:
                 one.own = one.own._replace(turn=one.own.turn + 1)
-            one.give_and_look()
-        for one in signs:
-            one.pass_second()
+            one.exchange()
+        for one in heartbeats:
+            one.tick()
 
 
 @pytest.mark.parametrize(
@@ -564,37 +564,37 @@ def pass_seconds(signs: list[Signs], seconds: int, *, going_on: bool) -> None:
 )
 def test_where_no_worker_goes_on_who_does_not_wait_hangs(waiting, who):
     store = HashStore()
-    signs = [Signs(store, rank, 3) for rank in range(3)]
-    for one in signs:
-        one.own = Deed(work="a step")
-    pass_seconds(signs, 10, going_on=True)
-    for rank, one in enumerate(signs):
+    heartbeats = [Heartbeats(store, rank, 3) for rank in range(3)]
+    for one in heartbeats:
+        one.own = Activity(work="a step")
+    ticks(heartbeats, 10, going_on=True)
+    for rank, one in enumerate(heartbeats):
         one.own = one.own._replace(turn=99, waits=rank in waiting)
-    pass_seconds(signs, 44, going_on=False)
-    assert [one.stuck(45.0) for one in signs] == [None] * 3
-    pass_seconds(signs, 3, going_on=False)
-    for one in signs:
+    ticks(heartbeats, 44, going_on=False)
+    assert [one.stuck(45.0) for one in heartbeats] == [None] * 3
+    ticks(heartbeats, 3, going_on=False)
+    for one in heartbeats:
         assert one.stuck(45.0).startswith(f"{who} in a step: there was no progress for 4")
 
 
 def test_what_takes_long_may_take_ten_times_as_long_and_what_is_new_half_an_hour():
-    signs = [Signs(HashStore(), 0, 1)]
-    signs[0].own = Deed(work="a checkpoint")
-    pass_seconds(signs, 1_795, going_on=False)
-    assert signs[0].stuck(45.0) is None
-    pass_seconds(signs, 10, going_on=False)
-    assert "hangs in a checkpoint" in signs[0].stuck(45.0)
+    heartbeats = [Heartbeats(HashStore(), 0, 1)]
+    heartbeats[0].own = Activity(work="a checkpoint")
+    ticks(heartbeats, 1_795, going_on=False)
+    assert heartbeats[0].stuck(45.0) is None
+    ticks(heartbeats, 10, going_on=False)
+    assert "hangs in a checkpoint" in heartbeats[0].stuck(45.0)
 
-    signs[0].own = Deed(turn=1, work="a step")
-    pass_seconds(signs, 20, going_on=False)
-    signs[0].own = Deed(turn=2, work="a step")  # so a step takes 20 seconds
-    pass_seconds(signs, 195, going_on=False)
-    assert signs[0].stuck(45.0) is None
-    pass_seconds(signs, 20, going_on=False)
-    assert "worker 0 hangs in a step" in signs[0].stuck(45.0)
-    signs[0].own = Deed(turn=3)  # what the first worker does alone
-    pass_seconds(signs, 5_000, going_on=False)
-    assert signs[0].stuck(45.0) is None
+    heartbeats[0].own = Activity(turn=1, work="a step")
+    ticks(heartbeats, 20, going_on=False)
+    heartbeats[0].own = Activity(turn=2, work="a step")  # so a step takes 20 seconds
+    ticks(heartbeats, 195, going_on=False)
+    assert heartbeats[0].stuck(45.0) is None
+    ticks(heartbeats, 20, going_on=False)
+    assert "worker 0 hangs in a step" in heartbeats[0].stuck(45.0)
+    heartbeats[0].own = Activity(turn=3)  # what the first worker does alone
+    ticks(heartbeats, 5_000, going_on=False)
+    assert heartbeats[0].stuck(45.0) is None
 
 
 def test_the_training_says_what_it_does(settings):
@@ -610,7 +610,7 @@ def test_the_training_says_what_it_does(settings):
 
 
 def test_after_a_failed_sum_silence_tells_who_is_gone(monkeypatch):
-    monkeypatch.setattr(watching, "_SECONDS_BETWEEN_SIGNS", 0.02)
+    monkeypatch.setattr(watching, "_SECONDS_BETWEEN_HEARTBEATS", 0.02)
     monkeypatch.setattr(watching, "_SECONDS_TO_MISS", 0.05)
     watch = Watch(HashStore(), 1, 2, print, print, silence=SECONDS)
     try:
@@ -635,7 +635,7 @@ def test_a_failed_sum_of_workers_that_are_all_there_says_its_cause(lost, kind, m
 
 @posix
 def test_workers_that_lost_their_launcher_save_and_stop(monkeypatch):
-    monkeypatch.setattr(watching, "_SECONDS_BETWEEN_SIGNS", 0.02)
+    monkeypatch.setattr(watching, "_SECONDS_BETWEEN_HEARTBEATS", 0.02)
 
     class Gone:
         def set(self, key: str, value: str) -> None:
