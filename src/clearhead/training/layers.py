@@ -33,7 +33,7 @@ from clearhead.data.inputs import source_language
 from clearhead.errors import ConfigError
 from clearhead.files import is_utf8
 from clearhead.runtime.lazy import cached_property
-from clearhead.training.guided_alignment import guided_layer
+from clearhead.training.loss import guided_layer
 from clearhead.training.schedule import peak_rate
 
 _OF_THE_USER = ("saved", "file", "--set", "option")

@@ -1,8 +1,14 @@
-"""Label-smoothed cross-entropy (paper section 5.4), summed over tokens.
+"""Losses: label-smoothed cross-entropy (paper section 5.4), and guided alignment, both summed over tokens.
 
-The true token has probability 1 - eps, and eps is spread evenly over the vocabulary (Szegedy et al. 2016, section 7).
+Label smoothing: the true token has probability 1 - eps, and eps is spread evenly over the vocabulary (Szegedy et al.
+2016, section 7).
 
-Shapes: N target tokens without padding, D d_model, V vocabulary.
+Guided alignment: one decoder head learns to attend along given word alignment links (Garg et al. 2019, "Jointly
+Learning to Align and Translate with Transformer Models", arXiv:1909.02074, section 4). In the paper the decoder runs a
+second time and sees the whole target. Here it runs once: the alignment of a target token is read at the next step,
+which takes that token as input and sees only it and earlier ones.
+
+Shapes: N target tokens without padding, D d_model, V vocabulary, B batch, T target length, S source length.
 """
 
 from __future__ import annotations
@@ -14,7 +20,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.batches import TokenLinks
+from clearhead.errors import ConfigError
 from clearhead.kernels.bf16_linear import ROUNDED_ROWS, are_products_bf16, bf16_product
+
+GUIDED_HEAD = 0
+"""Index of the guided head in its layer. Any index will do: before training all heads are equivalent."""
 
 # Rows of logits held at once: few enough to stay in the processor's cache, many enough for fast matrix products.
 _CHUNK = ROUNDED_ROWS
@@ -124,3 +136,31 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_states, grad_weight, grad_bias = ctx.saved_tensors
         scale = grad_outputs[0]
         return grad_states * scale, grad_weight * scale, None if grad_bias is None else grad_bias * scale, None, None
+
+
+def guided_layer(train: TrainConfig, model: ModelConfig) -> int:
+    """Return the decoder layer, counted from 0, that contains the guided head.
+
+    Raises:
+        ConfigError: If the decoder has no such layer.
+    """
+    layer, count = train.guided_alignment_layer, model.num_decoder_layers
+    if layer is not None and layer >= count:
+        raise ConfigError(
+            f"train.guided_alignment_layer ({layer}) counts from 0, and model.num_decoder_layers is {count}; give at "
+            f"most {count - 1}"
+        )
+    return max(0, count - 2) if layer is None else layer
+
+
+def guided_alignment_loss(log_weights: Float[Tensor, "B T S"], links: TokenLinks) -> Float[Tensor, ""]:
+    """Return the cross-entropy between links and a head's attention weights, in nats, summed over target tokens.
+
+    Args:
+        log_weights: Log attention weights of the head at each decoder input position; position 0 is the start token.
+        links: Links of the batch. A target token without links contributes nothing.
+    """
+    row, target, source = links.places.to(log_weights.device, non_blocking=True).unbind(dim=1)
+    shares = links.shares.to(log_weights.device, non_blocking=True)
+    # Decoder inputs begin with the start token, so the token predicted at one position is the input of the next.
+    return -(log_weights[row, target + 1, source] * shares).sum()

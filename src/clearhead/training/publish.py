@@ -32,7 +32,7 @@ from clearhead.runtime.device import resolve_device
 from clearhead.text.language_tags import split_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.checkpoints import Checkpoints, TrainingState
-from clearhead.training.guided_alignment import GUIDED_HEAD, guided_layer
+from clearhead.training.loss import GUIDED_HEAD, guided_layer
 from clearhead.training.model_card import model_card
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.published_record import read_published

@@ -23,8 +23,13 @@ from clearhead.model.recorder import NOTHING, HeadOnSource, Recorder
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.training.distributed import Workers, whole
-from clearhead.training.guided_alignment import GUIDED_HEAD, guided_alignment_loss, guided_layer
-from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
+from clearhead.training.loss import (
+    GUIDED_HEAD,
+    chunked_cross_entropy,
+    guided_alignment_loss,
+    guided_layer,
+    label_smoothed_cross_entropy,
+)
 from clearhead.training.own_parts import NO_OWN_PARTS, LossFunction, OwnParts
 
 

@@ -9,8 +9,7 @@ from torch import nn
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.model.transformer import Transformer
-from clearhead.training.low_rank import LowRankAdam
-from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from clearhead.training.optimizer import LowRankAdam, build_optimizer, load_optimizer_state, optimizer_state
 
 RANK, ALPHA = 2, 6.0
 ADAM = {"betas": (0.9, 0.98), "eps": 1e-9}

@@ -8,8 +8,7 @@ import torch
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.errors import CheckpointError
 from clearhead.model import Transformer
-from clearhead.training.muon import Muon, orthogonalised
-from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from clearhead.training.optimizer import Muon, build_optimizer, load_optimizer_state, optimizer_state, orthogonalised
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_iterations_are_rounded_where_the_processor_can_unless_fp32_is_asked_for
     add = torch.baddbmm
     monkeypatch.setattr(torch, "baddbmm", lambda x, *rest, **more: kinds.add(x.dtype) or add(x, *rest, **more))
     for can_round in (False, True):
-        monkeypatch.setattr("clearhead.training.muon.has_fast_bf16", lambda device, can_round=can_round: can_round)
+        monkeypatch.setattr("clearhead.training.optimizer.has_fast_bf16", lambda device, can_round=can_round: can_round)
         kinds.clear()
         step(model, muon(model, precision=precision))
         assert kinds == {torch.bfloat16 if rounded and can_round else torch.float32}
