@@ -67,11 +67,6 @@ LONG_FUNCTIONS = {
     "serving/api.py:native_router": 122,
     "serving/libretranslate_api.py:libre_router": 115,
     "serving/server.py:connection_class": 109,
-    "training/finish.py:report_end": 70,
-    "training/model_card.py:model_card": 63,
-    "training/report.py:write_report": 66,
-    "training/run.py:train_from_values": 67,
-    "training/verdict.py:verdict": 63,
 }
 """Functions over `LONG_FUNCTION` to their code lines."""
 

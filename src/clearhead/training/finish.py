@@ -149,18 +149,7 @@ def report_end(
             translator.bundle.model_sha256 or "",
             [int(step) for step in re.findall(r"step[ -](\d+)", translator.bundle.info["weights"])],
         ),
-        made={
-            "text": _text(data, config.data),
-            "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
-            **({"general text (greedy)": validation.general.scores} if validation.general else {}),
-            "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
-            "model": f"{config.preset}: {translator.bundle.info['weights']}",
-            **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
-            "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
-            "ended by": ended_by,
-            "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({device_name(loop.device)}, threads: "
-            f"{num_threads()}), clearhead {full_version()}, PyTorch {torch.__version__}",
-        },
+        made=_made(loop, translator, validation, ended_by),
         metrics=records,
         judged=[Judged(*one) for one in zip(translations, references, samples.chrfs, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
@@ -178,6 +167,23 @@ def report_end(
     for line in judgement:
         loop.display.say(line)
     return found_out
+
+
+def _made(loop: Loop, translator: Translator, validation: Validation, ended_by: str) -> dict[str, str]:
+    """Return how the model was made, by name."""
+    state, config = loop.state, loop.config
+    return {
+        "text": _text(loop.data, config.data),
+        "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
+        **({"general text (greedy)": validation.general.scores} if validation.general else {}),
+        "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
+        "model": f"{config.preset}: {translator.bundle.info['weights']}",
+        **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
+        "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {state.elapsed / 60:.1f} minutes",
+        "ended by": ended_by,
+        "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({device_name(loop.device)}, threads: "
+        f"{num_threads()}), clearhead {full_version()}, PyTorch {torch.__version__}",
+    }
 
 
 def _explained(translator: Translator, translations: Sequence[Translation]) -> Iterator[Explanation]:

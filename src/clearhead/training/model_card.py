@@ -27,20 +27,10 @@ def model_card(name: str, bundle: Bundle) -> str:
         for file in info["data"]["files"]
     )
     metrics, training = info["metrics"], info["training"]
-    start = info.get("started_from")
-    start_row = ""
-    if start:
-        start_row = f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n"
-    if came := bundle.imported_from:
-        start_row += f"| imported from | {_cell(came['name'])}, of the kind {came['kind']}, of {came['library']} |\n"
     mixed_in = f" and {info['data']['general']['kept']:,} of general text" if "general" in info["data"] else ""
     general_row = ""
     if "general_chrf" in metrics:
         general_row = f"| general text (greedy) | BLEU {metrics['general_bleu']}, chrF {metrics['general_chrf']} |\n"
-    own_row = ""
-    if own := own_parts(info):
-        load = f"; `clearhead.Translator.load({name!r}, model=...)` loads it" if "model" in own else ""
-        own_row = f"| own parts | {' and '.join(own)}, whose code is not in this directory{load} |\n"
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
     golden = "words of its vocabulary" if given is None else _cell(f"sentences of {given}")
@@ -62,7 +52,7 @@ A Transformer trained by clearhead {full_version()}.
 | languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
 | preset | {info["preset"]} |
 | weights | {info["weights"]} |
-{start_row}{own_row}| trained | {training["date"]}, {training["steps"]:,} steps, \
+{_origin_rows(name, bundle)}| trained | {training["date"]}, {training["steps"]:,} steps, \
 {training["target_tokens"]:,} target tokens, \
 {training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,}{mixed_in} |
@@ -81,6 +71,19 @@ A Transformer trained by clearhead {full_version()}.
 The full settings stand in `config.json`. `clearhead verify {quoted}` checks that the files are whole and that the model
 still gives the translations in `golden.jsonl`.
 """
+
+
+def _origin_rows(name: str, bundle: Bundle) -> str:
+    """Return rows that name the model before this one, and parts whose code came from elsewhere."""
+    rows = ""
+    if start := bundle.info.get("started_from"):
+        rows += f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n"
+    if came := bundle.imported_from:
+        rows += f"| imported from | {_cell(came['name'])}, of the kind {came['kind']}, of {came['library']} |\n"
+    if own := own_parts(bundle.info):
+        load = f"; `clearhead.Translator.load({name!r}, model=...)` loads it" if "model" in own else ""
+        rows += f"| own parts | {' and '.join(own)}, whose code is not in this directory{load} |\n"
+    return rows
 
 
 def _read_as(file: Mapping[str, Any]) -> str:

@@ -118,27 +118,7 @@ def write_report(
         learned: Validation pairs whose attention was logged during training.
         data_lines: Lines of counts: how many pairs were read, kept and dropped.
     """
-    train = [record for record in metrics if record.get("split") == "train"]
-    valid = [record for record in metrics if record.get("split") == "valid"]
-    charts = [
-        line_chart(
-            "Validation, greedy translations",
-            {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")},
-            chosen=answer.chosen,
-            missing="No scores: the run has no record of a validation that translated.",
-        ),
-        line_chart(
-            "Loss per target token (nats)",
-            {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")},
-            chosen=answer.chosen,
-            missing="No loss: the run ended before its first record.",
-        ),
-    ]
-    more_charts = [
-        line_chart("Guided alignment, nats per linked target token", {"training": _curve(train, "alignment")}),
-        line_chart("Learning rate", {"learning rate": _curve(train, "lr")}),
-        line_chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
-    ]
+    charts, more_charts = _line_charts(metrics, answer.chosen)
     about_lengths = [
         bar_chart("chrF of validation sentences by length", "characters of the source", _by_length(judged)),
         bar_chart("Training pairs, in percent", "tokens", _histogram(lengths)),
@@ -170,6 +150,32 @@ def write_report(
         settings=folded("Settings", _preformatted(config.to_toml())),
     )
     write_text(path, page)
+
+
+def _line_charts(metrics: Sequence[Mapping[str, Any]], chosen: Sequence[int]) -> tuple[list[Html], list[Html]]:
+    """Return the curves that matter most, and more of them; `chosen` are the steps of the published weights."""
+    train = [record for record in metrics if record.get("split") == "train"]
+    valid = [record for record in metrics if record.get("split") == "valid"]
+    curves = [
+        line_chart(
+            "Validation, greedy translations",
+            {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")},
+            chosen=chosen,
+            missing="No scores: the run has no record of a validation that translated.",
+        ),
+        line_chart(
+            "Loss per target token (nats)",
+            {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")},
+            chosen=chosen,
+            missing="No loss: the run ended before its first record.",
+        ),
+    ]
+    more_curves = [
+        line_chart("Guided alignment, nats per linked target token", {"training": _curve(train, "alignment")}),
+        line_chart("Learning rate", {"learning rate": _curve(train, "lr")}),
+        line_chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
+    ]
+    return curves, more_curves
 
 
 def _direction(answer: Answer) -> Html:

@@ -169,12 +169,7 @@ def train_from_values(
         return _follow(workers, start, own)
     fresh = fresh and not workers.began_afresh
     layers, start_model = gather(layers, fresh=fresh)
-    own.require(layers.config.train.own_parts)
-    run = Path(os.path.abspath(str(layers.config.out)))  # a bare "." has no name to change
-    device = workers.device(torch.device(resolve_device(layers.config.device)))
-    if fresh or not (run / "config.toml").exists():
-        uses_bf16(layers.config.train, device)  # reject incompatible settings before any data is read
-        golden_lines(layers.config.golden)  # reject an unusable file before an earlier run is renamed
+    run, device = _run_and_device(layers.config, workers, own, fresh=fresh)
     command = _Command(layers, start_model, force_data, own, device, workers.count, start)
     try:
         with (
@@ -191,8 +186,7 @@ def train_from_values(
             if fresh:
                 workers.note_afresh()
             if newest:
-                weights = newest[0] / "model.safetensors"
-                require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
+                require_fitting_weights(config.model, newest[0] / "model.safetensors", origin=str(run / "config.toml"))
             ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
             workers.tell("settled", json.dumps(_Settled.of(run, newest, ended_by)))
             if newest and ended_by is not None:
@@ -213,6 +207,17 @@ def train_from_values(
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False, found_out)
     except OSError as error:
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
+
+
+def _run_and_device(early: Config, workers: Workers, own: OwnParts, *, fresh: bool) -> tuple[Path, torch.device]:
+    """Return the run directory and this worker's device; reject what could not train before any data is read."""
+    own.require(early.train.own_parts)
+    run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
+    device = workers.device(torch.device(resolve_device(early.device)))
+    if fresh or not (run / "config.toml").exists():
+        uses_bf16(early.train, device)
+        golden_lines(early.golden)  # an earlier run is not renamed for an unusable file
+    return run, device
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ _FEWEST_PAIRS = 100
 """Minimum number of pairs; with fewer the correlation may be chance."""
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
+_TOO_LITTLE_TIME = "too little time"
 
 _Trend = Literal["improving", "likelier", "over-fitted", "memorizing", "worse", "converged"]
 
@@ -102,21 +103,12 @@ def verdict(
         )
     has_course = len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged
     trend = _trend(valid, losses) if has_course else None
-    is_early = is_useless and epochs < _FEW_EPOCHS
-    learns_nothing = is_early and trend == "converged"
-    if trend and not learns_nothing:
+    if trend and not (is_useless and epochs < _FEW_EPOCHS and trend == "converged"):
         sentences.append(_course(trend, valid, losses, go_on))
     if is_useless:
-        why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
-        if learns_nothing:
-            why = "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
-        elif is_early and trend not in ("over-fitted", "memorizing", "worse"):  # more time does not help these
-            read = f"passed {epochs:.1f} times" if epochs >= 1 else f"read to {100 * epochs:.2g} %"
-            why = f"too little time: the text was {read}"
-            if not any(go_on in sentence for sentence in sentences):
-                why += f"; {go_on}"
-        elif num_pairs < _FEW_PAIRS:
-            why = f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
+        why = _why_useless(trend, epochs, num_pairs)
+        if why.startswith(_TOO_LITTLE_TIME) and not any(go_on in sentence for sentence in sentences):
+            why += f"; {go_on}"
         sentences.append(f"BLEU is below {_USELESS_BLEU:g}, so the translations are of no use; {why}")
     elif validation.bleu < _USELESS_BLEU:
         sentences.append(
@@ -126,6 +118,19 @@ def verdict(
     if not sentences and not is_from_model:  # whose outcome is said beside this
         sentences.append(f"too short to tell: it was validated once; {go_on}")
     return [*about_data, *sentences]
+
+
+def _why_useless(trend: str | None, epochs: float, num_pairs: int) -> str:
+    """Return the likely reason why the translations are of no use, and what helps."""
+    if epochs < _FEW_EPOCHS and trend == "converged":
+        return "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
+    if epochs < _FEW_EPOCHS and trend not in ("over-fitted", "memorizing", "worse"):  # more time does not help these
+        read = f"passed {epochs:.1f} times" if epochs >= 1 else f"read to {100 * epochs:.2g} %"
+        return f"{_TOO_LITTLE_TIME}: the text was {read}"
+    why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
+    if num_pairs < _FEW_PAIRS:
+        return f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
+    return why
 
 
 def misalignment(data: Prepared) -> str | None:
