@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clearhead.config import Config
+from clearhead.config.nested import flat
 from clearhead.config.presets import PRESETS, RECIPES
 from clearhead.errors import ConfigError
-from clearhead.training.layers import Layers, completed
+from clearhead.training.layers import LAYERS, Layers, completed, origins
 from clearhead.training.resume import gather
 from clearhead.training.schedule import learning_rate
 
@@ -72,6 +73,48 @@ def test_impossible_settings_are_told_before_data_is_read():
         draft({"train": {"warmup_step": 3}})
     with pytest.raises(ConfigError, match="unknown preset 'tinny'; did you mean 'tiny'"):
         draft({"preset": "tinny"})
+
+
+def test_one_message_names_every_problem():
+    values = {"golden": "g\udcff", "model": {"pad_id": 5, "d_ff": 0}, "train": {"warmup_step": 3}}
+    with pytest.raises(ConfigError) as caught:
+        draft(values)
+    assert [line.split(" = ")[0] for line in str(caught.value).splitlines()] == [
+        "golden",
+        "model.pad_id",
+        "settings: model.d_ff",
+    ]
+    assert "unknown setting 'train.warmup_step'" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"(?s)decode.target_lang .*\n.*num_segments must be 0"):
+        draft({"decode": {"target_lang": "de"}, "model": {"num_segments": 2}})
+    with pytest.raises(ConfigError, match=r"(?s)preset = 3.*\ntrain = 4"):
+        draft({"train": 4, "preset": 3})
+
+
+def test_each_layer_overrides_those_below():
+    layers = Layers()
+    for number, name in reversed([*enumerate(LAYERS[1:], start=1)]):  # in whatever order they come
+        layers = layers.with_(name, {"train": {"seed": number}}).with_preset("small")
+        assert layers.config.train.seed == len(LAYERS) - 1
+    for number, name in enumerate(LAYERS[1:], start=1):
+        layers = Layers().with_("plan", {"train.seed": 0}).with_(name, {"train.seed": number}).with_preset("small")
+        assert (layers.config.train.seed, layers.origin("train.seed")) == (number, name)
+    assert layers.origin("train.batch_tokens") == "preset small"
+    assert layers.origin("train.patience") == "default"
+
+
+def test_origins_of_a_saved_run():
+    plan = {"model.dropout": 0.3, "train.optimizer": "muon", "train.planned": ["model.dropout", "train.optimizer"]}
+    layers = Layers().with_preset("tiny").with_("--set", {"train.seed": 7}).with_("plan", plan)
+    saved = completed(layers.with_("fixed", {"model": TOKENIZER}).config, batches_per_epoch=101)
+    found = origins(saved)
+    assert found.keys() == flat(saved.model_dump()).keys()
+    expected = {"model.dropout": "plan", "train.optimizer": "plan", "train.seed": "saved", "train.max_steps": "saved"}
+    expected |= {"model.d_model": "preset tiny", "model.vocab_size": "fixed", "train.patience": "default"}
+    assert expected.items() <= found.items()
+    started = origins(saved.model_copy(update={"from_model": "runs/first"}))
+    assert (started["model.d_model"], started["model.dropout"], started["tokenizer.kind"]) == ("fixed", "plan", "fixed")
+    assert origins(saved.model_copy(update={"preset": None}))["model.d_model"] == "saved"
 
 
 @pytest.mark.parametrize(
