@@ -262,7 +262,8 @@ def _one(port: int, choose: Random) -> tuple[Outcome, str]:
     except TimeoutError:
         return Outcome.hung, f"{kind}, {behaviour}: no answer after {PATIENCE:.0f} s to {request[:300]!r}"
     statuses = [int(status) for status in re.findall(rb"^HTTP/1\.1 (\d{3})", answer, re.M)]
-    if wrong := [status for status in statuses if status >= 500 and status not in (503, 504)]:
+    fitting = (501, 503, 504) if b"transfer-encoding" in request.lower() else (503, 504)  # 501: RFC 9112, 6.1
+    if wrong := [status for status in statuses if status >= 500 and status not in fitting]:
         return Outcome.wrong, f"{kind}, {behaviour}: status {wrong[0]} for {request[:300]!r}"
     is_refused = not statuses or statuses[-1] >= 400
     return (Outcome.refused if is_refused else Outcome.works), f"{kind}, {behaviour}: {statuses}"

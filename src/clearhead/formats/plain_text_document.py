@@ -39,13 +39,16 @@ class _Paragraph:
         return unwrapped(self.texts)
 
     def written(self, text: str, line_end: str) -> str:
-        """Wrap a translation to the width of the longest original line; a paragraph of one line stays on one line."""
+        """Wrap a translation to the width of the longest original line; a paragraph of one line stays on one line.
+
+        No line begins where it would be read as another paragraph, such as before a dash.
+        """
         text = on_one_line(text.rstrip())
         if len(self.texts) == 1:
             return text
         columns = max(width_of(before + own) for before, own in zip(self.before, self.texts, strict=True))
         rest = width_of(self.before[-1])
-        lines = wrapped(text, columns - rest, first=width_of(self.before[0]) - rest)
+        lines = _in_one_paragraph(wrapped(text, columns - rest, first=width_of(self.before[0]) - rest))
         before = ["", *self.before[1:], *[self.before[-1]] * len(lines)]
         return line_end.join(start + line for start, line in zip(before, lines, strict=False))
 
@@ -108,13 +111,29 @@ def _paragraph(lines: Sequence[tuple[int, str, str]]) -> _Paragraph:
     return _Paragraph(starts[0], starts[-1] + len(texts[-1]), texts, before)
 
 
+def _in_one_paragraph(lines: Sequence[str]) -> list[str]:
+    """Join each line that would begin another paragraph, such as one that begins with a dash, to the line before it."""
+    joined, is_text = [[lines[0]]], _has_text(lines[0])
+    for line in lines[1:]:
+        if is_text and _has_text(line) and not line.startswith(">") and _MARKER.match(line) is None:
+            joined.append([line])
+        else:
+            joined[-1].append(line)
+            is_text |= _has_text(line)
+    return [unwrapped(one) for one in joined]
+
+
+def _has_text(line: str) -> bool:
+    return any(map(str.isalnum, line))
+
+
 def _parts(source: FileText, line: Line) -> tuple[str, str, bool]:
     """Return the prefix of a line, its text, and whether it begins a list item.
 
     A line without a letter or digit has no text.
     """
     written = source.text[line.start : line.end].rstrip()
-    if not any(map(str.isalnum, written)):
+    if not _has_text(written):
         return written, "", False
     indentation = _INDENTATION.match(written)
     assert indentation is not None

@@ -65,6 +65,18 @@ def test_spaces_that_do_not_break_stay_and_do_not_break(read, fill):
     assert fill(document, new) == "oui\u00a0!\noui\u00a0!\n\nnon\u00a0! non"
 
 
+def test_no_line_of_a_wrapped_translation_begins_another_paragraph(read, fill):
+    document = read("a.txt", "> eins zwei\n> drei\n", paragraphs=True)  # 9 columns of text
+    for text, filled in {
+        "A meadow \u2013 and a dog": "> A meadow \u2013 and a\n> dog\n",
+        "Neighbour ` understood": "> Neighbour `\n> understood\n",
+        "` Neighbours are > > dogs": "> ` Neighbours\n> are > >\n> dogs\n",
+        "A meadow a) of ours": "> A meadow a) of\n> ours\n",
+    }.items():
+        assert fill(document, lambda _, text=text: text) == filled
+        assert len(read("a.txt", filled, paragraphs=True).segments) == 1
+
+
 @pytest.mark.parametrize("written", ["犬が\n走る。\n", "犬が走る。\n"])
 def test_japanese_lines_are_joined_without_a_space(read, fill, written):
     document = read("a.txt", written, paragraphs=True)
