@@ -107,10 +107,10 @@ def _judged(translator: Translator, model: str, source: str, reference: str, lin
 def _coverage(translator: Translator, sources: Sequence[str], found: Sequence[Translation]) -> list[float]:
     """Return for each translation how much attention its source tokens got at most, on average over them."""
     config = translator.decode_config({"max_input_tokens": 100_000})
-    _, source_ids, target_ids = translator.pair_encoder.encoded(sources, [one.text for one in found], config, name="")
+    pairs = translator.pair_encoder.read(sources, [one.text for one in found], config)
     engine, covered = translator.engines.of("fp32"), []
-    for pair in zip(source_ids, target_ids, strict=True):
-        (weights,) = engine.cross_attention([pair[0]], [pair[1]])  # type: ignore[attr-defined]
+    for pair in pairs:
+        (weights,) = engine.cross_attention([pair.source_ids], [pair.target_ids])  # type: ignore[attr-defined]
         covered.append(float(weights.mean(axis=(0, 1)).max(axis=0)[:-1].mean()))
     return covered
 

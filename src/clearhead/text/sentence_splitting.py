@@ -48,6 +48,12 @@ class CutLine(NamedTuple):
     gaps: tuple[str, ...]
     """The white space between each sentence and the next; may be empty."""
 
+    @property
+    def text(self) -> str:
+        """The sentences with the white space between them."""
+        rest = zip(self.gaps, self.sentences[1:], strict=True)
+        return self.sentences[0] + "".join(gap + sentence for gap, sentence in rest)
+
 
 def split_sentences(text: str, language: str | None = None) -> list[str]:
     """Split a text into sentences, each with the white space that follows it; concatenated they are the text.

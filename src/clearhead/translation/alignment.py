@@ -24,8 +24,7 @@ from clearhead.runtime.lazy import cached_property
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.word_links import Link, Span, link_words, words_of
 from clearhead.tokenizers import Vocabulary
-from clearhead.translation.search import DecodedText
-from clearhead.translation.segmentation import Piece
+from clearhead.translation.segment import Segment
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +50,7 @@ class EncodedPair(NamedTuple):
     source_words: list[Span]
     target_words: list[Span]
 
-    def links(self, weights: Any) -> list[Link]:
+    def links(self, weights: Float[np.ndarray, "T S"]) -> list[Link]:
         """Return the word links implied by the attention of target tokens to source tokens; see `link_words`."""
         return link_words(weights, self.source_tokens, self.target_tokens, self.source_words, self.target_words)
 
@@ -95,7 +94,7 @@ class Aligner:
     def __init__(self, bundles: Sequence[Bundle], engine: Callable[[], Engine]) -> None:
         self._bundles = bundles
         self._engine = engine
-        self.passes: AbstractContextManager[Any] = nullcontext()
+        self.passes: AbstractContextManager[object] = nullcontext()
         """Entered for each pass of the models; a server limits them, for each takes far more memory than a search."""
 
     def require(self) -> None:
@@ -143,44 +142,43 @@ class Aligner:
         self, pairs: Sequence[EncodedPair], by: AlignBy, batch_tokens: int, on_progress: Callable[[int], None] | None
     ) -> list[Float[np.ndarray, "T S"]]:
         sides = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
-        how: list[dict[str, Any]] = [{"batch_tokens": batch_tokens, "on_progress": None} for _ in self._bundles]
-        how[0]["on_progress"] = on_progress
+
+        def progress(model: int) -> Callable[[int], None] | None:
+            return None if model else on_progress
+
         match by:
             case "attention":
                 engine = self._engine()
                 engines: Sequence[Any] = engine.members if isinstance(engine, EnsembleEngine) else [engine]
-                of_models = zip(engines, self._heads, how, strict=True)
-                told = [attended(own, *sides, head, **options) for own, head, options in of_models]
+                of_models = [
+                    attended(own, *sides, self._heads[number], batch_tokens=batch_tokens, on_progress=progress(number))
+                    for number, own in enumerate(engines)
+                ]
             case "occlusion":
                 from clearhead.decoding.occlusion import occluded
 
-                told = [
-                    occluded(own.own_module, *sides, **options) for own, options in zip(self._bundles, how, strict=True)
+                of_models = [
+                    occluded(own.own_module, *sides, batch_tokens=batch_tokens, on_progress=progress(number))
+                    for number, own in enumerate(self._bundles)
                 ]
-        return [sum(others, first) for first, *others in zip(*told, strict=True)]
+        return [sum(others, first) for first, *others in zip(*of_models, strict=True)]
 
-    def of_found(
-        self,
-        pieces: Sequence[Piece],
-        ids: Sequence[list[int]],
-        groups: Sequence[Sequence[DecodedText]],
-        config: DecodeConfig,
-    ) -> list[list[Link]]:
-        """Return the word links of each piece with its best translation.
+    def align_segments(self, segments: Sequence[Segment], config: DecodeConfig) -> None:
+        """Set the word links of segments with their best translations.
 
         Args:
-            pieces: The pieces that are not blank.
-            ids: Source ids of each.
-            groups: The texts found for each, best first.
+            segments: The segments, translated.
             config: Only `align_by` and `batch_tokens` are used.
         """
         tokenizer = self._bundles[0].tokenizer
-        texts = tokenizer.decode_batch([group[0].tokens for group in groups])
+        texts = tokenizer.decode_batch([segment.found[0].tokens for segment in segments])
         pairs = [
-            encoded_pair(tokenizer, piece.protected, own, text, list(group[0].tokens))
-            for piece, own, text, group in zip(pieces, ids, texts, groups, strict=True)
+            encoded_pair(tokenizer, segment.protected, segment.ids, text, list(segment.found[0].tokens))
+            for segment, text in zip(segments, texts, strict=True)
         ]
-        return self(pairs, by=config.align_by, batch_tokens=config.batch_tokens)
+        links = self(pairs, by=config.align_by, batch_tokens=config.batch_tokens)
+        for segment, own in zip(segments, links, strict=True):
+            segment.links = own
 
 
 def choose_head(
@@ -206,13 +204,13 @@ def choose_head(
     if not short:
         return guided or AlignmentHead(), 0.0
     sources, targets = [pair.source_ids for pair in short], [pair.target_ids for pair in short]
-    wanted = _all_links(short, occluded(model, sources, targets, batch_tokens=batch_tokens))
+    expected = _all_links(short, occluded(model, sources, targets, batch_tokens=batch_tokens))
     best, best_agreement = AlignmentHead(), -1.0
     for head, weights in candidates(PyTorchEngine(model), model.config, sources, targets, batch_tokens=batch_tokens):
         if guided is not None and head != guided:
             continue
         links = _all_links(short, weights)
-        agreement = 2 * len(links & wanted) / max(1, len(links) + len(wanted))
+        agreement = 2 * len(links & expected) / max(1, len(links) + len(expected))
         if agreement > best_agreement:
             best, best_agreement = head, agreement
     return best, best_agreement
@@ -262,7 +260,7 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
     return _head_of(bundle, values, f"{path} is damaged: the model has no such head; {_ADVICE}")
 
 
-def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:
+def _head_of(bundle: Bundle, values: object, problem: str) -> AlignmentHead:
     from clearhead.decoding.cross_attention import AlignmentHead
 
     config = bundle.config
@@ -274,12 +272,8 @@ def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:
     return AlignmentHead(layer, head, is_reading)
 
 
-def _all_links(pairs: Sequence[EncodedPair], weights: Sequence[Any]) -> set[tuple[int, Link]]:
-    return {
-        (number, link)
-        for number, (pair, one) in enumerate(zip(pairs, weights, strict=True))
-        for link in pair.links(one)
-    }
+def _all_links(pairs: Sequence[EncodedPair], weights: Sequence[Float[np.ndarray, "T S"]]) -> set[tuple[int, Link]]:
+    return {(number, link) for number, pair in enumerate(pairs) for link in pair.links(weights[number])}
 
 
 def _is_number(value: object, limit: int) -> bool:

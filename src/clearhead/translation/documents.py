@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
@@ -25,7 +25,7 @@ from clearhead.text.translatable_lines import TextLine, segment_lines
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
 from clearhead.translation.markup_restoration import places_markup
-from clearhead.translation.memory import Lookup, matches_of
+from clearhead.translation.memory import Lookup, match_of
 from clearhead.translation.quality import Calibration, calibration_of
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
@@ -115,17 +115,19 @@ def translate_document(
         DataError: As `Translator.translate`; or if the journal cannot be written.
         ModelError: As `Translator.translate`.
     """
-    how: dict[str, Any] = {
-        "scores": scores,
-        "quality": quality or only_if is not None,
-        "sampling": sampling,
-        "mbr": mbr,
-        **({"plain": True} if plain else {}),
+    translate = partial(
+        translator.translate,
+        scores=scores,
+        quality=quality or only_if is not None,
+        sampling=sampling,
+        mbr=mbr,
+        terms=terms,
+        plain=plain,
+        one_line=True,
+        name=name,
         **settings,
-    }
-    if terms is not None:
-        how["terms"] = terms
-    translator.translate([], **how)  # reject invalid settings before any work
+    )
+    translate([])  # reject invalid settings before any work
     target_lang = translator.decode_config(settings).target_lang
     translates = partial(translator.translates, terms=terms)
     matches = _matches(document, memory, only_missing, translates)
@@ -139,10 +141,10 @@ def translate_document(
         on_progress(len(done))
     waiting = (line for line in lines if line not in done)
     while chunk := list(islice(waiting, chunk_lines)):
-        translations = translator.translate(chunk, one_line=True, name=name, on_progress=on_progress, **how)
+        translations = translate(chunk, on_progress=on_progress)
         if journal is not None:
             journal.add(translations)
-        done.update(zip(chunk, translations, strict=True))
+        done.update((translation.source, translation) for translation in translations)
     has_messages = any(message_runs(segment.text) for segment in document.segments)
     found = [
         _writable(
@@ -156,7 +158,7 @@ def translate_document(
     return _with_length_flags(found)
 
 
-def target_language(translator: Translator, settings: Mapping[str, Any]) -> str:
+def target_language(translator: Translator, settings: Mapping[str, object]) -> str:
     """Return the language that a translator translates into with some settings; empty if it is unknown."""
     asked = translator.decode_config(settings).target_lang
     known = [asked] if asked else translator.bundle.languages[1]
@@ -198,9 +200,9 @@ def _matches(
         if not (only_missing and segment.is_finished)
         and any(part.is_translated for part in _parts(segment.text, translates))
     ]
-    segments = [document.segments[place] for place in places]
-    found = matches_of(memory, [one.text for one in segments], [one.context for one in segments])
-    return {place: one for place, one in zip(places, found, strict=True) if one is not None}
+    segments = document.segments
+    found = {place: match_of(memory, segments[place].text, segments[place].context) for place in places}
+    return {place: match for place, match in found.items() if match is not None}
 
 
 def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> str:
@@ -263,7 +265,7 @@ def origin_of(
     terms: Terms | None = None,
     plain: bool = False,
     **settings: Unpack[DecodeChanges],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return everything that determines the translations of a `TranslationJournal`; batch size does not.
 
     Args:
@@ -330,15 +332,17 @@ def _translated(
     parts = list(_parts(segment.text, translates))
     if not any(part.is_translated for part in parts):
         return TranslatedSegment(segment, "without_words")
-    text, made, unfit = "", [], []
+    text, translations, unfit = "", [], []
     for part in parts:
         words = part.written(done[part.text].text if part.is_translated else part.text)
         if words is None:
             unfit.append(part.text)
         if part.is_translated:
-            made.append(_left(done[part.text]) if words is None else done[part.text])
+            translation = done[part.text]
+            translations.append(_left(translation) if words is None else translation)
         text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
-    whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
+    gaps = [" "] * (len(translations) - 1)
+    whole = join_translations(segment.text, translations, gaps) if gaps else translations[0]
     if unfit:
         flag = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
         whole = replace(whole, warnings=merge_flags([whole.warnings, [flag]]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict, TypeGuard
 
 from clearhead.bundle import Bundle
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
@@ -30,7 +30,16 @@ _CANDIDATES = 48
 _WORDS = 4
 
 
-def make_golden(translator: Translator, sources: Sequence[str] | None = None) -> list[dict[str, Any]]:
+class GoldenSentence(TypedDict):
+    """A sentence and its translation, stored with the model."""
+
+    source: str
+    text: str
+    score: float
+    """`Translation.score`."""
+
+
+def make_golden(translator: Translator, sources: Sequence[str] | None = None) -> list[GoldenSentence]:
     """Translate a few sentences raw, with the model's own decode settings but in float32.
 
     In other precisions, PyTorch and each form of the compiled core may add in another order and choose another text.
@@ -42,16 +51,16 @@ def make_golden(translator: Translator, sources: Sequence[str] | None = None) ->
             Of two that are equally good, another processor may choose the other.
 
     Returns:
-        Objects with `source`, `text` and `score`, ready for `save_bundle`.
+        The sentences, ready for `save_bundle`.
     """
     if sources is not None:
         given = list(dict.fromkeys(source for source in sources if source.strip()))
         chosen = translator.translate(given, raw=True, precision="fp32")
     else:
         bundle = translator.bundle
-        made = vocabulary_sources(bundle.tokenizer, _CANDIDATES, is_tagged=bundle.decode.target_lang is None)
-        chosen = sorted(translator.translate(made, raw=True, precision="fp32"), key=_doubt)[:NUM_GOLDEN]
-    return [{"source": one.source, "text": one.text, "score": one.score} for one in chosen]
+        sources = vocabulary_sources(bundle.tokenizer, _CANDIDATES, is_tagged=bundle.decode.target_lang is None)
+        chosen = sorted(translator.translate(sources, raw=True, precision="fp32"), key=_doubt)[:NUM_GOLDEN]
+    return [{"source": one.source, "text": one.text, "score": _score(one)} for one in chosen]
 
 
 def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) -> list[str]:
@@ -72,13 +81,17 @@ def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) ->
     return [(tags[number % len(tags)] if tags else "") + text for number, text in enumerate(texts)]
 
 
+def _score(translation: Translation) -> float:
+    assert translation.score is not None  # raw, and scored
+    return translation.score
+
+
 def _doubt(translation: Translation) -> float:
     """Return the negative log-probability per token; infinite if the model did not end the translation itself."""
-    assert translation.score is not None
-    return math.inf if translation.output_truncated else -translation.score / (len(translation.tokens) + 1)
+    return math.inf if translation.output_truncated else -_score(translation) / (len(translation.tokens) + 1)
 
 
-def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) -> list[str]:
+def check_golden(translator: Translator, golden: Sequence[object]) -> list[str]:
     """Translate golden sentences again; return one line for each whose text or score differs.
 
     Args:
@@ -103,12 +116,12 @@ def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) ->
         if now.text != sentence["text"]:
             problems.append(f"{where} should read {sentence['text']!r}, but now reads {now.text!r}")
         # `not <=`, so that NaN fails too.
-        elif not abs(now.score - sentence["score"]) <= tolerance:
-            problems.append(f"{where} should score {sentence['score']:.4f}, but now scores {now.score:.4f}")
+        elif not abs(_score(now) - sentence["score"]) <= tolerance:
+            problems.append(f"{where} should score {sentence['score']:.4f}, but now scores {_score(now):.4f}")
     return problems
 
 
-def require_computed_alike(bundle: Bundle, golden: Sequence[Mapping[str, Any]]) -> None:
+def require_computed_alike(bundle: Bundle, golden: Sequence[GoldenSentence]) -> None:
     """Require that the engine computes what the module itself does, on the translations of golden sentences.
 
     Args:
@@ -142,7 +155,7 @@ def require_computed_alike(bundle: Bundle, golden: Sequence[Mapping[str, Any]]) 
             )
 
 
-def _is_golden(sentence: Any) -> bool:
+def _is_golden(sentence: object) -> TypeGuard[GoldenSentence]:
     return (
         isinstance(sentence, Mapping)
         and isinstance(sentence.get("source"), str)

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pydantic import TypeAdapter
 
@@ -46,7 +46,7 @@ def journal_path(output: str | Path) -> Path:
 class TranslationJournal:
     """A file to which translations are appended, with those read from it when it was opened."""
 
-    def __init__(self, path: Path, origin: Mapping[str, Any], *, notice: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, origin: Mapping[str, object], *, notice: Callable[[str], None]) -> None:
         """Read the translations of an earlier run with the same origin; an incomplete last line is dropped.
 
         Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from typing import Any
 
 from clearhead.translation.result import Alternative, Translation
 
@@ -13,7 +12,7 @@ _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Escapes of characters that do not end a line of JSON, but at which many readers split lines (`str.splitlines`)."""
 
 
-def translation_object(translation: Translation) -> dict[str, Any]:
+def translation_object(translation: Translation) -> dict[str, object]:
     """Return a translation as a JSON object; its score is null if it is not the model's text."""
     return {
         "source": translation.source,
@@ -36,11 +35,11 @@ def translation_object(translation: Translation) -> dict[str, Any]:
     }
 
 
-def _quality(translation: Translation) -> dict[str, Any]:
+def _quality(translation: Translation) -> dict[str, object]:
     return {} if translation.quality is None else {"quality": round(translation.quality, 4)}
 
 
-def _memory(translation: Translation) -> dict[str, Any]:
+def _memory(translation: Translation) -> dict[str, object]:
     return {} if translation.memory is None else {"memory": asdict(translation.memory)}
 
 
@@ -58,7 +57,7 @@ def digits(score: float | None) -> str:
     return f"{math.nan if score is None else score:.6f}"
 
 
-def _judged(one: Translation | Alternative) -> dict[str, Any]:
+def _judged(one: Translation | Alternative) -> dict[str, object]:
     """Return a text and its score, with its utility only with --mbr."""
-    judged: dict[str, Any] = {"text": one.text, "score": None if one.score is None else float(digits(one.score))}
+    judged: dict[str, object] = {"text": one.text, "score": None if one.score is None else float(digits(one.score))}
     return judged if one.utility is None else {**judged, "utility": round(one.utility, 4)}

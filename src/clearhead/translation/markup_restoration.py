@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.decoding import Prefix, SearchOptions, cut_sources
+from clearhead.decoding import SearchOptions
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
+from clearhead.text.word_links import Link
 from clearhead.translation.alignment import Aligner, encoded_pair
-from clearhead.translation.search import DecodedText, TextSearch, distinct
-from clearhead.translation.segmentation import Piece
-from clearhead.translation.term_constraints import WantedTerms, search_with_terms
+from clearhead.translation.search import TextSearch, distinct
+from clearhead.translation.segment import DecodedText, Segment
+from clearhead.translation.segmentation import cut_to_limit, tokenize
+from clearhead.translation.term_constraints import search_with_terms
 
 if TYPE_CHECKING:
     from clearhead.text.markup_projection import Stripped
@@ -32,6 +34,24 @@ def places_markup(bundle: Bundle, config: DecodeConfig) -> bool:
     return config.place_markup and not is_kept and bundle.config.is_encoder_decoder
 
 
+@dataclass(frozen=True, slots=True)
+class _Unmarked:
+    """A segment whose translation lacks markup."""
+
+    segment: Segment
+    stripped: Stripped
+    """Its text without markup."""
+    bare: Segment
+    """The segment as that text."""
+    placed: Segment
+    """The segment with the restored texts."""
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether its tags are lost, so that the text without them is translated."""
+        return self.stripped.has_lost and bool(self.stripped.text.strip())
+
+
 class MarkupRestorer:
     """Restores markup in search results, for a model without tokens for placeholders.
 
@@ -44,101 +64,90 @@ class MarkupRestorer:
     def __init__(self, config: ModelConfig, search: TextSearch, aligner: Aligner) -> None:
         self.config, self.search, self.aligner = config, search, aligner
 
-    def __call__(
-        self,
-        pieces: Sequence[Piece],
-        sources: Sequence[list[int]],
-        prefixes: Sequence[Prefix],
-        wanted: Sequence[WantedTerms],
-        groups: Sequence[list[DecodedText]],
-        options: SearchOptions,
-        *,
-        scores: bool,
-        scores_unmarked: bool = False,
-    ) -> list[list[DecodedText]]:
-        """Return the search results, with the markup restored where the best text lacks some.
+    def __call__(self, segments: Sequence[Segment], options: SearchOptions, *, scores_unmarked: bool = False) -> None:
+        """Restore the markup of segments whose best text lacks some.
 
-        If the best text of a piece lacks markup, the other n-best texts are restored too. If tags are missing or added,
-        the piece is first translated again without tags, with its terms. A changed text is scored whole, markup
-        included. Results of pieces with a text prefix are not changed, nor those of sources that were cut; nor is a
-        text used that the search could not have written for its length.
+        If the best text of a segment lacks markup, the other n-best texts are restored too. If tags are missing or
+        added, the segment is first translated again without tags, with its terms. A changed text is scored whole,
+        markup included. Results of segments with a text prefix are not changed, nor those of sources that were cut; nor
+        is a text used that the search could not have written for its length.
 
         Args:
-            pieces: The translated pieces.
-            sources: Source ids of each piece.
-            prefixes: Prefix of each translation.
-            wanted: Terms that each translation must contain.
-            groups: Search results of each piece, best first.
-            options: Options of the search that found them.
-            scores: Whether to score the changed texts.
-            scores_unmarked: Whether to score them without their markup too (`DecodedText.unmarked`); needs `scores`.
+            segments: The segments, translated.
+            options: Options of the search that found the texts; changed texts are scored if `options.scores` is set.
+            scores_unmarked: Whether to score them without their markup too (`DecodedText.unmarked`).
         """
-        stripped: dict[int, Stripped] = {}
         config = options.config
-        most_characters = _MOST_CHARACTERS * config.max_input_tokens
-        for row, (piece, prefix, group) in enumerate(zip(pieces, prefixes, groups, strict=True)):
-            written = group[0].text
-            if len(prefix.tokens) > prefix.given or len(piece.ids) > len(sources[row]):
-                continue  # markup of what the model has not read has no place, and may be of any length
-            if len(piece.text) <= most_characters and (missing := missing_placeholders(piece.text, written)):
-                from clearhead.text.markup_projection import is_tag, strip_markup
-
-                tags = any(map(is_tag, [*missing, *missing_placeholders(written, piece.text)]))
-                stripped[row] = strip_markup(piece.text, tags=tags)
-        if not stripped:
-            return list(groups)
+        unmarked = [one for segment in segments if (one := _unmarked(segment, config.max_input_tokens)) is not None]
+        if not unmarked:
+            return
         from clearhead.text.markup_projection import parts_with_placeholders
 
-        without_tags = self._found_without_tags(stripped, pieces, prefixes, wanted, options, scores=scores_unmarked)
-        texts = [
-            (row, own, one)
-            for row in stripped
-            for own, group in [without_tags.get(row, (sources[row], groups[row]))]
-            for one in group
-        ]
-        tokenizer, batch_tokens = self.search.tokenizer, config.batch_tokens
+        self._translate_without_tags(
+            [one.bare for one in unmarked if one.is_searched], replace(options, scores=scores_unmarked)
+        )
+        tokenizer = self.search.tokenizer
         pairs = [
             encoded_pair(
-                tokenizer, Protected(stripped[row].text), own, one.text, list(one.tokens), parts_with_placeholders
+                tokenizer, bare.protected, bare.ids, found.text, list(found.tokens), words=parts_with_placeholders
             )
-            for row, own, one in texts
+            for bare in (one.bare for one in unmarked)
+            for found in bare.found
         ]
-        links = self.aligner(pairs, by="attention", batch_tokens=batch_tokens)
-        placed: dict[int, list[DecodedText]] = {row: [] for row in stripped}
-        for (row, _, one), some in zip(texts, links, strict=True):
-            text, unmarked = stripped[row].placed(one.text, some), (stripped[row].text, one.text, one.log_prob)
-            placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True, unmarked=unmarked))
-        every = [one for group in placed.values() for one in group]
+        links = iter(self.aligner(pairs, by="attention", batch_tokens=config.batch_tokens))
+        for one in unmarked:
+            one.placed.found = _placed(one, links)
         longest = min(self.search.max_length or math.inf, config.max_input_tokens + config.extra_length)
-        languages = [pieces[row].language for row, _, _ in texts]
-        self.search.retokenize(every, languages, batch_tokens, longest if scores else 0)
+        self.search.retokenize([one.placed for one in unmarked], config.batch_tokens, longest if options.scores else 0)
+        for one in unmarked:
+            found = one.placed.found
+            if _has_more_markup(one.placed, one.segment) and all(len(text.tokens) <= longest for text in found):
+                one.segment.found = distinct(found)
 
-        def best(row: int) -> list[DecodedText]:
-            group = placed.get(row, [])
-            if not group or is_blank(group[0].text) or any(len(one.tokens) > longest for one in group):
-                return groups[row]
-            before, after = (missing_placeholders(pieces[row].text, some[0].text) for some in (groups[row], group))
-            return distinct(group) if len(after) < len(before) else groups[row]
+    def _translate_without_tags(self, bare: Sequence[Segment], options: SearchOptions) -> None:
+        """Tokenize and translate segments whose texts have lost their tags."""
+        tokenize(bare, self.search.tokenizer, options.config)
+        cut_to_limit(bare, self.config, options.config)
+        if bare:
+            search_with_terms(self.search, bare, options)
 
-        return list(map(best, range(len(groups))))
 
-    def _found_without_tags(
-        self,
-        stripped: dict[int, Stripped],
-        pieces: Sequence[Piece],
-        prefixes: Sequence[Prefix],
-        wanted: Sequence[WantedTerms],
-        options: SearchOptions,
-        *,
-        scores: bool,
-    ) -> dict[int, tuple[list[int], list[DecodedText]]]:
-        """Return, by row, the source ids without tags and the texts found for them, for texts that have lost tags."""
-        rows = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
-        if not rows:
-            return {}
-        parts = [(pieces[row].language, stripped[row].text) for row in rows]
-        encoded = self.search.tokenizer.encode_parts(parts, options.config.source_lang)
-        ids = cut_sources(self.config, options.config, encoded)
-        own = [wanted[row] for row in rows], ids, [prefixes[row] for row in rows]
-        groups = search_with_terms(self.search, *own, options, scores=scores)
-        return dict(zip(rows, zip(ids, groups, strict=True), strict=True))
+def _unmarked(segment: Segment, max_input_tokens: int) -> _Unmarked | None:
+    """Return a segment whose best text lacks markup that can be restored; None if it lacks none."""
+    text, written = segment.text, segment.found[0].text
+    # Markup of what the model has not read has no place, and may be of any length.
+    if len(segment.prefix.tokens) > segment.prefix.given or segment.was_cut:
+        return None
+    if len(text) > _MOST_CHARACTERS * max_input_tokens or not (missing := missing_placeholders(text, written)):
+        return None
+    from clearhead.text.markup_projection import is_tag, strip_markup
+
+    tags = any(map(is_tag, [*missing, *missing_placeholders(written, text)]))
+    stripped = strip_markup(text, tags=tags)
+    return _Unmarked(segment, stripped, replace(segment, protected=Protected(stripped.text)), replace(segment))
+
+
+def _placed(one: _Unmarked, links: Iterator[list[Link]]) -> list[DecodedText]:
+    """Return the texts of a segment with markup.
+
+    Args:
+        one: The segment.
+        links: The links between the words of its text and of each translation, without markup.
+    """
+    return [
+        replace(
+            found,
+            text=one.stripped.placed(found.text, next(links)),
+            has_placed_markup=True,
+            unmarked=(one.stripped.text, found.text, found.log_prob),
+        )
+        for found in one.bare.found
+    ]
+
+
+def _has_more_markup(changed: Segment, segment: Segment) -> bool:
+    """Return whether the best text of a segment is not blank and has more of its markup than before."""
+    if not changed.found or is_blank(changed.found[0].text):
+        return False
+    before, after = (missing_placeholders(segment.text, one.found[0].text) for one in (segment, changed))
+    return len(after) < len(before)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import Protocol, Self
 
 import numpy as np
@@ -195,38 +194,38 @@ def _comparable(text: str) -> str:
     return normalized(text.strip())
 
 
-def matches_of(
-    memory: Lookup | None, lines: Sequence[str], contexts: Iterable[str | None] = ()
-) -> list[MemoryMatch | None]:
-    """Return the match of each line; None without one, without a memory, or if its translation alone is blank.
+def match_of(memory: Lookup, line: str, context: str | None = None) -> MemoryMatch | None:
+    """Return the match of a line; None without one, or if its translation alone is blank.
 
     Args:
-        memory: Looks a line up.
-        lines: Lines, or segments of a document.
-        contexts: For each line, its context, as in `Segment`; without any, no line has one.
+        memory: Looks the line up.
+        line: A line, or a segment of a document.
+        context: Its context, as in `Lookup`.
     """
-    if memory is None:
-        return [None] * len(lines)
-    found: list[MemoryMatch | None] = []
-    for line, context in zip_longest(lines, contexts):
-        match = memory(line) if context is None else memory(line, context=context)
-        found.append(None if match and is_blank(match.target) and not is_blank(line) else match)
-    return found
+    match = memory(line) if context is None else memory(line, context=context)
+    return None if match and is_blank(match.target) and not is_blank(line) else match
 
 
-def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:
+def matches_of(memory: Lookup | None, lines: Sequence[str]) -> dict[int, MemoryMatch]:
+    """Return the matches of lines by their index; none without a memory."""
+    found = {} if memory is None else {number: match_of(memory, line) for number, line in enumerate(lines)}
+    return {number: match for number, match in found.items() if match is not None}
+
+
+def left_to_translate(lines: Sequence[str], matches: Mapping[int, MemoryMatch]) -> list[str]:
     """Return lines with blank ones in place of those whose memory translation is reused.
 
     Args:
         lines: Source lines.
-        matches: Match of each line, or None.
+        matches: Their matches, from `matches_of`.
     """
-    return ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
+    reused = {number for number, match in matches.items() if match.is_reused}
+    return ["" if number in reused else line for number, line in enumerate(lines)]
 
 
 def recalled(
     lines: Sequence[str],
-    matches: Sequence[MemoryMatch | None],
+    matches: Mapping[int, MemoryMatch],
     translations: Sequence[Translation],
     *,
     one_line: bool = False,
@@ -235,14 +234,15 @@ def recalled(
 
     Args:
         lines: Source lines.
-        matches: Match of each line, or None.
+        matches: Their matches, from `matches_of`.
         translations: The model's translations; those of reused lines are blank.
         one_line: Replace line ends in translations by spaces.
     """
-    found = []
-    for line, match, translation in zip(lines, matches, translations, strict=True):
-        if match is not None and match.is_reused:
+    found = list(translations)
+    for number, match in matches.items():
+        translation = replace(translations[number], memory=match)
+        if match.is_reused:
             text = on_one_line(match.target) if one_line else match.target
-            translation = replace(translation, source=line, text=text, score=None)
-        found.append(translation if match is None else replace(translation, memory=match))
+            translation = replace(translation, source=lines[number], text=text, score=None)
+        found[number] = translation
     return found

@@ -52,8 +52,7 @@ class NormalizedLine(NamedTuple):
     @property
     def whole(self) -> str:
         """The original line."""
-        gaps = ("", *self.cut.gaps)
-        return "".join(gap + sentence for gap, sentence in zip(gaps, self.original, strict=True))
+        return CutLine(self.original, self.cut.gaps).text
 
 
 class Normalizer:
@@ -113,8 +112,8 @@ class Normalizer:
         case = None if keep_case else self._rare_case(text, config.source_lang, target_lang)
         usual = tuple(map(self._in_usual_case, read)) if case else read
         if usual != cut.sentences or drops:
-            gaps = [gap and " " for gap in cut.gaps] if drops else cut.gaps
-            text = usual[0] + "".join(gap + sentence for gap, sentence in zip(gaps, usual[1:], strict=True))
+            gaps = tuple(gap and " " for gap in cut.gaps) if drops else cut.gaps
+            text = CutLine(usual, gaps).text
         in_capitals = case == "capitals" and usual != read
         return NormalizedLine(text, CutLine(usual, original.gaps), original.sentences, in_capitals)
 

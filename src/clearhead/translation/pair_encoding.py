@@ -1,11 +1,13 @@
-"""Tokenize sources with given translations, for scoring, alignment and explanation."""
+"""Tokenize sources with given translations, for alignment and explanation; score them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import compress
 
 from clearhead.config import DecodeConfig
+from clearhead.decoding import Engine, score
 from clearhead.errors import ConfigError, DataError
 from clearhead.text.language_tags import language_tag
 from clearhead.text.line_statistics import LineStatistics
@@ -14,6 +16,23 @@ from clearhead.text.word_links import Span, words_of
 from clearhead.tokenizers import Vocabulary, require_texts
 from clearhead.translation.alignment import EncodedPair, encoded_pair
 from clearhead.translation.normalization import known_forms
+
+
+@dataclass(slots=True)
+class GivenPair:
+    """A source line and its given translation, tokenized."""
+
+    language: str | None
+    """Target language; None if neither the line nor a setting names one."""
+    text: str
+    """The source without its language tag."""
+    target: str
+    protected: Protected
+    """The source with its placeholders masked."""
+    protected_target: str
+    """The target with the masks of the source."""
+    source_ids: list[int] = field(default_factory=list)
+    target_ids: list[int] = field(default_factory=list)
 
 
 class PairEncoder:
@@ -61,17 +80,13 @@ class PairEncoder:
         Raises:
             DataError: If one is not text, or contains an unpaired surrogate.
         """
-        protected = self._protected(parts, config)
-        targets = list(map(self.target_form, targets))
-        languages = [language for language, _ in parts]
-        read = [(language, one.text) for language, one in zip(languages, protected, strict=True)]
-        written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
-        return self.tokenizer.encode_parts(read, config.source_lang), self.tokenizer.encode_targets(written, languages)
+        pairs = self._tokenized(parts, targets, config)
+        return [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
 
-    def encoded(
-        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
-    ) -> tuple[list[tuple[str | None, str]], list[list[int]], list[list[int]]]:
-        """Return the target languages and texts of source lines, and the ids of both sides.
+    def read(
+        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str = ""
+    ) -> list[GivenPair]:
+        """Return source lines with their given translations, tokenized.
 
         Args:
             sources: Source lines; each may start with a language tag.
@@ -87,15 +102,14 @@ class PairEncoder:
         sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
-        parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids, target_ids = self.encode(parts, targets, config)
-        for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
-            if ids > config.max_input_tokens:
+        pairs = self._tokenized(self.split_sources(sources, config.target_lang, name=name), targets, config)
+        for number, pair in enumerate(pairs, start=1):
+            if (longest := max(len(pair.source_ids), len(pair.target_ids))) > config.max_input_tokens:
                 raise DataError(
-                    f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; at most "
+                    f"{_place(name, number)} has {longest:,} tokens on one side; at most "
                     f"{config.max_input_tokens:,} are scored or aligned (decode.max_input_tokens)"
                 )
-        return parts, source_ids, target_ids
+        return pairs
 
     def pairs(
         self,
@@ -111,23 +125,102 @@ class PairEncoder:
         Args:
             sources: Source lines; each may start with a language tag.
             targets: Their translations.
-            config: As for `encoded`.
+            config: As for `read`.
             words: Returns the spans of the words of a text.
             name: Name of the file of the sources, for messages.
 
         Raises:
             ConfigError: If the model has language tags and a line has no target language.
-            DataError: As `encoded`.
+            DataError: As `read`.
         """
-        parts, *encoded = self.encoded(sources, targets, config, name=name)
-        protected = self._protected(parts, config)
-        written = map(self.target_form, targets)
         return [
-            encoded_pair(self.tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
-            for source, target, source_ids, target_ids in zip(protected, written, *encoded, strict=True)
+            encoded_pair(self.tokenizer, pair.protected, pair.source_ids, pair.protected_target, pair.target_ids, words)
+            for pair in self.read(sources, targets, config, name=name)
         ]
 
-    def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:
-        num_signs = self.tokenizer.num_placeholders
-        numbers = config.protect_numbers
-        return [protect(self.source_form(text), num_signs, with_numbers=numbers) for _, text in parts]
+    def _tokenized(
+        self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
+    ) -> list[GivenPair]:
+        num_signs, numbers = self.tokenizer.num_placeholders, config.protect_numbers
+        pairs = []
+        for (language, text), target in zip(parts, targets, strict=True):
+            protected = protect(self.source_form(text), num_signs, with_numbers=numbers)
+            pairs.append(
+                GivenPair(language, text, target, protected, protect_target(protected, self.target_form(target)))
+            )
+        languages = [pair.language for pair in pairs]
+        sources = self.tokenizer.encode_parts([(one.language, one.protected.text) for one in pairs], config.source_lang)
+        written = self.tokenizer.encode_targets([pair.protected_target for pair in pairs], languages)
+        for pair, source_ids, target_ids in zip(pairs, sources, written, strict=True):
+            pair.source_ids, pair.target_ids = source_ids, target_ids
+        return pairs
+
+
+def score_pairs(
+    engine: Engine,
+    encoder: PairEncoder,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    config: DecodeConfig,
+    *,
+    name: str,
+    on_progress: Callable[[int], None] | None,
+) -> list[float]:
+    """Return the log-probability of each target in nats; 0 for a blank source with an empty target.
+
+    Args:
+        engine: The model, in float32.
+        encoder: Tokenizes the pairs.
+        sources: Source lines.
+        targets: Their translations.
+        config: As for `PairEncoder.read`, and `batch_tokens`.
+        name: Name of the file of the sources, for messages.
+        on_progress: Called with the number of pairs finished, batch by batch.
+
+    Raises:
+        ConfigError: As `PairEncoder.read`.
+        DataError: As `PairEncoder.read`; or if a decoder-only model cannot continue a source with its target.
+    """
+    pairs = encoder.read(sources, targets, config, name=name)
+    model = engine.model.config
+    if model.is_decoder_alone:
+        _require_continuations(pairs, most=model.max_length, name=name)
+    is_scored = [bool(pair.text.strip() or pair.target) for pair in pairs]
+    scored = list(compress(pairs, is_scored))
+    if on_progress is not None and len(scored) < len(pairs):
+        on_progress(len(pairs) - len(scored))
+    scores = score(
+        engine,
+        [pair.source_ids for pair in scored],
+        [pair.target_ids for pair in scored],
+        batch_tokens=config.batch_tokens,
+        on_progress=on_progress,
+        given=[len(encoder.tokenizer.given(pair.language)) for pair in scored],
+    )
+    remaining = iter(scores)
+    return [next(remaining) if own else 0.0 for own in is_scored]
+
+
+def _require_continuations(pairs: Sequence[GivenPair], *, most: int | None, name: str) -> None:
+    """Require that a decoder-only model can continue each source with its target.
+
+    Args:
+        pairs: The pairs.
+        most: Number of positions of the model; None for no limit.
+        name: Name of the file of the sources, for messages.
+
+    Raises:
+        DataError: Naming the first pair whose source is empty, or which needs more positions than the model has.
+    """
+    for number, pair in enumerate(pairs, start=1):
+        if pair.target and not pair.source_ids:
+            raise DataError(f"{_place(name, number)} has no source, and this model, a decoder alone, continues a text")
+        num_tokens = len(pair.source_ids) + len(pair.target_ids)
+        if most is not None and num_tokens > most:
+            raise DataError(
+                f"{_place(name, number)} has {num_tokens:,} tokens, and this model has positions for {most:,}"
+            )
+
+
+def _place(name: str, number: int) -> str:
+    return f"{name}{', ' if name else ''}pair {number}"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
-from typing import Any, Unpack
+from typing import NamedTuple, Unpack
 
 from clearhead.config import DecodeChanges
+from clearhead.text.language_tags import split_tag
 from clearhead.text.sentence_splitting import space_before
 from clearhead.tokenizers import require_texts
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of
+from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
-from clearhead.translation.segmentation import LinePart
+from clearhead.translation.segment import SegmentedLine
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator
 
@@ -36,6 +38,21 @@ class TranslatedPart:
     """Its translation alone, with score, tokens and warnings."""
 
 
+class _Part(NamedTuple):
+    """A line, or a sentence of a line that is split."""
+
+    number: int
+    """Index of the line."""
+    start: int
+    """Offset in the line, including the white space before it."""
+    end: int
+    source: str
+    """The text to translate: the part with the line's language tag, as normalized."""
+    gap: str = ""
+    """White space before it, if another sentence precedes it."""
+    is_sentence: bool = False
+
+
 def translate_parts(
     translator: Translator,
     lines: list[str],
@@ -49,8 +66,8 @@ def translate_parts(
 ) -> Iterator[list[TranslatedPart]]:
     """Translate lines part by part; yield groups of parts, in order, as soon as they are translated.
 
-    A line that `Translator.translate` splits has a part for each sentence (`PreprocessedLines.sentences`), every other
-    line is a part. The parts of a line joined are the line; their texts joined are its translation.
+    A line that `Translator.translate` splits has a part for each sentence, unless it must stay whole; every other line
+    is a part. The parts of a line joined are the line; their texts joined are its translation.
 
     Args:
         translator: A translator, or a team.
@@ -68,29 +85,57 @@ def translate_parts(
     lines = require_texts(lines, "lines")
     recall = None if memory is None else cache(memory)
     to_translate = left_to_translate(lines, matches_of(recall, lines))
-    read = translator.preprocessor(to_translate, translator.decode_config(settings))
-    sentences = read.sentences(list(translator.bundle.tokenizer.language_tags))
+    read = translator.preprocessor(to_translate, translator.decode_config(settings), "", TranslateOptions())
+    tags = list(translator.bundle.tokenizer.language_tags)
     parts = [
         part
-        for number, (line, own) in enumerate(zip(lines, sentences, strict=True))
-        for part in own or [LinePart(number, 0, len(line), line)]
+        for number, line in enumerate(read)
+        for part in _sentences(number, line, tags) or [_Part(number, 0, len(lines[number]), lines[number])]
     ]
-    asked = {"num_best": num_best, "terms": terms, "alignments": alignments, "quality": quality}
-    how: dict[str, Any] = {**asked, **settings}
-    of_sentences = {**how, "split": "never", "familiar": False}
+    translate = partial(translator.translate, num_best=num_best, terms=terms, alignments=alignments, quality=quality)
+    of_sentences: DecodeChanges = {**settings, "split": "never", "familiar": False}
     written = ""  # translation so far of the current line
     for group in _growing(parts):
-        own_how = of_sentences if group[0].is_sentence else {**how, "memory": recall}
+        sources = [part.source for part in group]
+        if group[0].is_sentence:
+            translations = translate(sources, **of_sentences)
+        else:
+            translations = translate(sources, memory=recall, **settings)
         found = []
-        for part, made in zip(group, translator.translate([part.source for part in group], **own_how), strict=True):
+        for part, translation in zip(group, translations, strict=True):
             written = written if part.start else ""
-            text = space_before(made.text, written, part.gap) + made.text
+            text = space_before(translation.text, written, part.gap) + translation.text
             written += text
-            found.append(TranslatedPart(part.number, part.start, part.end, text, made))
+            found.append(TranslatedPart(part.number, part.start, part.end, text, translation))
         yield found
 
 
-def _growing(parts: Iterable[LinePart]) -> Iterator[list[LinePart]]:
+def _sentences(number: int, line: SegmentedLine, tags: Sequence[str]) -> list[_Part]:
+    """Return the sentences of a line that can be translated one by one; none if it must stay whole.
+
+    A line in capitals that is normalized stays whole, because the case of its translation depends on the whole. So does
+    one with a list marker, and one with a sentence that begins like a language tag, which is text only within its line.
+
+    Args:
+        number: Index of the line.
+        line: The line in segments.
+        tags: Languages of the vocabulary.
+    """
+    if not line.is_split or line.form.in_capitals or line.form.marker:
+        return []
+    if any(split_tag(segment.source, tags)[1] != segment.text for segment in line.segments):
+        return []
+    found, start = [], 0
+    at = len(line.line.rstrip()) - sum(len(segment.gap + segment.original) for segment in line.segments)
+    for segment in line.segments:
+        at += len(segment.gap + segment.original)
+        found.append(_Part(number, start, at, segment.source, segment.gap, is_sentence=True))
+        start = at
+    found[-1] = found[-1]._replace(end=len(line.line))
+    return found
+
+
+def _growing(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
     """Yield groups of parts to translate together, each all sentences or all lines; their sizes double."""
     size = 1
     for _, alike in groupby(parts, lambda part: part.is_sentence):

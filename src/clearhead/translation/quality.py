@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import NamedTuple, Self, TypeGuard
 
 import numpy as np
 
@@ -140,8 +140,10 @@ def save_calibration(path: Path, model: Mapping[str, str], *, calibration: Calib
         write_json(path, {**{name: round(one, 4) for name, one in calibration._asdict().items()}, **model})
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return type(value) in (int, float) and abs(value) <= _MOST_STORED  # neither NaN nor more than a float holds
+def _is_number(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= _MOST_STORED  # neither NaN nor more than a float holds
 
 
 def _logistic(value: float) -> float:

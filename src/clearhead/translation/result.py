@@ -216,19 +216,19 @@ def join_translations(
         for sentence in sentences
     ]
     rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
-    texts = [join_sentences([one.text for one in row], gaps) for row in rows]
+    joined = [
+        Alternative(join_sentences([one.text for one in row], gaps), _total(row), _mean_utility(row)) for row in rows
+    ]
     alignment = None
     if read is not None and (links := [one.alignment for one in sentences if one.alignment is not None]):
-        alignment = tuple(joined_links(links, read[1], [one.text for one in sentences], read[0], texts[0]))
+        alignment = tuple(joined_links(links, read[1], [one.text for one in sentences], read[0], joined[0].text))
     terms = [one for sentence in sentences for one in sentence.terms or ()]
     if marker:
         alignment = None if alignment is None else _behind(marker, alignment)
     if in_capitals:
-        texts = list(map(_in_capitals, texts))
+        joined = [replace(one, text=_in_capitals(one.text)) for one in joined]
         terms = [replace(one, source=_in_capitals(one.source), form=_in_capitals(one.form)) for one in terms]
-    joined = [
-        Alternative(marker + text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)
-    ]
+    joined = [replace(one, text=marker + one.text) for one in joined] if marker else joined
     if not are_samples:
         first: dict[str, Alternative] = {}
         for one in joined:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding import (
@@ -26,6 +26,7 @@ from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.text.line_ends import on_one_line
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
+from clearhead.translation.segment import DecodedText, Segment
 
 if TYPE_CHECKING:
     from clearhead.decoding import Required
@@ -62,7 +63,7 @@ class Engines:
         self._is_plain = is_plain
         self._built: dict[DecodePrecision, tuple[Model, Engine]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: no engine, which holds memory of the compiled core; a copy builds its own."""
         return {**self.__dict__, "_built": {}}
 
@@ -100,29 +101,6 @@ def _plain_engine(model: Model) -> Engine:
     return PlainEngine(model.own_module if isinstance(model, StoredModel) else model)
 
 
-@dataclass(slots=True)
-class DecodedText:
-    """A hypothesis of the search and its text."""
-
-    source: list[int]
-    """Source ids."""
-    tokens: tuple[int, ...]
-    log_prob: float
-    was_ended: bool
-    text: str
-    utility: float | None = None
-    given: int = 0
-    """Number of leading tokens that are not text; see `Prefix`."""
-    has_placed_markup: bool = False
-    """Whether its markup was restored after the search."""
-    unmarked: tuple[str, str, float] | None = None
-    """Source and text without that markup, and their log-probability if requested; None if none was restored."""
-    follows_blank: bool = False
-    """Whether a better hypothesis was left out because it is blank."""
-    without_terms: str | None = None
-    """The text that was found without its terms, if they made it much less probable."""
-
-
 class TextSearch:
     """Runs searches on one engine and returns texts.
 
@@ -151,70 +129,61 @@ class TextSearch:
 
     def __call__(
         self,
-        sources: list[list[int]],
-        prefixes: list[Prefix],
+        segments: Sequence[Segment],
         options: SearchOptions,
         *,
-        scores: bool,
         on_progress: Callable[[int], None] | None = None,
-        required: Sequence[Required] = (),
-    ) -> list[list[DecodedText]]:
-        """Return the texts of each source, best first.
+        with_terms: bool = False,
+    ) -> None:
+        """Set the texts found for segments, best first, with their log-probabilities if `options.scores` is set.
 
         If duplicates leave fewer than `num_best` texts, the search is run again with all hypotheses of the beam.
 
         Args:
-            sources: Source ids, no longer than the model reads.
-            prefixes: Prefix of each translation.
+            segments: The segments.
             options: Options of the search.
-            scores: Whether the log-probabilities must be those of the texts.
-            on_progress: Called with the number of sources finished, batch by batch.
-            required: Terms that each translation must contain, as for `decode`.
+            on_progress: Called with the number of segments finished, batch by batch.
+            with_terms: Whether translations must contain the terms of their segments; each has some then.
         """
-        options = replace(options, scores=scores)
-        groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
-        found = self._texts(sources, groups, options)
-        num_best, most = options.num_best, options.config.beam_size
-        short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
-        if short and options.sampling is None:
+        short = self._search(segments, options, on_progress, with_terms)
+        if short and options.sampling is None and options.num_best < options.config.beam_size:
             # Rare. Asking for more at once would keep beams of every line running that can no longer win.
-            wider = replace(options, num_best=most)
-            again = [sources[row] for row in short]
-            of_short = [required[row] for row in short] if required else []
-            groups = self.decode(self.engine, again, wider, None, [prefixes[row] for row in short], of_short)
-            for row, group in zip(short, self._texts(again, groups, wider), strict=True):
-                found[row] = group[:num_best]
-        for group, prefix in zip(found, prefixes, strict=True):
-            for one in group:
-                one.given = prefix.given
+            self._search(short, replace(options, num_best=options.config.beam_size), None, with_terms)
+            for segment in short:
+                del segment.found[options.num_best :]
         is_own = self.engine.finds_scores and options.shortlist is None
-        every = [one for group in found for one in group]  # tokenized even if unused: 1 % of the time
-        self._retokenize(every, options.config.batch_tokens, score_all=scores and not is_own, score_retokenized=scores)
-        return found
+        self._retokenize(segments, options, score_all=options.scores and not is_own)
 
-    def _texts(
-        self, sources: list[list[int]], groups: Sequence[Sequence[Hypothesis]], options: SearchOptions
-    ) -> list[list[DecodedText]]:
-        """Convert hypotheses to texts: all samples, the best samples by utility for `mbr`, else each text once."""
+    def _search(
+        self,
+        segments: Sequence[Segment],
+        options: SearchOptions,
+        on_progress: Callable[[int], None] | None,
+        with_terms: bool,
+    ) -> list[Segment]:
+        """Set the texts found for segments; return the segments with fewer texts than the `num_best` hypotheses.
+
+        They are all samples, the best samples by utility for `mbr`, else each text once.
+        """
+        sources, prefixes = [segment.ids for segment in segments], [segment.prefix for segment in segments]
+        terms = [segment.terms.required for segment in segments] if with_terms else []
+        required = [one for one in terms if one is not None]
+        groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
         texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if self.one_line:
             texts = list(map(on_one_line, texts))
-        texts = list(map(self.form, texts))
-        remaining = iter(texts)
-        found = [
-            [DecodedText(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
-            for ids, group in zip(sources, groups, strict=True)
-        ]
-        if options.are_samples:
-            return found
-        if options.mbr is not None:
-            return [_most_expected(group, options.num_best) for group in found]
-        return list(map(distinct, found))
+        remaining, short = map(self.form, texts), []
+        for segment, group in zip(segments, groups, strict=True):
+            found = [DecodedText(h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
+            if options.mbr is not None:
+                found = _most_expected(found, options.num_best)
+            segment.found = found if options.are_samples else distinct(found)
+            if len(segment.found) < len(group) == options.num_best:
+                short.append(segment)
+        return short
 
-    def _retokenize(
-        self, found: Sequence[DecodedText], batch_tokens: int, *, score_all: bool, score_retokenized: bool
-    ) -> None:
-        """Set the tokens of every text to its canonical tokenization; rescore texts as requested.
+    def _retokenize(self, segments: Sequence[Segment], options: SearchOptions, *, score_all: bool) -> None:
+        """Set the tokens of every text to its canonical tokenization; rescore the changed ones if scores are asked for.
 
         About one search in a hundred splits a word into other pieces than the tokenizer does (`b` + `ra` for `bra`).
         Only the text is returned, so its canonical tokenization is scored: the reported score equals what `score`
@@ -222,38 +191,47 @@ class TextSearch:
         `score_all` is for searches whose log-probabilities are not the model's own.
         """
         longest = self.max_length or math.inf
-        wanted = []
-        for one, ids in zip(found, self.tokenizer.encode_targets([one.text for one in found]), strict=True):
+        rescored = []
+        for segment, one, ids in self._encoded(segments, ()):  # even unused ones: 1 % of the time
             # If the canonical tokenization is longer than the model can write, keep the tokens found.
-            is_retokenized = self.tokenizer.is_lossless and tuple(ids) != one.tokens and len(ids) <= longest
+            is_retokenized = self.tokenizer.is_lossless and ids != one.tokens and len(ids) <= longest
             if is_retokenized:
-                one.tokens = tuple(ids)
-            if score_all or (score_retokenized and is_retokenized):
-                wanted.append(one)
-        self._score(wanted, batch_tokens)
+                one.tokens = ids
+            if score_all or (options.scores and is_retokenized):
+                rescored.append((segment, one))
+        self._score(rescored, options.config.batch_tokens)
 
-    def retokenize(
-        self, found: Sequence[DecodedText], languages: Sequence[str | None], batch_tokens: int, most_scored: float
-    ) -> None:
-        """Tokenize texts that were changed, and score them.
+    def retokenize(self, segments: Sequence[Segment], batch_tokens: int, most_scored: float) -> None:
+        """Tokenize the texts of segments, which were changed, and score them.
 
         Args:
-            found: The changed texts.
-            languages: Target language of each text; None if neither its line nor a setting names one.
+            segments: The segments.
             batch_tokens: Tokens scored at once.
             most_scored: Tokens of the longest text to score.
         """
-        texts = [one.text for one in found]
-        for one, ids in zip(found, self.tokenizer.encode_targets(texts, languages), strict=True):
-            one.tokens = tuple(ids)
-        self._score([one for one in found if len(one.tokens) <= most_scored], batch_tokens)
+        scored = []
+        languages = [segment.language for segment in segments for _ in segment.found]
+        for segment, one, ids in self._encoded(segments, languages):
+            one.tokens = ids
+            if len(ids) <= most_scored:
+                scored.append((segment, one))
+        self._score(scored, batch_tokens)
 
-    def _score(self, wanted: Sequence[DecodedText], batch_tokens: int) -> None:
-        if wanted:
-            sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
-            given = [one.given for one in wanted]
+    def _encoded(
+        self, segments: Sequence[Segment], languages: Sequence[str | None]
+    ) -> Iterator[tuple[Segment, DecodedText, tuple[int, ...]]]:
+        """Yield each text of each segment with its canonical tokenization."""
+        texts = [(segment, one) for segment in segments for one in segment.found]
+        encoded = self.tokenizer.encode_targets([one.text for _, one in texts], languages)
+        for (segment, one), ids in zip(texts, encoded, strict=True):
+            yield segment, one, tuple(ids)
+
+    def _score(self, texts: Sequence[tuple[Segment, DecodedText]], batch_tokens: int) -> None:
+        if texts:
+            sources, targets = [segment.ids for segment, _ in texts], [list(one.tokens) for _, one in texts]
+            given = [segment.prefix.given for segment, _ in texts]
             log_probs = score(self.scorer(), sources, targets, batch_tokens=batch_tokens, given=given)
-            for one, log_prob in zip(wanted, log_probs, strict=True):
+            for (_, one), log_prob in zip(texts, log_probs, strict=True):
                 one.log_prob = log_prob
 
 

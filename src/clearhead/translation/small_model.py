@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from clearhead.bundle import (
     ALIGNMENT_FILE,
@@ -118,7 +117,7 @@ def export_small(
     golden = make_golden(Translator(small, bundle.directory), golden_sources) if golden_sources else []
     comparison = _compare(bundle, small, golden_sources if sources is None else sources, references, on_progress)
     card = _card(directory.name, bundle, precision, comparison, given=sources is not None)
-    beside: dict[str, Any] = {}
+    beside: dict[str, Callable[[Path, Mapping[str, str]], None]] = {}
     if shortlist is not None:
         beside[SHORTLIST_FILE] = shortlist.save
     if head is not None:

@@ -7,12 +7,13 @@ term is translated again by constrained search, for the best translation with al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding import Prefix, SearchOptions
+from clearhead.decoding import SearchOptions
 from clearhead.errors import ConfigError
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import LruCache, cached_property
@@ -20,12 +21,12 @@ from clearhead.text.placeholder_masking import Protected
 from clearhead.text.placeholders import find_placeholders
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
-from clearhead.translation.preprocessing import PreprocessedLines
-from clearhead.translation.result import COSTLY, TermUse
-from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
+from clearhead.translation.search import TextSearch
+from clearhead.translation.segment import NO_TERMS, Segment, SegmentedLine, WantedTerms
+from clearhead.translation.terminology import Term, Terms, is_in_word
 
 if TYPE_CHECKING:
-    from clearhead.decoding import Required, RequiredTerm, TokenSequence, WordEdges
+    from clearhead.decoding import RequiredTerm, TokenSequence, WordEdges
 
 MOST_PRICE = 15.0
 """Nats by which terms may lower the log-probability of a sentence; above, they are met at a price (docs/terms.md)."""
@@ -36,39 +37,6 @@ _MOST_CACHED = 50_000
 """Terms whose tokenizations are cached; bounded because a server receives ever new terms."""
 _OPENING = ("(", '"', "„", "“", "«", "-", "/")
 """Signs that may precede a word without a space."""
-
-
-class WantedTerms(NamedTuple):
-    """The terms of a source, as constraints for the search."""
-
-    found: tuple[FoundTerm, ...] = ()
-    required: Required | None = None
-    """None if the vocabulary can write none of them."""
-    unencodable: frozenset[Term] = frozenset()
-    """Terms of which the vocabulary can write no form."""
-    codes: frozenset[str] = frozenset()
-    """Placeholders of the source."""
-
-    def are_met(self, text: str) -> bool:
-        """Return whether a translation has all terms that the vocabulary can write."""
-        forms = forms_in(self.found, text, self.codes) if self.required is not None else []
-        return all(form or one.term in self.unencodable for one, form in zip(self.found, forms, strict=False))
-
-    def uses(self, text: str, without_terms: str | None = None) -> tuple[TermUse, ...]:
-        """Return for each term how the translation uses it, or why it is missing.
-
-        Args:
-            text: The translation.
-            without_terms: The translation without its terms, if they were met at a price.
-        """
-        uses = []
-        used = forms_in(self.found, text, self.codes)
-        free = [""] * len(self.found) if without_terms is None else forms_in(self.found, without_terms, self.codes)
-        for (source, term), form, form_without in zip(self.found, used, free, strict=True):
-            is_costly = form and not form_without and without_terms is not None
-            reason = COSTLY if is_costly else None if form else "unspellable" if term in self.unencodable else "unmet"
-            uses.append(TermUse(source, term.forms[0], form, reason, without_terms if is_costly else None))
-        return tuple(uses)
 
 
 class TermEncoder:
@@ -87,22 +55,20 @@ class TermEncoder:
         """Decode each token of the vocabulary once, which otherwise the first text with a term waits for."""
         assert self._edges
 
-    def wanted_in(
-        self, read: PreprocessedLines, terms: Terms | None, options: SearchOptions, config: ModelConfig
-    ) -> list[WantedTerms]:
-        """Return the terms that the translation of each piece must contain.
+    def find_terms(
+        self, lines: Sequence[SegmentedLine], terms: Terms, options: SearchOptions, config: ModelConfig
+    ) -> None:
+        """Set the terms that the translation of each segment must contain.
 
         Args:
-            read: The lines as the model reads them.
-            terms: The terminology, if any.
+            lines: The lines in segments.
+            terms: The terminology.
             options: Options of the search.
             config: Configuration of the model.
 
         Raises:
             ConfigError: If terms cannot be combined with the kind of search or model.
         """
-        if terms is None:
-            return [WantedTerms()] * len(read.filled)
         idle = {
             "samples (sampling, mbr), which are drawn": options.sampling is not None,
             "diverse search": options.diversity > 0,
@@ -113,13 +79,12 @@ class TermEncoder:
             raise ConfigError(
                 f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}"
             )
-        pieces = zip(read.filled_pieces, read.prefixes, read.are_in_capitals(), strict=True)
-        return [
-            self.wanted(terms, piece.protected, prefix.given, any_case=in_capitals)
-            for piece, prefix, in_capitals in pieces
-        ]
+        for line in lines:
+            for segment in line.to_translate:
+                given, any_case = segment.prefix.given, line.form.in_capitals
+                segment.terms = self.required_terms(terms, segment.protected, given, any_case=any_case)
 
-    def wanted(self, terms: Terms, source: Protected, given: int = 0, *, any_case: bool = False) -> WantedTerms:
+    def required_terms(self, terms: Terms, source: Protected, given: int = 0, *, any_case: bool = False) -> WantedTerms:
         """Return the terms that the translation of a text must contain.
 
         Args:
@@ -131,7 +96,7 @@ class TermEncoder:
         check_interruption()
         found = terms.found_in(source.text, any_case=any_case)
         if not found:
-            return WantedTerms()
+            return NO_TERMS
         from clearhead.decoding import Required
 
         encoded = [(term, self._required(term)) for _, term in found]
@@ -182,47 +147,36 @@ class TermEncoder:
 
 
 def search_with_terms(
-    search: Callable[..., list[list[Any]]],
-    wanted: Sequence[WantedTerms],
-    sources: list[list[int]],
-    prefixes: list[Prefix],
+    search: TextSearch,
+    segments: Sequence[Segment],
     options: SearchOptions,
     *,
-    scores: bool,
     on_progress: Callable[[int], None] | None = None,
-) -> list[list[Any]]:
-    """Return the texts of each source, with its terms wherever the search can satisfy them.
+) -> None:
+    """Set the texts found for segments, with their terms wherever the search can satisfy them.
 
     A best text whose terms cost more than `MOST_PRICE` carries the text without them.
 
     Args:
-        search: A `TextSearch`, or a function with the same arguments and result.
-        wanted: Terms of each source.
-        sources: Source ids, no longer than the model reads.
-        prefixes: Prefix of each translation.
+        search: The search.
+        segments: The segments.
         options: Options of the search.
-        scores: Whether the log-probabilities must be those of the texts.
-        on_progress: Called with the number of sources finished, batch by batch.
+        on_progress: Called with the number of segments finished, batch by batch.
     """
-
-    def found(rows: Sequence[int], tell: Callable[[int], None] | None, **how: Any) -> dict[int, list[Any]]:
-        own = [sources[row] for row in rows], [prefixes[row] for row in rows]
-        groups = search(*own, options, on_progress=tell, **how)
-        return dict(zip(rows, groups, strict=True))
-
-    bound = [row for row, terms in enumerate(wanted) if terms.required is not None]
+    bound = [segment for segment in segments if segment.terms.required is not None]
+    search([segment for segment in segments if segment.terms.required is None], options, on_progress=on_progress)
     if not bound:
-        return search(sources, prefixes, options, scores=scores, on_progress=on_progress)
-    free = [row for row in range(len(sources)) if wanted[row].required is None]
-    groups = found(free, on_progress, scores=scores, required=[])
-    groups |= found(bound, None, scores=True, required=[])  # prices are compared
-    again = [row for row in bound if not all(wanted[row].are_met(one.text) for one in groups[row])]
-    if on_progress is not None and len(again) < len(bound):
-        on_progress(len(bound) - len(again))
-    required = [wanted[row].required for row in again]
-    for row, group in found(again, on_progress, scores=True, required=required).items():
-        if wanted[row].are_met(group[0].text):  # otherwise the unconstrained translation is better
-            if groups[row][0].log_prob - group[0].log_prob > MOST_PRICE:
-                group[0].without_terms = groups[row][0].text
-            groups[row] = group
-    return [groups[row] for row in range(len(sources))]
+        return
+    scored = replace(options, scores=True)  # prices are compared
+    search(bound, scored)
+    retried = [one for one in bound if not all(one.terms.are_met(found.text) for found in one.found)]
+    if on_progress is not None and len(retried) < len(bound):
+        on_progress(len(bound) - len(retried))
+    unconstrained = {segment: segment.found for segment in retried}
+    search(retried, scored, on_progress=on_progress, with_terms=True)
+    for segment, free in unconstrained.items():
+        best = segment.found[0]
+        if not segment.terms.are_met(best.text):  # the unconstrained translation is better
+            segment.found = free
+        elif free[0].log_prob - best.log_prob > MOST_PRICE:
+            best.without_terms = free[0].text

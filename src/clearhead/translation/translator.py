@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory, side_file_path
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
@@ -21,16 +21,16 @@ from clearhead.text.shortening import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner
-from clearhead.translation.arguments import require_types
 from clearhead.translation.markup_restoration import MarkupRestorer, places_markup
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
-from clearhead.translation.pair_encoding import PairEncoder
-from clearhead.translation.postprocessing import Postprocessor, blank_rows, without_blank
+from clearhead.translation.options import TranslateOptions, require_types
+from clearhead.translation.pair_encoding import PairEncoder, score_pairs
+from clearhead.translation.postprocessing import Postprocessor, replace_blank
 from clearhead.translation.preprocessing import Preprocessor
 from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.result import Translation
-from clearhead.translation.scoring import score_pairs
 from clearhead.translation.search import Decode, Engines, TextSearch
+from clearhead.translation.segmentation import align_samples, lines_done
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
 
@@ -134,12 +134,12 @@ class Translator:
         for weights in (member.weights for member in (bundle, *others)):
             if isinstance(weights, StoredModel):
                 require_computable(weights, bundle.decode.precision)
-        for other, own in zip(ensemble, others, strict=True):
-            if own.tokenizer.sha256 != bundle.tokenizer.sha256:
+        for other in others:
+            if other.tokenizer.sha256 != bundle.tokenizer.sha256:
                 raise ModelError(
-                    f"{_tokenizer_of(other)} is not the vocabulary of {_tokenizer_of(path)}, and an ensemble averages "
-                    f"the probabilities of the same tokens; models of one vocabulary are those of the same training "
-                    f"text, with another train.seed or shape, and those that were begun with --from"
+                    f"{_tokenizer_of(other)} is not the vocabulary of {_tokenizer_of(bundle)}, and an ensemble "
+                    f"averages the probabilities of the same tokens; models of one vocabulary are those of the same "
+                    f"training text, with another train.seed or shape, and those that were begun with --from"
                 )
         return cls(bundle, Path(path), ensemble=tuple(others))
 
@@ -243,43 +243,51 @@ class Translator:
                 calibration that `quality` uses is damaged or another model's.
         """
         lines = require_texts(lines, "lines")
-        require_types(num_best=num_best, sampling=sampling, mbr=mbr, diversity=diversity, terms=terms, memory=memory)
-        require_types(scores=scores, alignments=alignments, quality=quality, one_line=one_line, raw=raw, plain=plain)
-        require_types(name=name, first=first, on_progress=on_progress)
-        options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
-        if alignments:
-            self.aligner.require()
-        estimate, scores = (self._quality_estimator, True) if quality else (None, scores)
-        matches = matches_of(memory, lines)
-        to_translate = left_to_translate(lines, matches)
-        told: dict[str, Any] = {"terms": terms, "one_line": one_line, "raw": raw, "name": name, "first": first}
-        read = self.preprocessor(to_translate, options.config, prefix, **told)
-        by = self.plain if plain else self
-        search = by._text_search(options, one_line)
-        wanted = self.term_encoder.wanted_in(read, terms, options, self.config)
-        done = read.cut_up.lines_done(on_progress, read.filled)
-        find = search if terms is None else partial(search_with_terms, search, wanted)
-        groups = find(read.ids, read.prefixes, options, scores=scores, on_progress=done)
-        if options.sampling is not None and options.are_samples:
-            groups = read.aligned(groups, options.sampling.seed)
-        elif places_markup(self.bundle, options.config):
-            with_markup = MarkupRestorer(self.config, search, by.aligner)
-            of_pieces = read.filled_pieces, read.ids, read.prefixes, wanted, groups, options
-            groups = with_markup(*of_pieces, scores=scores, scores_unmarked=quality)
-        raw = raw or self.config.is_decoder_alone  # an empty continuation is one
-        if not raw and (blank := blank_rows(read.filled_pieces, groups)):
-            wider = replace(options, num_best=max(options.num_best, options.mbr or options.config.beam_size))
-            if not options.are_samples and wider != options:
-                find = search if terms is None else partial(search_with_terms, search, [wanted[row] for row in blank])
-                own = [read.ids[row] for row in blank], [read.prefixes[row] for row in blank]
-                again = dict(zip(blank, find(*own, wider, scores=scores), strict=True))
-                groups = [again.get(row, group) for row, group in enumerate(groups)]
-        groups = groups if raw else without_blank(read.filled_pieces, groups, options, blank)
-        links = by.aligner.of_found(read.filled_pieces, read.ids, groups, options.config) if alignments else None
-        given = None if terms is None else wanted
-        how: dict[str, Any] = {"scores": scores, "one_line": one_line, "raw": raw, "estimate": estimate}
-        made = self._postprocessor(read, groups, options, terms=given, links=links, **how)
-        return recalled(lines, matches, made, one_line=one_line)
+        options = TranslateOptions(
+            num_best=num_best,
+            sampling=sampling,
+            mbr=mbr,
+            diversity=diversity,
+            terms=terms,
+            memory=memory,
+            scores=scores,
+            alignments=alignments,
+            quality=quality,
+            one_line=one_line,
+            raw=raw,
+            plain=plain,
+            name=name,
+            first=first,
+            on_progress=on_progress,
+        )
+        return self._translate(lines, prefix, options, settings)
+
+    def _translate(
+        self, lines: list[str], prefix: str | Sequence[str], options: TranslateOptions, settings: DecodeChanges
+    ) -> list[Translation]:
+        """Translate lines in seven stages: read, find terms, search, place markup, replace blanks, align, finish."""
+        search_options = self._search_options(options, settings)  # reject bad settings before reading
+        estimate = self._quality_estimator if options.quality else None
+        by = self.plain if options.plain else self
+        matches = matches_of(options.memory, lines)
+
+        read = self.preprocessor(left_to_translate(lines, matches), search_options.config, prefix, options)
+        segments = [segment for line in read for segment in line.to_translate]
+        search = by._text_search(search_options, options.one_line)
+        if options.terms is not None:
+            self.term_encoder.find_terms(read, options.terms, search_options, self.config)
+        run_search = search if options.terms is None else partial(search_with_terms, search)
+        run_search(segments, search_options, on_progress=lines_done(read, options.on_progress))
+        if search_options.are_samples:
+            align_samples(read, search_options)
+        elif places_markup(self.bundle, search_options.config):
+            MarkupRestorer(self.config, search, by.aligner)(segments, search_options, scores_unmarked=options.quality)
+        if not self._postprocessor.keeps_blank(options):
+            replace_blank(segments, search_options, run_search)
+        if options.alignments:
+            by.aligner.align_segments(segments, search_options.config)
+        translations = self._postprocessor(read, options, search_options, estimate)
+        return recalled(lines, matches, translations, one_line=options.one_line)
 
     def score(
         self,
@@ -354,24 +362,30 @@ class Translator:
         pairs = self.pair_encoder.pairs(sources, targets, config, words=words, name=name)
         return self.aligner(pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress)
 
-    def _options(
-        self, num_best: int, sampling: Sampling | None, mbr: int | None, diversity: float, settings: Mapping[str, Any]
-    ) -> SearchOptions:
+    def _search_options(self, options: TranslateOptions, settings: DecodeChanges) -> SearchOptions:
         """Return the options of the search.
 
         Raises:
-            ConfigError: If a setting is unknown or impossible.
+            ConfigError: If a setting is unknown or impossible, or alignments are requested of a model without
+                cross-attention.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
+        num_best, sampling, mbr = options.num_best, options.sampling, options.mbr
         if mbr is not None and sampling is None:
             sampling = Sampling()
-        options = SearchOptions(self.decode_config(settings, Translator.translate), num_best, sampling, mbr, diversity)
-        if options.config.protect_numbers and not self.bundle.tokenizer.num_placeholders:
+        config = self.decode_config(settings, Translator.translate)
+        scores = options.scores or options.quality
+        found = SearchOptions(config, num_best, sampling, mbr, options.diversity, scores=scores)
+        if config.protect_numbers and not self.bundle.tokenizer.num_placeholders:
             raise ConfigError(
                 "protect_numbers: this model has no tokens for placeholders; train one with "
                 "decode.protect_numbers = true"
             )
-        return replace(options, shortlist=self._learned_shortlist()) if options.config.shortlist else options
+        if config.shortlist:
+            found = replace(found, shortlist=self._learned_shortlist())
+        if options.alignments:
+            self.aligner.require()
+        return found
 
     def translates(self, text: str, terms: Terms | None = None) -> bool:
         """Return whether a text is translated, not left as it is; see `Preprocessor.translates`."""
@@ -381,10 +395,12 @@ class Translator:
         # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
         engine = self.engines.of("fp32" if options.sampling else options.config.precision)
         scorer = partial(self.engines.of, "fp32")
-        how = self.config.max_length, one_line, self.pair_encoder.target_form, self.decode
-        return TextSearch(self.bundle.tokenizer, engine, scorer, *how)
+        form, max_length = self.pair_encoder.target_form, self.config.max_length
+        return TextSearch(self.bundle.tokenizer, engine, scorer, max_length, one_line, form, self.decode)
 
-    def decode_config(self, settings: Mapping[str, Any], method: Callable[..., object] | None = None) -> DecodeConfig:
+    def decode_config(
+        self, settings: Mapping[str, object], method: Callable[..., object] | None = None
+    ) -> DecodeConfig:
         """Return this model's decode settings with some changed; a setting that is None is not changed.
 
         Args:
@@ -430,5 +446,5 @@ def searching_by(translator: Translator, decode: Decode) -> Translator:
     return other
 
 
-def _tokenizer_of(path: str | Path) -> Path:
-    return model_directory(path) / "tokenizer.json"
+def _tokenizer_of(bundle: Bundle) -> str:
+    return str(Path(bundle.directory or "") / "tokenizer.json")

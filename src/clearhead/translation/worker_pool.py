@@ -6,15 +6,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from clearhead.config import DecodeChanges
 from clearhead.errors import ClearheadError, DeviceError, ModelError
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import num_gpus, num_threads, resolve_device, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
-from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
+from clearhead.translation.memory import left_to_translate, matches_of, recalled
+from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
@@ -91,16 +94,8 @@ class TranslatorTeam(Translator):
             for member, _ in team._members:
                 member.join()
 
-    def translate(
-        self,
-        lines: Sequence[str],
-        *,
-        prefix: str | Sequence[str] = "",
-        first: int = 1,
-        memory: Lookup | None = None,
-        one_line: bool = False,
-        on_progress: Callable[[int], None] | None = None,
-        **asked: Any,
+    def _translate(
+        self, lines: list[str], prefix: str | Sequence[str], options: TranslateOptions, settings: DecodeChanges
     ) -> list[Translation]:
         """Translate lines, each process a share of them; see `Translator.translate`.
 
@@ -111,26 +106,24 @@ class TranslatorTeam(Translator):
         weights = (bundle.weights for bundle in (self.bundle, *self.ensemble))
         if any(isinstance(one, StoredModel) and one.is_changed for one in weights):
             raise ModelError("the model was changed in this process, and the others have it as it was; use one worker")
-        lines = require_texts(lines, "lines")
         refuse_surrogates(lines)
         if not isinstance(prefix, str):
             prefix = require_texts(prefix, "prefix")
         # Reject bad arguments here and at once: impossible settings, or the wrong number of prefixes.
-        asked["one_line"] = one_line
-        told: dict[str, Any] = {**asked, "first": first, "on_progress": on_progress}
-        super().translate([], **told, memory=memory, prefix=prefix if isinstance(prefix, str) or not lines else "")
+        super()._translate([], prefix if isinstance(prefix, str) or not lines else "", options, settings)
         if not isinstance(prefix, str) and len(prefix) != len(lines):
-            return super().translate(lines, **told, prefix=prefix)
-        matches = matches_of(memory, lines)
+            return super()._translate(lines, prefix, options, settings)
+        matches = matches_of(options.memory, lines)
         to_translate = left_to_translate(lines, matches)
         starts = _starts(to_translate, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
-            own = {**asked, "prefix": prefix if isinstance(prefix, str) else prefix[start:end], "first": first + start}
+            own_prefix = prefix if isinstance(prefix, str) else prefix[start:end]
+            own_options = replace(options, first=options.first + start, memory=None, on_progress=None)
             with suppress(ConnectionError):  # the process has ended; reading its answer reports that
-                connection.send((to_translate[start:end], own))
-        answers = self._answers(on_progress)
-        made = [translation for answer in answers for translation in answer]
-        return recalled(lines, matches, made, one_line=one_line)
+                connection.send((to_translate[start:end], own_prefix, own_options, settings))
+        answers = self._answers(options.on_progress)
+        translations = [translation for answer in answers for translation in answer]
+        return recalled(lines, matches, translations, one_line=options.one_line)
 
     def _answers(self, on_progress: Callable[[int], None] | None) -> list[list[Translation]]:
         from multiprocessing.connection import Connection, wait
@@ -202,9 +195,9 @@ def _work(connection: Connection, path: str | Path, device: str, ensemble: Seque
             answer = error
         connection.send(answer)
         while translator is not None:
-            lines, settings = connection.recv()
+            lines, prefix, options, settings = connection.recv()
             try:
-                answer = translator.translate(lines, **settings)
+                answer = translator._translate(lines, prefix, options, settings)
             except ClearheadError as error:
                 answer = error
             connection.send(answer)

@@ -16,6 +16,7 @@ from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import CharacterParts
+from clearhead.translation.options import TranslateOptions
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
 from plain_search import plain_search
@@ -182,7 +183,8 @@ def test_a_prefix_that_a_part_of_a_character_completes(writing_bytes):
     translator = writing_bytes(0)
     found = translator.translate(LINES[:1], prefix="犬")[0]
     assert found.text.startswith("犬")
-    assert isinstance(translator.preprocessor(LINES[:1], translator.bundle.decode, "犬").prefixes[0], Prefix)
+    [line] = translator.preprocessor(LINES[:1], translator.bundle.decode, "犬", TranslateOptions())
+    assert isinstance(line.segments[0].prefix, Prefix)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

@@ -114,15 +114,15 @@ def test_similarity_is_that_of_the_table_at_any_length(size):
 def test_what_is_reused_takes_the_place_of_the_translation():
     lines, match = ["a", "b", "c"], MemoryMatch("a", "A", 1.0, is_reused=True)
     made = [Translation(line, line * 2, -1.0, ("x",)) for line in lines]
-    found = recalled(lines, [match, MemoryMatch("bb", "B", 0.8), None], made)
+    found = recalled(lines, {0: match, 1: MemoryMatch("bb", "B", 0.8)}, made)
     assert [(one.text, one.score) for one in found] == [("A", None), ("bb", -1.0), ("cc", -1.0)]
     assert [one.memory and one.memory.similarity for one in found] == [1.0, 0.8, None]
 
 
 def test_what_is_reused_is_one_line_where_that_is_asked_for():
     match, made = MemoryMatch("a", "A\u2028B\nC", 1.0, is_reused=True), [Translation("", "", 0.0, (), alignment=())]
-    assert [recalled(["a"], [match], made, one_line=it)[0].text for it in (True, False)] == ["A B C", "A\u2028B\nC"]
-    assert recalled(["a"], [match], made)[0].alignment == ()
+    assert [recalled(["a"], {0: match}, made, one_line=it)[0].text for it in (True, False)] == ["A B C", "A\u2028B\nC"]
+    assert recalled(["a"], {0: match}, made)[0].alignment == ()
 
 
 def test_a_translator_translates_only_what_the_memory_lacks(make_bundle):

@@ -4,14 +4,17 @@ from collections import Counter
 
 import pytest
 
-from clearhead.config import DecodeConfig
+from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding import SearchOptions
 from clearhead.errors import DataError
 from clearhead.text.line_statistics import LineCounter
-from clearhead.text.sentence_splitting import cut_line
+from clearhead.text.placeholder_masking import Protected
+from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation import segmentation
-from clearhead.translation.segmentation import align_samples
-from clearhead.translation.segmentation import cut_lines as cut_lines_of_sentences
+from clearhead.translation.normalization import NormalizedLine
+from clearhead.translation.segment import DecodedText, Segment, SegmentedLine
+from clearhead.translation.segmentation import align_samples, cut_lines, lines_done
 
 ONE, TWO = "Ein Hund rennt.", "Ein Hund rennt. Zwei Männer sitzen."
 FIVE = "Eins ist da. Zwei ist da.\tDrei ist da. Vier ist da. Fünf ist da."
@@ -22,21 +25,31 @@ def tokenizer():
     return Tokenizer.train([ONE, TWO, FIVE], vocab_size=300, language_tags=("en",))
 
 
-def cut_lines(lines, parts, tokenizer, config, trained):
-    cuts = [cut_line(text, config.source_lang) for _, text in parts]
-    return cut_lines_of_sentences(lines, parts, cuts, tokenizer, config, trained)
+def segmented(lines, parts, tokenizer, config, trained=None):
+    """Return lines in segments that are not normalized."""
+    found = []
+    for line, (language, text) in zip(lines, parts, strict=True):
+        sentences = cut_line(text, config.source_lang)
+        form = NormalizedLine(text, sentences, sentences.sentences)
+        found.append(SegmentedLine(line, line.removesuffix(text), language, form))
+    cut_lines(found, tokenizer, config, trained)
+    return found
+
+
+def segments_of(lines):
+    return [segment for line in lines for segment in line.segments]
 
 
 @pytest.fixture(scope="module")
 def cut(tokenizer):
-    """Return a function from lines to the texts of their pieces."""
+    """Return a function from lines to the texts of their segments."""
 
-    def pieces_of(lines, trained=None, **settings):
+    def texts_of(lines, trained=None, **settings):
         parts = tokenizer.split_sources(lines)
-        found = cut_lines(lines, parts, tokenizer, DecodeConfig(source_lang="de", **settings), trained)
-        return [[piece.text for piece in pieces] for pieces in found.of_lines(found.pieces)]
+        found = segmented(lines, parts, tokenizer, DecodeConfig(source_lang="de", **settings), trained)
+        return [[segment.text for segment in line.segments] for line in found]
 
-    return pieces_of
+    return texts_of
 
 
 def trained_on(*sentences, tokens=50):
@@ -82,26 +95,28 @@ def test_the_language_says_where_sentences_end(tokenizer):
     lines = ["Am 3. Mai kam er."]
     for language, number in (("de", 1), ("en", 2)):
         config = DecodeConfig(source_lang=language, split="always")
-        assert len(cut_lines(lines, [(None, lines[0])], tokenizer, config, None).pieces) == number
+        assert len(segments_of(segmented(lines, [(None, lines[0])], tokenizer, config))) == number
 
 
-def test_every_piece_has_the_language_of_its_line_and_reads_as_a_line_of_its_own(tokenizer):
+def test_segments_have_the_language_of_their_line_and_read_as_lines_of_their_own(tokenizer):
     lines = ["<2en> Eins ist da. Zwei ist da.", "Drei ist da. Vier ist da."]
     parts = tokenizer.split_sources(lines, "en")
-    pieces = cut_lines(lines, parts, tokenizer, DecodeConfig(split="always"), None).pieces
-    assert [piece.source for piece in pieces] == [
+    segments = segments_of(segmented(lines, parts, tokenizer, DecodeConfig(split="always")))
+    assert [segment.source for segment in segments] == [
         *("<2en> Eins ist da.", "<2en> Zwei ist da."),  # the tag is the line's own
         *("Drei ist da.", "Vier ist da."),  # the call's
     ]
-    assert [piece.ids for piece in pieces] == tokenizer.encode_sources([piece.source for piece in pieces], "en")
+    ids = tokenizer.encode_sources([segment.source for segment in segments], "en")
+    assert [segment.ids for segment in segments] == ids
+    assert [segment.num_tokens for segment in segments] == list(map(len, ids))
 
 
 @pytest.mark.parametrize(("split", "sentences"), [("never", [1, 2, 5]), ("always", [1] * 8)])
-def test_a_piece_counts_its_sentences(tokenizer, split, sentences):
+def test_a_segment_counts_its_sentences(tokenizer, split, sentences):
     lines = [ONE, TWO, FIVE]
     config = DecodeConfig(source_lang="de", split=split)
-    pieces = cut_lines(lines, tokenizer.split_sources(lines), tokenizer, config, None).pieces
-    assert [piece.sentences for piece in pieces] == sentences
+    segments = segments_of(segmented(lines, tokenizer.split_sources(lines), tokenizer, config))
+    assert [segment.num_sentences for segment in segments] == sentences
 
 
 def test_blank_lines_stay_and_whole_lines_keep_all_white_space(cut):
@@ -111,64 +126,79 @@ def test_blank_lines_stay_and_whole_lines_keep_all_white_space(cut):
 def test_a_message_counts_lines(tokenizer):
     lines = [TWO, "Half a \ud83d. Character."]
     with pytest.raises(DataError, match="text 2 holds an unpaired surrogate"):
-        cut_lines(lines, [(None, line) for line in lines], tokenizer, DecodeConfig(split="always"), None)
+        segmented(lines, [(None, line) for line in lines], tokenizer, DecodeConfig(split="always"))
 
 
 def test_of_a_long_word_the_beginning_alone_is_tokenized(tokenizer, monkeypatch):
     word, config, given = "rennt" * 300, DecodeConfig(max_input_tokens=9), []
     encode_batch = Tokenizer.encode_batch
     monkeypatch.setattr(Tokenizer, "encode_batch", lambda self, texts: given.extend(texts) or encode_batch(self, texts))
-    [piece] = cut_lines([word], [(None, word)], tokenizer, config, None).pieces
-    assert piece.text == word
+    [segment] = segments_of(segmented([word], [(None, word)], tokenizer, config))
+    assert segment.text == word
     assert given == [word[: 64 * 9]]
-    assert len(piece.ids) > 9
-    assert piece.ids[:9] == tokenizer.encode_sources([word])[0][:9]
+    assert segment.num_tokens == len(segment.ids) > 9
+    assert segment.ids[:9] == tokenizer.encode_sources([word])[0][:9]
     with pytest.raises(DataError, match="text 2 holds an unpaired surrogate"):
-        cut_lines([ONE, word + "\ud83d"], [(None, ONE), (None, word + "\ud83d")], tokenizer, config, None)
+        segmented([ONE, word + "\ud83d"], [(None, ONE), (None, word + "\ud83d")], tokenizer, config)
 
 
 def test_a_long_text_of_few_tokens_is_tokenized_whole(tokenizer, monkeypatch):
     monkeypatch.setattr(segmentation, "_CHARACTERS_OF_A_TOKEN", 1)
     [ids] = tokenizer.encode_sources([ONE])
     assert len(ids) < len(ONE) - 1
-    [piece] = cut_lines([ONE], [(None, ONE)], tokenizer, DecodeConfig(max_input_tokens=len(ids)), None).pieces
-    assert piece.ids == ids
+    [segment] = segments_of(segmented([ONE], [(None, ONE)], tokenizer, DecodeConfig(max_input_tokens=len(ids))))
+    assert segment.ids == ids
 
 
 # Progress
 
 
-def test_progress_is_told_in_lines(tokenizer):
+def test_progress_is_counted_in_lines(tokenizer):
     lines = [ONE, "", FIVE, TWO]
-    pieces = cut_lines(lines, [(None, line) for line in lines], tokenizer, DecodeConfig(split="always"), None)
-    told = []
-    filled = [number for number, piece in enumerate(pieces.pieces) if piece.text]
-    done = pieces.lines_done(told.append, filled)
-    assert done is not None
+    read = segmented(lines, [(None, line) for line in lines], tokenizer, DecodeConfig(split="always"))
+    read[1].segments[0].is_translated = False
+    counts = []
+    on_segments_done = lines_done(read, counts.append)
+    assert on_segments_done is not None
     for _ in range(8):
-        done(1)
-    assert sum(told) == 3  # the blank one is no work
-    assert all(told)
-    assert pieces.lines_done(None, filled) is None
+        on_segments_done(1)
+    assert sum(counts) == 3  # the blank one is no work
+    assert all(counts)
+    assert lines_done(read, None) is None
 
 
 # Samples
 
 
-def test_lines_of_samples_are_draws_and_stand_by_their_probability():
-    groups = [[-1.0, -2.0, -3.0], [-10.0, -20.0, -30.0]]
-    aligned = align_samples(groups, float, seed=3)
-    assert [sorted(column, reverse=True) for column in aligned] == groups
-    totals = [sum(row) for row in zip(*aligned, strict=True)]
+def aligned(seed, *samples):
+    """Return the log-probabilities of the samples of a line's segments, aligned."""
+    segments = [
+        Segment(
+            "", "", "", "", 1, Protected(""), found=[DecodedText((), log_prob, False, "") for log_prob in log_probs]
+        )
+        for log_probs in samples
+    ]
+    line = SegmentedLine("", "", None, NormalizedLine("", CutLine(("",), ()), ("",)), segments=segments)
+    align_samples([line], SearchOptions(DecodeConfig(), num_best=3, sampling=Sampling(seed=seed)))
+    return [[one.log_prob for one in segment.found] for segment in segments]
+
+
+SAMPLES = [[-1.0, -2.0, -3.0], [-10.0, -20.0, -30.0]]
+
+
+def test_lines_of_samples_are_draws_sorted_by_their_probability():
+    found = aligned(3, *SAMPLES)
+    assert [sorted(column, reverse=True) for column in found] == SAMPLES
+    totals = [sum(row) for row in zip(*found, strict=True)]
     assert totals == sorted(totals, reverse=True)
-    assert align_samples(groups, float, seed=3) == aligned
+    assert aligned(3, *SAMPLES) == found
 
 
-def test_the_samples_of_sentences_meet_at_random():
-    pairs = Counter(
-        pair
-        for seed in range(900)
-        for pair in zip(*align_samples([[-1.0, -2.0, -3.0], [-10.0, -20.0, -30.0]], float, seed), strict=True)
-    )
+def test_samples_of_a_single_segment_stay():
+    assert aligned(3, [-2.0, -1.0]) == [[-2.0, -1.0]]
+
+
+def test_the_samples_of_sentences_are_combined_at_random():
+    pairs = Counter(pair for seed in range(900) for pair in zip(*aligned(seed, *SAMPLES), strict=True))
     assert len(pairs) == 9
     assert all(count == pytest.approx(300, abs=60) for count in pairs.values())  # more than four standard deviations

@@ -51,7 +51,7 @@ def test_the_search_and_the_text_tell_alike_which_term_has_a_form(translator):
     # The forms of one term have fewer sequences of tokens than that of the other: digits have no capital.
     terms = Terms([Term("Hund", ("7", "8", "9")), Term("Wiese", ("7", "dog"))])
     encoder = translator.term_encoder
-    wanted = encoder.wanted(terms, protect("Hund Wiese"))
+    wanted = encoder.required_terms(terms, protect("Hund Wiese"))
     for length in range(4):
         for words in product(["7", "9", "dog", "on"], repeat=length):
             text = " ".join(words)
@@ -61,7 +61,7 @@ def test_the_search_and_the_text_tell_alike_which_term_has_a_form(translator):
 
 @pytest.mark.parametrize(("source", "is_met"), [("Hund", True), ("Hund /cat/dog", False)])
 def test_a_term_is_met_in_a_path_that_is_not_of_the_source(translator, source, is_met):
-    wanted = translator.term_encoder.wanted(Terms([Term("Hund", ("dog",))]), protect(source))
+    wanted = translator.term_encoder.required_terms(Terms([Term("Hund", ("dog",))]), protect(source))
     assert wanted.are_met("/cat/dog runs/") == is_met
 
 
