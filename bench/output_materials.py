@@ -235,7 +235,7 @@ SHAPE = (
     "train.precision='fp32' train.checkpoint_every=2 train.keep_checkpoints=2 train.average_last=2 data.valid_size=20 "
     "data.augment=false decode.extra_length=8"
 )
-"""Settings of a very small model."""
+"""Settings of a very small model, for which `SHAPE` stands in a call."""
 RUNS: Mapping[str, tuple[str, int, str]] = {
     "words": ("numbers", 300, "decode.source_lang='de' tokenizer.placeholders=false"),
     "second": ("numbers", 120, "train.seed=2 tokenizer.placeholders=false"),
@@ -264,7 +264,7 @@ KEYS = {"anna": 600, "bert": 1}
 """Requests per minute of the API keys; each key is a file of keys/."""
 
 
-SETS: Mapping[str, Sequence[str]] = {"texts": [*TEXTS], "broken": [*BROKEN], "shape": [SHAPE]}
+SETS: Mapping[str, Sequence[str]] = {"texts": [*TEXTS], "broken": [*BROKEN]}
 """Alternatives by the name that a line of a table uses, such as `«@texts»`."""
 
 

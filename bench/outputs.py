@@ -9,7 +9,8 @@ for a line with each of the alternatives, `«@texts»` for one with each of a se
 with:
 
 - `clearhead`: a command, in a fork of one warm process. ` ; ` joins commands in the same directory, `< FILE` is
-  standard input, `NAME=value` before it sets a variable of the environment. `$ clearhead` is a process of its own.
+  standard input, `NAME=value` before it sets a variable of the environment, and `SHAPE` stands for settings of a very
+  small model. `$ clearhead` is a process of its own.
 - `>>>`: an expression of Python, with the names of `_names` in output_processes.py, such as `ch` for clearhead.
 - `GET`, `POST` and other methods: a request to the server `main`, or `GET@NAME` to another of `SERVERS` in
   output_server.py, with headers behind ` | `. `UPLOAD FILE FIELD=VALUE` sends a file and fetches the translation;
@@ -40,7 +41,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from output_materials import SETS, make_materials
+from output_materials import SETS, SHAPE, make_materials
 from output_processes import run_command, run_expression, warm_up
 from output_server import Servers, serving
 
@@ -68,11 +69,22 @@ VARYING = (
     # Seconds, rates and memory.
     (r"\b(in|after|took) \d[\d,.]* (s|seconds|minutes)\b", r"\1 TIME"),
     (r"\b\d[\d,.]* min(utes)?\b", "TIME"),
-    (r"(\"?(?:elapsed|seconds|\w+_per_second|\w*_seconds)\"?: )[\d.e+-]+", r"\1RATE"),
+    (r"(\"?\b(?:elapsed|seconds|minutes|\w+_per_second)\"?: )[\d.e+-]+", r"\1RATE"),
     (r"\b\d[\d,.]* (\w+) (?:a second|per second|/s)", r"RATE \1 a second"),
-    # Names that are drawn at random: files of a server, keys and their checksums, addresses in memory.
+    # Where the code is: the checkout, and the numbers of lines.
+    (r"[\w./-]*/src/clearhead/", "src/clearhead/"),
+    (r"(\.py(?:#L|:))\d+", r"\1LINE"),
+    (r'("file": "[\w/]+\.py",\s+"number": )\d+', r"\1LINE"),
+    # Figures of a server's /metrics, whose names and help are kept.
+    (r"(?m)^(?:clearhead|process|python)_\w+(?:\{.*\})? \S+\n", ""),
+    # Names that are drawn at random, checksums of what varies, addresses in memory.
+    (r'("state.json": \{\s+"bytes": )\d+(,\s+"sha256": )"\w+"', r"\1BYTES\2SHA256"),
+    (r'("config.json": )"[0-9a-f]{64}"', r"\1SHA256"),
+    (r"(?m)^[\w-]{43}$", "KEY"),
+    (r'(^|\n)(\{"name": "\w+", "sha256": )"\w+"', r"\1\2SHA256"),
     (r"(download_file|file_report)/[\w%-]+", r"\1/NAME"),
     (r"http://(127\.0\.0\.1|localhost):\d+", r"http://\1:PORT"),
+    (r'("port": )\d+', r"\1PORT"),
     (r" at 0x[0-9a-f]+", " at ADDRESS"),
     (r"/tmp/[\w.-]+", "/tmp/NAME"),
     (r"events\.out\.tfevents\.[\w.-]+", "events.out.tfevents.NAME"),
@@ -137,7 +149,7 @@ class Recorder:
             value, printed = run_expression(call.removeprefix(">>> "), directory, self.work)
             results, record = [printed], {"value": self.text(json.dumps(value, ensure_ascii=False, indent=1))}
         else:
-            results, record = run_command(call, directory, self.work), {}
+            results, record = run_command(call.replace("SHAPE", SHAPE), directory, self.work), {}
         for number, result in enumerate(results, start=1):
             which = f" {number}" if len(results) > 1 else ""
             record |= {f"status{which}": result.status}
@@ -157,7 +169,8 @@ class Recorder:
     def files(self, directory: Path) -> dict[str, Any]:
         """Return all files below a directory."""
         paths = sorted(path for path in directory.rglob("*") if not path.is_dir())
-        return {self.fixed(str(path.relative_to(directory))): self.text(path.read_bytes()) for path in paths}
+        found = {self.fixed(str(path.relative_to(directory))): self.text(path.read_bytes()) for path in paths}
+        return found | dict.fromkeys(fnmatch.filter(found, "*/events.out.tfevents.NAME"), "times and figures")
 
     def shown(self, value: Any) -> Any:
         """Return an answer of a server with its body as text."""
@@ -203,6 +216,7 @@ def record(output: Path, groups: Sequence[str], materials: Path | None) -> None:
                 for call in members:
                     found = {"call": call, "group": group, **recorder.record(call)}
                     out.write(json.dumps(found, ensure_ascii=False) + "\n")
+                    out.flush()
                     out.flush()
                     count += 1
                 print(f"{time.monotonic() - began:6.0f} s  {group}: {count} calls", file=sys.stderr)
