@@ -89,7 +89,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Line:
+class Polyline:
     """An arrow of horizontal and vertical parts, with rounded corners."""
 
     points: Sequence[tuple[float, float]]
@@ -118,7 +118,7 @@ class Frame:
     height: float
 
 
-Part = Node | Line | Label | Frame
+Part = Node | Polyline | Label | Frame
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Diagram:
         Args:
             package: Address of the folder of the package, relative to the picture; boxes link to its files.
         """
-        order = (Frame, Line, Label, Node)  # what is behind comes first
+        order = (Frame, Polyline, Label, Node)  # what is behind comes first
         parts = sorted(self.parts, key=lambda part: order.index(type(part)))
         height = _number(self.height)
         # A group, since screen readers offer no links within an image.
@@ -167,7 +167,7 @@ def _drawn(part: Part, package: str) -> str:
     match part:
         case Node():
             return _drawn_node(part, package)
-        case Line(points, is_dashed):
+        case Polyline(points, is_dashed):
             look = "line dashed" if is_dashed else "line"
             return f'<path class="{look}" d="{_path(points)}" marker-end="url(#tip)"/>'
         case Label(x, y, text, look, anchor):

@@ -100,20 +100,7 @@ def positions() -> ModelPart:
         ),
         *aligned(["k", "difference"], [[str(shift), f"{error:.1e}"] for shift, error in shifts.items()], left=0),
         *paragraph("How it is laid out elsewhere, and what that changes:"),
-        *aligned(
-            ["layout", "used by", "columns", "longest wave / 2 pi", "PE(0).PE(1)", "PE(0).PE(10)"],
-            [
-                [
-                    layout.name,
-                    layout.where,
-                    layout.order,
-                    f"{layout.longest:,.1f}",
-                    *(f"{_products(layout, distance + 1)[distance]:.4f}" for distance in (1, 10)),
-                ]
-                for layout in _LAYOUTS
-            ],
-            left=3,
-        ),
+        *_layout_table(),
         *paragraph(
             """Halves hold the same columns in another order: every dot product between positions is the same, and a
             model trained with one layout runs with the other once the rows and columns of its weights are permuted
@@ -138,6 +125,24 @@ def positions() -> ModelPart:
             ],
         },
         checks=tuple(checks),
+    )
+
+
+def _layout_table() -> list[str]:
+    """Return the layouts of other code with their longest wave and two products, as a table."""
+    return aligned(
+        ["layout", "used by", "columns", "longest wave / 2 pi", "PE(0).PE(1)", "PE(0).PE(10)"],
+        [
+            [
+                layout.name,
+                layout.where,
+                layout.order,
+                f"{layout.longest:,.1f}",
+                *(f"{_products(layout, distance + 1)[distance]:.4f}" for distance in (1, 10)),
+            ]
+            for layout in _LAYOUTS
+        ],
+        left=3,
     )
 
 

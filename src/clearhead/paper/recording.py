@@ -21,7 +21,7 @@ _OPERATIONS = "kernels/"
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class RecordedCall:
     """A call of a function of PyTorch, and what it returned."""
 
     code: Code
@@ -40,7 +40,7 @@ class Recording(TorchFunctionMode):
     def __init__(self, kept: Callable[[Tensor], Tensor | None] = Tensor.clone) -> None:
         super().__init__()
         self._kept = kept
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -51,7 +51,7 @@ class Recording(TorchFunctionMode):
             calls = package_calls(sys._getframe(1))
             file, number = next((file, call.f_lineno) for file, call in calls if not file.startswith(_OPERATIONS))
             code = Code(file, line_text(file, number), func.__name__)
-            self.calls.append(Call(code, number, kept))
+            self.calls.append(RecordedCall(code, number, kept))
         return result
 
     def tensor(self, code: Code, place: int) -> Tensor:

@@ -73,37 +73,6 @@ def counted_forward_flops(config: ModelConfig, length: int) -> int:
 def table2() -> ModelPart:
     """Return Table 2, its FLOPs column recalculated from hours and GPUs, and counted operations of the runs."""
     checks = [*_text_checks(), *(check for run in PAPER_RUNS for check in _checks(run))]
-    derived = aligned(
-        ["run", "hours", "x GPUs", "x FLOP/s", "= FLOPs", "printed", "steps x s/step", "that is"],
-        [
-            [
-                run.name,
-                f"{run.hours:g}",
-                str(PAPER_GPUS),
-                f"{PAPER_P100_FLOPS:.1e}".replace("e+", "e"),
-                _scientific(_gpu_time_flops(run), 3),
-                run.printed_flops,
-                f"{run.steps:,} x {run.seconds_per_step}",
-                f"{run.steps * run.seconds_per_step / 3600:.1f} h",
-            ]
-            for run in PAPER_RUNS
-        ],
-    )
-    counted = aligned(
-        ["run", "sentence length", "forward, one step", "x 3, all steps", "printed", "implied utilisation"],
-        [
-            [
-                run.name,
-                str(length),
-                _scientific(_our_flops(run, length) / 3 / run.steps, 3),
-                _scientific(_our_flops(run, length), 3),
-                run.printed_flops,
-                f"{_our_flops(run, length) / _gpu_time_flops(run):.0%}",
-            ]
-            for run in PAPER_RUNS
-            for length in _LENGTHS
-        ],
-    )
     lines = [
         "As printed (newstest2014):",
         *aligned(["model", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR"], PAPER_TABLE_2),
@@ -119,14 +88,14 @@ def table2() -> ModelPart:
             model."""
         ),
         *paragraph("The FLOPs column is time on the GPUs times an assumed speed (section 6.1, footnote 5):"),
-        *derived,
+        *_derived_flops(),
         *paragraph(
             f"""So it is what the GPUs could have done in that time, not what the model needs. Counted here are the
             matrix products of {PAPER_BATCH_TOKENS:,} source and {PAPER_BATCH_TOKENS:,} target tokens a step, every
             sentence of one length (an assumption; the paper does not give its average, and it matters little), the
             backward pass taken as two forward passes, vocabulary {PAPER_RUNS[0].config.vocab_size:,}:"""
         ),
-        *counted,
+        *_counted_flops(),
         *paragraph(
             """The quotient is the share of the assumed speed that the training must have reached, if its batches were
             full. Padding inside batches, which costs operations too, is not counted."""
@@ -155,6 +124,45 @@ def table2() -> ModelPart:
             ],
         },
         checks=tuple(checks),
+    )
+
+
+def _derived_flops() -> list[str]:
+    """Return the FLOPs of the runs by time, GPUs and speed, as a table."""
+    return aligned(
+        ["run", "hours", "x GPUs", "x FLOP/s", "= FLOPs", "printed", "steps x s/step", "that is"],
+        [
+            [
+                run.name,
+                f"{run.hours:g}",
+                str(PAPER_GPUS),
+                f"{PAPER_P100_FLOPS:.1e}".replace("e+", "e"),
+                _scientific(_gpu_time_flops(run), 3),
+                run.printed_flops,
+                f"{run.steps:,} x {run.seconds_per_step}",
+                f"{run.steps * run.seconds_per_step / 3600:.1f} h",
+            ]
+            for run in PAPER_RUNS
+        ],
+    )
+
+
+def _counted_flops() -> list[str]:
+    """Return the operations of the runs at each length, as a table."""
+    return aligned(
+        ["run", "sentence length", "forward, one step", "x 3, all steps", "printed", "implied utilisation"],
+        [
+            [
+                run.name,
+                str(length),
+                _scientific(_our_flops(run, length) / 3 / run.steps, 3),
+                _scientific(_our_flops(run, length), 3),
+                run.printed_flops,
+                f"{_our_flops(run, length) / _gpu_time_flops(run):.0%}",
+            ]
+            for run in PAPER_RUNS
+            for length in _LENGTHS
+        ],
     )
 
 

@@ -14,7 +14,7 @@ import clearhead
 from clearhead.config import ModelConfig
 from clearhead.config.presets import PRESETS
 from clearhead.model.transformer import Transformer
-from clearhead.paper.diagram import WIDTH, Label, Line, Node
+from clearhead.paper.diagram import WIDTH, Label, Node, Polyline
 from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.figures.operations import forward_pass, shape_text
@@ -242,7 +242,7 @@ def test_boxes_lie_apart_and_every_arrow_ends_at_one(figure, config):
         left, top, right, bottom = edges(node)
         assert 0 < left < right < WIDTH
         assert 0 < top < bottom < diagram.height
-    for line in (part for part in diagram.parts if isinstance(part, Line)):
+    for line in (part for part in diagram.parts if isinstance(part, Polyline)):
         x, y = line.points[-1]
         is_output = any(label.x == x and 0 < y - label.y < 10 for label in outputs)
         assert is_output or any(is_on_the_edge(node, x, y) for node in nodes)

@@ -18,7 +18,7 @@ from clearhead.paper.recording import Recording
 from clearhead.paper.walk import stages
 from clearhead.paper.walk.model import LEARNED, VOCABULARY, WEIGHTS
 from clearhead.paper.walk.part import walk
-from clearhead.paper.walk.steps import Step, Table
+from clearhead.paper.walk.steps import NamedMatrix, WalkStep
 from clearhead.paper.walk.text import matrices
 
 OTHERS = ["cat", "runs The mouse the cat sleeps", "the the the the the the the the"]
@@ -262,9 +262,9 @@ def test_other_numbers_than_those_of_plain_python_fail(monkeypatch):
 
 
 def test_operands_have_as_few_decimals_as_give_the_result():
-    def step(factor: float, *, result: float) -> Step:
-        operand, product = Table("x", [[1.23456]]), Table("y", [[result]])
-        return Step("y = factor x", (), (operand,), (product,), lambda x: [[[factor * x[0][0]]]])
+    def step(factor: float, *, result: float) -> WalkStep:
+        operand, product = NamedMatrix("x", [[1.23456]]), NamedMatrix("y", [[result]])
+        return WalkStep("y = factor x", (), (operand,), (product,), lambda x: [[[factor * x[0][0]]]])
 
     assert step(1, result=1.23456).decimals == 2
     assert step(10, result=12.3456).decimals == 3  # 12.35 from 1.235, but 12.30 from 1.23
@@ -274,9 +274,9 @@ def test_operands_have_as_few_decimals_as_give_the_result():
 
 def test_matrices_with_the_same_rows_are_side_by_side():
     tables = [
-        Table("A", [[1.0, -0.5], [0.25, 0.0]], ["the", "cat"]),
-        Table("B", [[3.0], [4.0]], ["the", "cat"]),
-        Table("C", [[-math.inf]], ["the"], ["cat"]),
+        NamedMatrix("A", [[1.0, -0.5], [0.25, 0.0]], ["the", "cat"]),
+        NamedMatrix("B", [[3.0], [4.0]], ["the", "cat"]),
+        NamedMatrix("C", [[-math.inf]], ["the"], ["cat"]),
     ]
     assert [line.strip() for line in matrices(tables)] == [
         "A                 B",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.other_positions import rotary_positions
-from clearhead.paper.figures.boxes import Arrow, Box, Code, Groups, Row, formula_of, grouped, rows
+from clearhead.paper.figures.boxes import Arrow, Box, BoxCode, Groups, Row, formula_of, grouped, rows
 from clearhead.paper.figures.operations import ForwardPass, Operation, shape_text
 
 _STEPS = {"div": "Scale", "matmul": "MatMul", "add": "Add Bias", "masked_fill": "Mask", "softmax": "SoftMax"}
@@ -26,7 +26,7 @@ _MATRICES = {"q_proj": "W^Q", "k_proj": "W^K", "v_proj": "W^V", "out_proj": "W^O
 
 
 @dataclass(frozen=True)
-class Panel:
+class FigureHalf:
     """One half of figure 2."""
 
     title: str
@@ -44,7 +44,7 @@ class Panel:
         return rows(self.groups, self.boxes)
 
 
-def panels(found: ForwardPass) -> tuple[Panel, Panel]:
+def panels(found: ForwardPass) -> tuple[FigureHalf, FigureHalf]:
     """Return both halves of figure 2: scaled dot-product attention, and multi-head attention.
 
     They show the attention of the model with the most steps: cross-attention, unless self-attention also has positions.
@@ -54,7 +54,7 @@ def panels(found: ForwardPass) -> tuple[Panel, Panel]:
     return max(both, key=lambda pair: sum(len(panel.boxes) for panel in pair))
 
 
-def _panels(found: ForwardPass, name: str) -> tuple[Panel, Panel]:
+def _panels(found: ForwardPass, name: str) -> tuple[FigureHalf, FigureHalf]:
     whole = [one for one in found.operations if f"{one.module}.".startswith(f"{name}.")]
     inside = [one for one in whole if one.function == "scaled_dot_product_attention"]
     attention = _groups(found, inside, lambda one: _STEPS.get(one.name))
@@ -66,7 +66,7 @@ def _panels(found: ForwardPass, name: str) -> tuple[Panel, Panel]:
     words = ("B sentences", "S source tokens", "T target tokens")
     subtitle = f"{kind}: {', '.join(word for word in words if word[0] in letters)}"
     return (
-        Panel(
+        FigureHalf(
             "Figure 2, left: scaled dot-product attention",
             subtitle,
             attention,
@@ -74,7 +74,7 @@ def _panels(found: ForwardPass, name: str) -> tuple[Panel, Panel]:
             # In the order of equation 1: the queries are scaled before they meet the keys; the values come last.
             list(zip(["Q", "K", *["Bias"] * (len(steps) - 3), "V"], steps, strict=True)),
         ),
-        Panel(
+        FigureHalf(
             "Figure 2, right: multi-head attention",
             subtitle,
             heads,
@@ -95,7 +95,7 @@ def _groups(found: ForwardPass, operations: Sequence[Operation], key: Callable[[
 def _step_box(found: ForwardPass, operations: Sequence[Operation]) -> Box:
     last = operations[-1]
     name = _STEPS[last.name]
-    code = Code(last.function, last.file, last.line)
+    code = BoxCode(last.function, last.file, last.line)
     formula = formula_of("attention")
     match name:
         case "Scale":
@@ -112,19 +112,19 @@ def _step_box(found: ForwardPass, operations: Sequence[Operation]) -> Box:
 def _part_box(found: ForwardPass, operations: Sequence[Operation]) -> Box:
     last = operations[-1]
     name, shape = _PARTS[last.function], found.shapes[last.outputs[0]]
-    code = Code(last.function, last.file, last.line)
+    code = BoxCode(last.function, last.file, last.line)
     formula = formula_of("multi_head")
     match name:
         case "Linear":
             port = last.module.rpartition(".")[2]
-            code = Code.at(f"model.attention:MultiHeadAttention.{port}", MultiHeadAttention)
+            code = BoxCode.at(f"model.attention:MultiHeadAttention.{port}", MultiHeadAttention)
             return Box(name, "linear", code, *formula, _MATRICES[port], operations)
         case "Scaled Dot-Product Attention":
-            code = Code.of(scaled_dot_product_attention)
+            code = BoxCode.of(scaled_dot_product_attention)
             formula = formula_of("attention")
             return Box(name, "attention", code, *formula, f"{shape[1]} heads", operations)
         case "Rotate":
-            return Box(name, "other", Code.of(rotary_positions), operations=operations)
+            return Box(name, "other", BoxCode.of(rotary_positions), operations=operations)
         case "Multiply":
             return Box(name, "other", code, detail=f"× √{shape[-1]}", operations=operations)
     return Box(name, "norm", code, *formula, operations=operations)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clearhead.paper.diagram import COPY, WIDTH, Label, Line, Node, Part
-from clearhead.paper.figures.attention_boxes import Panel
+from clearhead.paper.diagram import COPY, WIDTH, Label, Node, Part, Polyline
+from clearhead.paper.figures.attention_boxes import FigureHalf
 from clearhead.paper.figures.boxes import Arrow
 from clearhead.paper.figures.operations import ForwardPass, shape_text
 
@@ -27,7 +27,7 @@ class AttentionLayout:
         top: The upper edge of the panel.
     """
 
-    def __init__(self, found: ForwardPass, panel: Panel, top: float) -> None:
+    def __init__(self, found: ForwardPass, panel: FigureHalf, top: float) -> None:
         self.found = found
         self.panel = panel
         self.start = top
@@ -76,7 +76,7 @@ class AttentionLayout:
             yield Label(self.columns[arrow], self.inputs + 15.0, name, "name", "middle")
 
     def _arrow(self, x: float, start: float, end: float, tensor: int) -> Iterator[Part]:
-        yield Line([(x, start), (x, end)])
+        yield Polyline([(x, start), (x, end)])
         yield Label(x + 6.0, start - 10.0, shape_text(self.found.shapes[tensor]))
 
     def _place(self, arrow: Arrow) -> float:

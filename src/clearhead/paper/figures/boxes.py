@@ -18,7 +18,7 @@ HINT = "With -o DIR it is drawn as SVG, with a link from every box to its line."
 
 
 @dataclass(frozen=True)
-class Code:
+class BoxCode:
     """Where the code of a box is."""
 
     name: str
@@ -29,13 +29,13 @@ class Code:
     """Line of the class, or the line that ran."""
 
     @classmethod
-    def of(cls, definition: Any) -> Code:
+    def of(cls, definition: Any) -> BoxCode:
         """Return where a class or function is defined."""
         file = Path(inspect.getfile(inspect.unwrap(definition))).relative_to(PACKAGE).as_posix()
         return cls(definition.__qualname__, file, inspect.getsourcelines(definition)[1])
 
     @classmethod
-    def at(cls, reference: str, definition: Any) -> Code:
+    def at(cls, reference: str, definition: Any) -> BoxCode:
         """Return the line of a place of the paper, or of a definition, within a class or function."""
         return replace(cls.of(definition), line=line_of(reference).number)
 
@@ -52,7 +52,7 @@ class Box:
     name: str
     """Its name in one line, such as `Add & Norm`."""
     kind: Kind
-    code: Code
+    code: BoxCode
     place: str = ""
     """Equation or section of the paper; empty for what the paper does not have."""
     formula: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clearhead.config import ModelConfig
 from clearhead.paper.diagram import Diagram
-from clearhead.paper.figures.attention_boxes import Panel, panels
+from clearhead.paper.figures.attention_boxes import FigureHalf, panels
 from clearhead.paper.figures.attention_layout import AttentionLayout
 from clearhead.paper.figures.boxes import HINT, box_data, box_table, described
 from clearhead.paper.figures.operations import ForwardPass, forward_pass, shape_text
@@ -58,7 +58,7 @@ def figure2(config: ModelConfig | None = None) -> ModelPart:
     )
 
 
-def _weights(found: ForwardPass, panel: Panel) -> Check:
+def _weights(found: ForwardPass, panel: FigureHalf) -> Check:
     """Compare the weights with the queries and keys that they are of: one row a query, one column a key."""
     shapes = {name: found.shapes[arrow.tensor] for name, arrow in panel.inputs}
     [weights] = [found.shapes[out] for box, _, out in panel.rows if box.name == "SoftMax"]
@@ -66,7 +66,7 @@ def _weights(found: ForwardPass, panel: Panel) -> Check:
     return Check("equation 1: a weight for each query and key", weights == expected, shape_text(weights))
 
 
-def _heads(config: ModelConfig, found: ForwardPass, panel: Panel) -> Check:
+def _heads(config: ModelConfig, found: ForwardPass, panel: FigureHalf) -> Check:
     """Compare the width of the concatenated heads with the configuration."""
     [width] = [found.shapes[out][-1] for box, _, out in panel.rows if box.name == "Concat"]
     expected = config.num_heads * config.value_dim

@@ -10,7 +10,7 @@ from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import LearnedPositions, RelativePositions
 from clearhead.model.positions import SinusoidalPositions
 from clearhead.model.residual import Residual
-from clearhead.paper.figures.boxes import Box, Code, Row, formula_of, grouped, rows
+from clearhead.paper.figures.boxes import Box, BoxCode, Row, formula_of, grouped, rows
 from clearhead.paper.figures.operations import ForwardPass, Operation
 
 _WHOLE = (
@@ -75,7 +75,7 @@ class StackBoxes:
         assert key is not None, "operations without a key belong to no group"
         module = self.found.model.get_submodule(key[0])
         last = operations[-1]
-        code = Code.of(type(module)) if isinstance(module, _WHOLE) else Code(last.function, last.file, last.line)
+        code = BoxCode.of(type(module)) if isinstance(module, _WHOLE) else BoxCode(last.function, last.file, last.line)
         names = [one.name for one in operations]
         match module:
             case Embedding():
@@ -102,13 +102,13 @@ class StackBoxes:
                 formula = formula_of("tied_output")
                 return Box("Linear", "linear", code, *formula, detail, operations)
         if "softmax" in names:
-            taken = Code.at("output.log_probs", next_log_probs)
+            taken = BoxCode.at("output.log_probs", next_log_probs)
             return Box("Softmax", "softmax", taken, "section 3.4", operations=operations)
         if any(map(_is_norm, operations)):
             return Box("Norm", "norm", code, operations=operations)
         return Box(f"Divide by √{self.config.d_model}", "other", code, operations=operations)
 
-    def _embedding_box(self, module: Embedding, operations: list[Operation], code: Code) -> Box:
+    def _embedding_box(self, module: Embedding, operations: list[Operation], code: BoxCode) -> Box:
         names = [one.name for one in operations]
         if operations[-1].function == "Embedding.vectors":
             name = "Input Embedding" if is_of_source(operations[-1].module) else "Output Embedding"
@@ -122,7 +122,7 @@ class StackBoxes:
             return Box("Add Segment", "embedding", code, operations=operations)
         return Box(SUM, "other", code, "section 3.5", operations=operations)
 
-    def _attention_box(self, operations: list[Operation], code: Code) -> Box:
+    def _attention_box(self, operations: list[Operation], code: BoxCode) -> Box:
         name = "Multi-Head Attention"
         if any(one.function == "causal_mask" for one in operations):
             name = f"Masked {name}"
@@ -133,7 +133,7 @@ class StackBoxes:
         formula = formula_of("multi_head")
         return Box(name, "attention", code, *formula, detail, operations)
 
-    def _feed_forward_box(self, operations: list[Operation], code: Code) -> Box:
+    def _feed_forward_box(self, operations: list[Operation], code: BoxCode) -> Box:
         names = [one.name for one in operations]
         activation = " ".join(name for name in names if name not in ("linear", "mul"))
         gated = "gated " if "mul" in names else ""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from clearhead.paper.counts import parameter_count
-from clearhead.paper.diagram import WIDTH, Frame, Label, Line, Node, Part
+from clearhead.paper.diagram import WIDTH, Frame, Label, Node, Part, Polyline
 from clearhead.paper.figures.operations import shape_text
 from clearhead.paper.figures.stack_boxes import SUM, StackBoxes, is_of_source
 
@@ -129,7 +129,7 @@ class _Column:
             word = "Output probabilities" if self.stacks.boxes[last].kind == "softmax" else "Memory"
             yield Label(self.centre, self.end - 20.0, word, "name", "middle")
             yield self.shape_of(last)
-            yield Line([(self.centre, self.top[last]), (self.centre, self.end - 26.0)])
+            yield Polyline([(self.centre, self.top[last]), (self.centre, self.end - 26.0)])
 
     def _frame(self) -> Iterator[Part]:
         layer = [index for index in self.trunk if self._is_in_layer(index)]
@@ -149,21 +149,21 @@ class _Column:
         if self._reads_memory(index):
             for to in (x + _PORTS[port] for port in ports):
                 turn = end - 2 * _FORK + 4.0
-                yield Line([(x, start), (x, turn), (to, turn), (to, end)])
+                yield Polyline([(x, start), (x, turn), (to, turn), (to, end)])
         else:
-            yield Line([(x, start), (x, end)])
+            yield Polyline([(x, start), (x, end)])
             for to in (x + _PORTS[port] for port in ports if _PORTS[port]):
-                yield Line([(x, end - _FORK + 4.0), (to, end - _FORK + 4.0), (to, end)])
+                yield Polyline([(x, end - _FORK + 4.0), (to, end - _FORK + 4.0), (to, end)])
         for port in _PORTS if self.stacks.boxes[index].kind == "attention" else ():
             yield Label(x + _PORTS[port] + 5.0, end - 13.0, port[0].upper(), "small")
         for arrow in arrows:
             if arrow.source in self.trunk and arrow.source != before:
                 yield self._residual(arrow.source, index)
 
-    def _residual(self, source: int, index: int) -> Line:
+    def _residual(self, source: int, index: int) -> Polyline:
         away = self.centre + self.outwards * _LOOP
         start, end = self.out_of(source) + 8.0, (self.bottom[index] + self.top[index]) / 2
-        return Line([(self.centre, start), (away, start), (away, end), (self.centre + self.outwards * _BOX, end)])
+        return Polyline([(self.centre, start), (away, start), (away, end), (self.centre + self.outwards * _BOX, end)])
 
     def _side(self, index: int) -> Iterator[Part]:
         """Yield the box of positions and its arrow: to the sum with the embedding, or up to self-attention."""
@@ -182,13 +182,13 @@ class _Column:
         )
         if is_bias:
             away = self.centre + self.outwards * _BIAS
-            yield Line(
+            yield Polyline(
                 [(away, y + self._height(index) / 2), (away, middle), (self.centre + self.outwards * _BOX, middle)],
                 is_dashed=True,
             )
         else:
             start = x - self.outwards * _SIDE_BOX / 2
-            yield Line([(start, middle), (self.centre + self.outwards * (self._height(to) / 2), middle)])
+            yield Polyline([(start, middle), (self.centre + self.outwards * (self._height(to) / 2), middle)])
 
 
 def _memory(source: _Column, target: _Column) -> Iterator[Part]:
@@ -200,9 +200,9 @@ def _memory(source: _Column, target: _Column) -> Iterator[Part]:
     yield source.shape_of(last)
     far, *others = sorted((target.centre + _PORTS[arrow.port] for arrow in arrows), reverse=True)
     middle = WIDTH / 2
-    yield Line([(x, source.top[last]), (x, high), (middle, high), (middle, low), (far, low), (far, end)])
+    yield Polyline([(x, source.top[last]), (x, high), (middle, high), (middle, low), (far, low), (far, end)])
     for other in others:
-        yield Line([(other, low), (other, end)])
+        yield Polyline([(other, low), (other, end)])
 
 
 def _legend(stacks: StackBoxes) -> Iterator[Label]:
@@ -221,7 +221,7 @@ def _legend(stacks: StackBoxes) -> Iterator[Label]:
 def _turned(part: Part, height: float) -> Part:
     """Return a part with its heights measured downwards from the upper edge."""
     match part:
-        case Line(points):
+        case Polyline(points):
             return replace(part, points=[(x, height - y) for x, y in points])
         case Frame():
             return replace(part, top=height - part.top - part.height)

@@ -24,7 +24,7 @@ from clearhead.inspection.tokens import printable, visible
 from clearhead.model.recorder import AttentionWeights, HiddenStates, Recorder
 from clearhead.model.residual import Residual
 from clearhead.paper.places import FORMULAS, Code, CodeLine, code
-from clearhead.paper.recording import Call, Recording
+from clearhead.paper.recording import RecordedCall, Recording
 from clearhead.paper.walk.rendering import ShownMatrix, ShownStage, ShownStep, render_walk
 from clearhead.text.shortening import shortened
 
@@ -39,7 +39,7 @@ _REARRANGING = _VIEWS | {"__get__", "contiguous", "detach", "float", "to"}
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedLine:
     """What a line computed for the first tokens: a row for each, with the first numbers."""
 
     line: CodeLine
@@ -54,7 +54,7 @@ class WalkStage:
     """A part of the model: the embedding of a side, a layer, the norm after the layers, or the output."""
 
     name: str
-    computed: list[Computed]
+    computed: list[ComputedLine]
     ends: list[int]
     """Places in `computed` where a sublayer ends and another follows."""
 
@@ -195,7 +195,7 @@ class _Part:
     title: str
     is_source: bool
     """Whether its rows belong to the source tokens."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """Numbers of calls after which a sublayer has ended and another follows."""
 
@@ -256,7 +256,7 @@ def _shortened(part: _Part) -> _Part:
     return replace(part, title=part.title + _OUTPUT, calls=part.calls[-1:], ends=[])
 
 
-def _computed(calls: Sequence[Call], tokens: list[str], memory: list[str]) -> Iterator[Computed]:
+def _computed(calls: Sequence[RecordedCall], tokens: list[str], memory: list[str]) -> Iterator[ComputedLine]:
     seen: set[Code] = set()
     for (_, text), group in groupby(calls, key=lambda one: (one.number, one.code.text)):
         lines = list(group)
@@ -265,7 +265,7 @@ def _computed(calls: Sequence[Call], tokens: list[str], memory: list[str]) -> It
             values = call.tensor.tolist()
             names = [visible(token) for token in (memory if is_memory else tokens)[: len(values)]]
             line = CodeLine(call.code.file, call.number, text)
-            yield Computed(line, FORMULAS.get(call.code, call.code.function), names, values[: len(names)])
+            yield ComputedLine(line, FORMULAS.get(call.code, call.code.function), names, values[: len(names)])
         seen.update(call.code for call in lines)
 
 

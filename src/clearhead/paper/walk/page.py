@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from clearhead.paper.walk.rendering import ShownMatrix, ShownStage, ShownStep, render_walk
-from clearhead.paper.walk.steps import DECIMALS, Step, Table, Walk
+from clearhead.paper.walk.steps import DECIMALS, NamedMatrix, Walk, WalkStep
 from clearhead.paper.walk.text import ending, introduction, labels
 
 
@@ -17,7 +17,7 @@ def walk_page(walk: Walk, title: str) -> str:
     return render_walk(title, introduction(walk), stages, ending(walk))
 
 
-def _step(step: Step) -> ShownStep:
+def _step(step: WalkStep) -> ShownStep:
     operands, weights, results = labels(step)
     groups = (
         (operands, step.operands, step.decimals),
@@ -31,6 +31,6 @@ def _step(step: Step) -> ShownStep:
     )
 
 
-def _matrices(tables: Iterable[Table], decimals: int) -> Iterator[ShownMatrix]:
+def _matrices(tables: Iterable[NamedMatrix], decimals: int) -> Iterator[ShownMatrix]:
     for one in tables:
         yield ShownMatrix(one.name, one.cells(decimals), one.rows, one.columns)

@@ -11,7 +11,7 @@ from clearhead.paper.plain import Matrix
 from clearhead.paper.walk.model import EMBEDDING, SENTENCE, VOCABULARY, WEIGHTS, words_of
 from clearhead.paper.walk.page import walk_page
 from clearhead.paper.walk.stages import walked
-from clearhead.paper.walk.steps import DECIMALS, MOST_DECIMALS, Step, Table, Walk
+from clearhead.paper.walk.steps import DECIMALS, MOST_DECIMALS, NamedMatrix, Walk, WalkStep
 from clearhead.paper.walk.text import walk_text
 
 _TOLERANCE = 1e-6
@@ -82,7 +82,7 @@ def _evidence(difference: float) -> str:
     return f"largest difference {magnitude(difference)}"
 
 
-def _step_data(step: Step) -> dict[str, Any]:
+def _step_data(step: WalkStep) -> dict[str, Any]:
     return {
         "formula": step.formula,
         "code": [asdict(line) for line in step.lines],
@@ -94,7 +94,7 @@ def _step_data(step: Step) -> dict[str, Any]:
     }
 
 
-def _table_data(table: Table) -> dict[str, Any]:
+def _table_data(table: NamedMatrix) -> dict[str, Any]:
     return {"rows": table.rows, "columns": table.columns, "values": _finite(table.values)}
 
 

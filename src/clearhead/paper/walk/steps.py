@@ -17,7 +17,7 @@ MOST_DECIMALS = 12
 
 
 @dataclass(frozen=True)
-class Table:
+class NamedMatrix:
     """A matrix with its name; its rows, and sometimes its columns, belong to tokens."""
 
     name: str
@@ -36,19 +36,19 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Step:
+class WalkStep:
     """One formula with its numbers: operands, weights and results."""
 
     formula: str
     code: tuple[str, ...]
     """Names of the places that compute it."""
-    operands: tuple[Table, ...]
-    results: tuple[Table, ...]
+    operands: tuple[NamedMatrix, ...]
+    results: tuple[NamedMatrix, ...]
     replay: Callable[..., list[Matrix]]
     """Computes the results from the operands in plain Python."""
     block: str = ""
     """The block of the model whose weights are used; empty for none."""
-    weights: tuple[Table, ...] = ()
+    weights: tuple[NamedMatrix, ...] = ()
 
     @property
     def lines(self) -> list[CodeLine]:
@@ -87,7 +87,7 @@ class Stage:
     place: str
     """Section or equation of the paper."""
     about: str
-    steps: Sequence[Step]
+    steps: Sequence[WalkStep]
 
 
 @dataclass(frozen=True)

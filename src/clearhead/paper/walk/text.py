@@ -7,7 +7,7 @@ from itertools import groupby
 
 from clearhead.paper.parts import paragraph, wrapped
 from clearhead.paper.walk.model import CONFIG, EMBEDDING, LEARNED, VOCABULARY, WEIGHTS
-from clearhead.paper.walk.steps import DECIMALS, Step, Table, Walk
+from clearhead.paper.walk.steps import DECIMALS, NamedMatrix, Walk, WalkStep
 
 _WIDTH = 100
 _INDENT = " " * 7
@@ -16,12 +16,12 @@ _INDENT = " " * 7
 def walk_text(walk: Walk) -> str:
     """Return all weights and all numbers of a walk."""
     lines = wrapped(introduction(walk))
-    ids = Table("id", [[float(number)] for number in range(len(EMBEDDING))], VOCABULARY)
-    embedding = Table("E", list(EMBEDDING.values()), VOCABULARY)
+    ids = NamedMatrix("id", [[float(number)] for number in range(len(EMBEDDING))], VOCABULARY)
+    embedding = NamedMatrix("E", list(EMBEDDING.values()), VOCABULARY)
     lines += ["", "The weights", "-----------", "", "  the embedding, with the ids of the tokens"]
     lines += matrices([ids, embedding])
     for block, weights in WEIGHTS.items():
-        lines += ["", f"  {block}", *matrices([Table(name, matrix) for name, matrix in weights.items()])]
+        lines += ["", f"  {block}", *matrices([NamedMatrix(name, matrix) for name, matrix in weights.items()])]
     for number, stage in enumerate(walk.stages, start=1):
         heading = f"Stage {number} of {len(walk.stages)}: {stage.name} ({stage.place})"
         lines += ["", heading, "-" * len(heading), *wrapped(stage.about)]
@@ -50,7 +50,7 @@ def ending(walk: Walk) -> str:
     )
 
 
-def labels(step: Step) -> tuple[str, str, str]:
+def labels(step: WalkStep) -> tuple[str, str, str]:
     """Return the headings of the operands, weights and results of a step."""
     operands, results = (
         "exact" if all(table.is_exact for table in tables) else f"to {decimals} decimals"
@@ -59,7 +59,7 @@ def labels(step: Step) -> tuple[str, str, str]:
     return f"operands, {operands}", f"weights of {step.block}", f"result, {results}"
 
 
-def _step_lines(step: Step) -> Iterator[str]:
+def _step_lines(step: WalkStep) -> Iterator[str]:
     operands, weights, results = labels(step)
     for line in step.lines:
         yield f"{_INDENT}clearhead/{line.file}:{line.number}  {line.text}"
@@ -72,7 +72,7 @@ def _step_lines(step: Step) -> Iterator[str]:
     yield from matrices(step.results)
 
 
-def matrices(tables: Iterable[Table], decimals: int = DECIMALS) -> Iterator[str]:
+def matrices(tables: Iterable[NamedMatrix], decimals: int = DECIMALS) -> Iterator[str]:
     """Yield matrices as lines: side by side if their rows are the same."""
     for (rows, columns, height), group in groupby(tables, key=lambda one: (one.rows, one.columns, len(one.values))):
         if columns:
@@ -87,7 +87,7 @@ def matrices(tables: Iterable[Table], decimals: int = DECIMALS) -> Iterator[str]
         yield from (f"{_INDENT}  {line}".rstrip() for line in lines)
 
 
-def _block(table: Table, decimals: int) -> Sequence[str]:
+def _block(table: NamedMatrix, decimals: int) -> Sequence[str]:
     """Return the name of a matrix and its rows, as lines of the same length."""
     cells = table.cells(decimals)
     width = max(len(cell) for row in cells for cell in row)
