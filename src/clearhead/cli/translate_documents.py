@@ -248,7 +248,7 @@ def _translate(
     from clearhead.files import open_output
     from clearhead.translation.documents import fillings, lines_to_translate, origin_of, translate_document
     from clearhead.translation.journal import TranslationJournal, journal_path
-    from clearhead.translation.json_output import json_line
+    from clearhead.translation.result import json_line
 
     memory = memory and cache(memory)
     translates = partial(translator.translates, terms=settings.get("terms"))
@@ -347,7 +347,7 @@ def _object(one: TranslatedSegment) -> dict[str, Any]:
         quality = {} if one.translation is None else {"quality": round(one.translation.quality or 0.0, 4)}
         return {**place, "source": one.segment.text, "text": text, **quality}
     assert one.length_ratio is not None
-    from clearhead.translation.json_output import digits, translation_object
+    from clearhead.translation.result import digits, translation_object
 
     return {
         **place,

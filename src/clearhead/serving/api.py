@@ -37,8 +37,7 @@ from clearhead.serving.schemas import (
 )
 from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
-from clearhead.translation.json_output import translation_object
-from clearhead.translation.result import Translation
+from clearhead.translation.result import Translation, translation_object
 from clearhead.translation.translator import Translator
 
 

@@ -22,8 +22,8 @@ from clearhead.serving.batched_search import Job
 from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.model_choice import unchanged
 from clearhead.text.translatable_lines import text_lines
-from clearhead.translation.json_output import json_line, translation_object
 from clearhead.translation.parts import translate_parts
+from clearhead.translation.result import json_line, translation_object
 from clearhead.translation.translator import Translator
 
 

@@ -8,8 +8,7 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from clearhead.text.word_links import pharaoh
-from clearhead.translation.json_output import digits, json_line, translation_object
-from clearhead.translation.result import Translation
+from clearhead.translation.result import Translation, digits, json_line, translation_object
 from clearhead.translation.translator import Translator
 
 if TYPE_CHECKING:

@@ -126,12 +126,12 @@ def _sentences(number: int, line: SegmentedLine, tags: Sequence[str]) -> list[_P
     if any(split_tag(segment.source, tags)[1] != segment.text for segment in line.segments):
         return []
     found, start = [], 0
-    at = len(line.line.rstrip()) - sum(len(segment.gap + segment.original) for segment in line.segments)
+    at = len(line.source.rstrip()) - sum(len(segment.gap + segment.original) for segment in line.segments)
     for segment in line.segments:
         at += len(segment.gap + segment.original)
         found.append(_Part(number, start, at, segment.source, segment.gap, is_sentence=True))
         start = at
-    found[-1] = found[-1]._replace(end=len(line.line))
+    found[-1] = found[-1]._replace(end=len(line.source))
     return found
 
 

@@ -61,7 +61,7 @@ class Postprocessor:
                 else _unchanged(segment, options, search)
                 for segment in line.segments
             ]
-            if line.is_split or translations[0].source != line.line:
+            if line.is_split or translations[0].source != line.source:
                 translations = [_joined(line, translations, options, search)]
             found += translations
         return found
@@ -156,7 +156,7 @@ def _joined(
     line: SegmentedLine, translations: Sequence[Translation], options: TranslateOptions, search: SearchOptions
 ) -> Translation:
     return join_translations(
-        line.line,
+        line.source,
         translations,
         [segment.gap for segment in line.segments[1:]],
         num_best=search.num_best,

@@ -1,10 +1,15 @@
-"""Translation results: texts, scores, alternatives, warnings; sentences joined into lines."""
+"""Translation results: texts, scores, alternatives, warnings; sentences joined into lines; their JSON form.
+
+The JSON form is what `translate --format jsonl` prints and what the server returns.
+"""
 
 from __future__ import annotations
 
 import heapq
+import json
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 
 from clearhead.text.line_ends import on_one_line
@@ -39,6 +44,9 @@ TERM_REASONS = {
     "left": "its part of the message was left as it was",
 }
 """Reasons why a translation lacks a term, or has it at a price, with their explanations."""
+
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Escapes of characters that do not end a line of JSON, but at which many readers split lines (`str.splitlines`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +308,55 @@ def mean_quality(sentences: Sequence[Translation]) -> float | None:
 def _total(row: Sequence[Alternative]) -> float | None:
     scores = [one.score for one in row if one.score is not None]
     return sum(scores) if len(scores) == len(row) else None
+
+
+def translation_object(translation: Translation) -> dict[str, object]:
+    """Return a translation as a JSON object; its score is null if it is not the model's text."""
+    return {
+        "source": translation.source,
+        **_text_fields(translation),
+        **_quality_field(translation),
+        "tokens": translation.tokens,
+        **({} if translation.alignment is None else {"alignment": translation.alignment}),
+        "alternatives": [_text_fields(one) for one in translation.alternatives],
+        "truncated": translation.truncated,
+        "source_truncated": translation.source_truncated,
+        "output_truncated": translation.output_truncated,
+        "sentences": [
+            {"source": one.source, **_text_fields(one), **_quality_field(one), **_memory_field(one)}
+            for one in translation.sentences
+        ],
+        "warnings": [flag.kind for flag in translation.warnings],
+        "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
+        # Only with --terms or --memory:
+        **({} if translation.terms is None else {"terms": [asdict(use) for use in translation.terms]}),
+        **_memory_field(translation),
+    }
+
+
+def _quality_field(translation: Translation) -> dict[str, object]:
+    return {} if translation.quality is None else {"quality": round(translation.quality, 4)}
+
+
+def _memory_field(translation: Translation) -> dict[str, object]:
+    return {} if translation.memory is None else {"memory": asdict(translation.memory)}
+
+
+def json_line(value: object) -> str:
+    r"""Return a value as JSON on one line, whichever characters a reader treats as line ends.
+
+    >>> json_line({"text": "é\u2028"})
+    '{"text": "é\\u2028"}'
+    """
+    return json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
+
+
+def digits(score: float | None) -> str:
+    """Return a score with the number of digits that `clearhead score` prints; `nan` for a text without one."""
+    return f"{math.nan if score is None else score:.6f}"
+
+
+def _text_fields(one: Translation | Alternative) -> dict[str, object]:
+    """Return a text and its score, with its utility only with --mbr."""
+    fields: dict[str, object] = {"text": one.text, "score": None if one.score is None else float(digits(one.score))}
+    return fields if one.utility is None else {**fields, "utility": round(one.utility, 4)}

@@ -118,7 +118,7 @@ class Segment:
 class SegmentedLine:
     """A line in segments."""
 
-    line: str
+    source: str
     tag: str
     """The language tag at its beginning, with the white space after it; empty if it has none."""
     language: str | None

@@ -112,7 +112,7 @@ class ModelEvaluation:
             shown += ["", f"{named}:", *baseline.lines(), "", f"from {named} to {system}:", *differences.lines()]
         return shown
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return everything as plain values."""
         values = {**self.scores.to_dict(), **{name: part.to_dict() for name, part in self.parts.items()}}
         if self.alignment is not None:
@@ -122,7 +122,7 @@ class ModelEvaluation:
             values["comparison"] = {"baseline": named, "system": system, **differences.to_dict()}
         return values
 
-    def titled_metrics(self) -> dict[str, Any]:
+    def titled_metrics(self) -> dict[str, object]:
         """Return score, interval and signature of each metric, by its title."""
         return {TITLES[name]: asdict(metric) for name, metric in self.scores.metrics.items()}
 

@@ -24,7 +24,7 @@ from clearhead.serving.event_stream import text_events
 from clearhead.serving.text_translation import translate_texts
 from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
-from clearhead.translation.json_output import translation_object
+from clearhead.translation.result import translation_object
 from clearhead.translation.translator import Translator
 
 COMPILED = {"d_model": 64, "num_heads": 2, "d_ff": 64}

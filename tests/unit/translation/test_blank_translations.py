@@ -14,12 +14,11 @@ from clearhead.model import Transformer
 from clearhead.text.quality_flags import KINDS
 from clearhead.translation.documents import fillings, translate_document
 from clearhead.translation.golden import check_golden, make_golden
-from clearhead.translation.json_output import digits, translation_object
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.parts import translate_parts
-from clearhead.translation.result import MemoryMatch, Translation
+from clearhead.translation.result import MemoryMatch, Translation, digits, translation_object
 from clearhead.translation.terminology import Term, Terms
-from clearhead.translation.test_set import evaluate
+from clearhead.translation.test_set import evaluate_model
 from clearhead.translation.translator import Translator, searching_by
 
 
@@ -124,8 +123,8 @@ def test_a_raw_translation_is_what_the_model_wrote(finding):
     [made] = translator.translate(["Ein Hund"], raw=True)
     assert (made.text, empty_detail(made)) == ("", "the model wrote nothing")
     assert made.score == pytest.approx(translator.score(["Ein Hund"], [""])[0])
-    evaluation, [judged] = evaluate(translator, ["Ein Hund"], ["Ein Hund"])
-    assert (judged.text, evaluation.exact_match) == ("", 0.0)  # a copy of the source would be right
+    evaluation = evaluate_model(translator, ["Ein Hund"], ["Ein Hund"])
+    assert (evaluation.texts, evaluation.scores.exact_match) == ([""], 0.0)  # a copy of the source would be right
 
 
 def test_golden_sentences_are_what_the_model_wrote(finding):

@@ -129,7 +129,7 @@ function bestCombinations(choices, count) {
   });
 }
 
-/** A translation as POST /v1/translate returns it, but for `tokens`, which are ids; translation/json_output.py. */
+/** A translation as POST /v1/translate returns it, but for `tokens`, which are ids; translation/result.py. */
 export function answerOf(translation) {
   const judged = ({ text, score }) => ({ text, score: score === null ? null : Number(score.toFixed(6)) });
   const { source, tokens, links, alternatives, sourceTruncated, outputTruncated, sentences, warnings } = translation;
