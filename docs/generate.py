@@ -41,10 +41,10 @@ from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.parts import ModelPart
 from clearhead.paper.places import line_of
-from clearhead.text import language_names
-from clearhead.text.language_names import LOCALES
+from clearhead.text import languages
+from clearhead.text.languages import LOCALES
 
-LANGUAGE_TABLE = Path(language_names.__file__).with_suffix(".json")
+LANGUAGE_TABLE = Path(languages.__file__).with_suffix(".json")
 
 SETTINGS = """# Settings
 
@@ -561,7 +561,7 @@ prints the program, [{concept.program.name}](../examples/{concept.program.name})
 
 
 def language_table() -> str:
-    """Return the table of `clearhead.text.language_names`, from Unicode CLDR as Babel has it."""
+    """Return the table of `clearhead.text.languages`, from Unicode CLDR as Babel has it."""
     codes = {name.casefold(): code for locale in LOCALES for code, name in Locale.parse(locale).languages.items()}
     names: dict[str, list[str]] = {code: [] for code in sorted(Locale.parse("en").languages)}
     for name, code in sorted(codes.items()):

@@ -224,7 +224,7 @@ def _sentences(text: str, choose: Random) -> str:
 
 def _lines(text: str, choose: Random) -> str:
     from clearhead.text.line_statistics import LineCounter, has_stray_space, is_copied, letter_case
-    from clearhead.text.terminal import for_terminal
+    from clearhead.text.lines import for_terminal
     from clearhead.text.translatable_lines import text_lines
 
     LineCounter().add(text, _other(text, choose), 9, 9)

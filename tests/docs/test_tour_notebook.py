@@ -25,7 +25,7 @@ def small_demo(tmp_path_factory) -> Path:
     """Return a run like the demo's, on two languages and a few hundred steps: seconds instead of minutes."""
     from clearhead.data.demo_corpus import generate
     from clearhead.formats import write_tsv
-    from clearhead.text.language_names import LOCALES
+    from clearhead.text.languages import LOCALES
     from clearhead.training.run import train_from_values
 
     run = tmp_path_factory.mktemp("tour") / "demo"

@@ -27,7 +27,7 @@ from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CO
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB_CODES
 
 from clearhead.data.demo_corpus import generate
-from clearhead.text.language_names import LOCALES
+from clearhead.text.languages import LOCALES
 
 __all__ = [
     "FORMS",

@@ -15,12 +15,11 @@ from clearhead.inspection import head_statistics, tokens
 from clearhead.kernels import panels
 from clearhead.pages import data_block
 from clearhead.text import (
-    language_tags,
+    languages,
     line_statistics,
     placeholder_masking,
     placeholders,
     quality_flags,
-    scripts,
     sentence_splitting,
     unicode_forms,
     word_links,
@@ -34,7 +33,7 @@ RULES = "web/rules.js"
 _CONSTANTS: dict[ModuleType, tuple[str, ...]] = {
     engine: ("FORMS",),
     head_statistics: ("DIAGONAL_WIDTH",),
-    language_tags: ("TAG", "CODE"),
+    languages: ("TAG", "CODE", "CHINESE_AND_JAPANESE", "WITHOUT_SPACES"),
     learned: ("LONGEST_WORD",),
     line_statistics: (
         *("RATIO_FLOOR", "MOST_SENTENCES", "COPY_WINDOW", "COPY_STRIDE", "LEAST_WINDOWS", "COPIED_SHARE"),
@@ -49,7 +48,6 @@ _CONSTANTS: dict[ModuleType, tuple[str, ...]] = {
         *("REPEATED", "REPEATED_A_LITTLE", "NUMBER"),
     ),
     repetition: ("LOOP_TOKENS", "LOOP_TIMES"),
-    scripts: ("CHINESE_AND_JAPANESE", "WITHOUT_SPACES"),
     sentence_splitting: ("INITIAL", "ORDINAL", "DASH", "SAID", "BEGINNING", "NEAR"),
     spans: ("FARTHEST",),
     tokens: ("SPACES", "LONGEST_SHOWN"),

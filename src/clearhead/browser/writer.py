@@ -28,8 +28,7 @@ from clearhead.inspection.page import explain_view
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.pages import Html, content_policy, data_block, fill, joined, picture, script, style
-from clearhead.text.language_names import english_name
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import english_name, split_tag
 from clearhead.text.quality_flags import KINDS
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.alignment import alignment_head

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from clearhead.errors import ClearheadWarning
-from clearhead.text.terminal import for_terminal
+from clearhead.text.lines import for_terminal
 
 
 def open_missing_streams() -> None:

@@ -40,7 +40,7 @@ def demo(
     from clearhead.evaluation.metrics import exact_match
     from clearhead.files import write_text
     from clearhead.inspection.explain import explain
-    from clearhead.text.language_names import LOCALES
+    from clearhead.text.languages import LOCALES
     from clearhead.training.run import train_from_values
     from clearhead.training.run_directory import claim
     from clearhead.translation.translator import Translator

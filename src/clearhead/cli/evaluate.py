@@ -203,7 +203,7 @@ def _evaluated(
 def _write(output: str, texts: Sequence[str]) -> DataError | None:
     """Write translations; return the error of a full disk, with which the metrics are not lost."""
     from clearhead.files import open_output
-    from clearhead.text.line_ends import on_one_line
+    from clearhead.text.lines import on_one_line
 
     try:
         with open_output(output) as out:

@@ -164,7 +164,7 @@ def _require_packages() -> None:
     try:
         import clearhead.serving.server
         import clearhead.serving.service  # noqa: F401
-        from clearhead.text.language_names import english_name
+        from clearhead.text.languages import english_name
 
         english_name("en")  # imports Babel
     except ModuleNotFoundError as error:

@@ -10,7 +10,7 @@ import typer
 from clearhead.cli.from_settings import option
 from clearhead.cli.options import OUTPUT, OptionGroup, PairFormat, Threads, with_option_groups
 from clearhead.errors import ConfigError
-from clearhead.text.terminal import for_terminal
+from clearhead.text.lines import for_terminal
 
 if TYPE_CHECKING:
     from clearhead.training.layers import Layers

@@ -203,7 +203,7 @@ def _read(paths: Sequence[str], options: DocumentOptions, *, has_memory: bool) -
     """
     from clearhead.files import display_name
     from clearhead.formats.document_files import has_option, read_document
-    from clearhead.text.shortening import first_few
+    from clearhead.text.lines import first_few
 
     asked = {
         "columns": options.typed_columns(),

@@ -87,7 +87,7 @@ class TranslationNotices:
 
     def tell(self) -> None:
         """Report all counts."""
-        from clearhead.text.shortening import first_few, shortened
+        from clearhead.text.lines import first_few, shortened
         from clearhead.translation.result import TERM_REASONS
 
         self.tell_flagged()

@@ -10,7 +10,7 @@ from pydantic import field_validator, model_validator
 
 from clearhead.config.choices import AlignmentWords, DropKind, FixKind, TokenizerKind
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
-from clearhead.text.language_tags import LANGUAGE
+from clearhead.text.languages import LANGUAGE
 
 MOST_COLUMNS = 10_000
 """Largest number of a column."""

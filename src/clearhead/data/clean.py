@@ -13,7 +13,7 @@ from typing import Any
 
 from clearhead.config import DataConfig
 from clearhead.formats import SKIPS, SentencePair
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.text.line_statistics import RATIO_FLOOR
 
 REASONS = {

@@ -23,8 +23,7 @@ from babel import Locale, dates, lists, numbers, units
 
 from clearhead.errors import ConfigError, nearest_name
 from clearhead.formats.pair import SentencePair
-from clearhead.text.language_names import LOCALES
-from clearhead.text.language_tags import language_tag
+from clearhead.text.languages import LOCALES, language_tag
 
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2050, 12, 31)
 DAY_SPANS = ((1, 14), (30, 150))

@@ -21,7 +21,7 @@ from clearhead.data.spool import StagedPairs
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import display_name
 from clearhead.formats import SentencePair
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 
 Item = TypeVar("Item")
 Progress = Callable[[str, int], None]

@@ -11,7 +11,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 
 from clearhead.config.choices import Tokenization
 from clearhead.errors import ConfigError
-from clearhead.text.scripts import CHINESE_AND_JAPANESE, WITHOUT_SPACES, count_scripts
+from clearhead.text.languages import CHINESE_AND_JAPANESE, WITHOUT_SPACES, count_scripts
 
 _PACKAGES = {
     "ja-mecab": (("MeCab", "ipadic"), "sacrebleu[ja]"),

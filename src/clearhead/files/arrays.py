@@ -19,7 +19,7 @@ from safetensors.numpy import save, save_file
 from clearhead.errors import ModelError
 from clearhead.files.reading import require_regular
 from clearhead.files.writing import new_file
-from clearhead.text.shortening import first_few
+from clearhead.text.lines import first_few
 
 _FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
 """Name of the shared embedding in models and checkpoints of format 1, and its present name."""

@@ -16,7 +16,7 @@ from typing import IO, Any, TextIO
 
 from clearhead.errors import DataError
 from clearhead.files.writing import blocked_by, is_leftover, is_standard_output, new_file
-from clearhead.text.shortening import first_few
+from clearhead.text.lines import first_few
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions of files that are decompressed when read and compressed when written."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from clearhead.errors import DataError
 from clearhead.files.streams import display_name, read_lines
 from clearhead.formats.pair import SentencePair
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.text.word_links import Link, spaced_words, words_of
 
 _LINK = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")

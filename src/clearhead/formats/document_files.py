@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import COMPRESSIONS, format_extension, open_binary
-from clearhead.formats.extensions import GETTEXT, XLIFF
-from clearhead.formats.languages import is_language
+from clearhead.formats.languages import GETTEXT, XLIFF, is_language
 
 if TYPE_CHECKING:
     from clearhead.formats.document import Document

@@ -1,4 +1,4 @@
-"""Languages by code: the code in a file name (`train.de.gz`), and variants."""
+"""Languages by code: the code in a file name (`train.de.gz`), and variants; extensions that both readers know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from clearhead.files.streams import COMPRESSIONS
-from clearhead.text.language_names import codes_by_name, is_two_letter_code, usual_code
+from clearhead.text.languages import codes_by_name, is_two_letter_code, usual_code
 
 
 def language_in_name(path: str) -> str | None:
@@ -63,3 +63,9 @@ def in_common(codes: Iterable[str | None]) -> str | None:
     named = {code for code in codes if code}
     alike = named if len(named) == 1 else {without_region(code) for code in named}
     return next(iter(alike)) if len(alike) == 1 else None
+
+
+GETTEXT = (".po", ".pot")
+"""Catalogues of gettext as text; a `.pot` is a template, without translations."""
+XLIFF = (".mqxliff", ".mxliff", ".sdlxliff", ".txlf", ".xlf", ".xliff")
+"""XLIFF files, also those of memoQ, Phrase, Trados and Wordfast."""

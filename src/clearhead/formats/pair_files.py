@@ -12,10 +12,9 @@ from typing import Any, Literal
 from clearhead.errors import DataError
 from clearhead.files import is_utf8
 from clearhead.files.streams import COMPRESSIONS, display_name, format_extension, read_lines, some_names
-from clearhead.formats.extensions import GETTEXT, XLIFF
 from clearhead.formats.gettext.mo import open_mo
 from clearhead.formats.gettext.po import open_po, write_po
-from clearhead.formats.languages import without_region
+from clearhead.formats.languages import GETTEXT, XLIFF, without_region
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import NoSuchColumn

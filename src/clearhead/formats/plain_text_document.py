@@ -14,7 +14,7 @@ from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.markup_start import refuse_markup
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
-from clearhead.text.line_ends import on_one_line
+from clearhead.text.lines import on_one_line
 
 _INDENTATION = re.compile(r"\s*+(?:>\s*+)*+")
 _MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s++")

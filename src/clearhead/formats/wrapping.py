@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 
-from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS
+from clearhead.text.languages import CHINESE_AND_JAPANESE_LETTERS
 
 _IN_ROWS = CHINESE_AND_JAPANESE_LETTERS
 _OPENING = "「『（【《〈｢"

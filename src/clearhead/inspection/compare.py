@@ -16,8 +16,7 @@ import numpy as np
 from clearhead.errors import ConfigError
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
-from clearhead.inspection.page import framed, render_comparison
-from clearhead.inspection.serialization import plain, plain_values
+from clearhead.inspection.page import framed, plain, plain_values, render_comparison
 from clearhead.inspection.tokens import Span, printable, visible
 from clearhead.tokenizers.spans import UNREADABLE
 

@@ -25,9 +25,16 @@ from clearhead.inspection.heads import (
     projections,
     relative_positions,
 )
-from clearhead.inspection.page import MAX_PAGE_WEIGHTS, framed, render_page
-from clearhead.inspection.serialization import packed as pack
-from clearhead.inspection.serialization import packed_rows, packed_weights, plain, plain_values
+from clearhead.inspection.page import (
+    MAX_PAGE_WEIGHTS,
+    framed,
+    packed_rows,
+    packed_weights,
+    plain,
+    plain_values,
+    render_page,
+)
+from clearhead.inspection.page import packed as pack
 from clearhead.inspection.token_steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, TokenWord, token_words
 from clearhead.runtime.lazy import cached_property

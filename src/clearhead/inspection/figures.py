@@ -17,7 +17,7 @@ from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.pictures import HeadGrid, HeadValues, Links, Tree, TreeNode
 from clearhead.inspection.plots import Figure, HeatMap
 from clearhead.inspection.tokens import Span
-from clearhead.text.shortening import shortened
+from clearhead.text.lines import shortened
 from clearhead.tokenizers.spans import UNREADABLE
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clearhead.text.languages import WITHOUT_SPACES, script_of
+from clearhead.text.lines import shortened
 from clearhead.text.placeholder_masking import Protected
-from clearhead.text.scripts import WITHOUT_SPACES, script_of
-from clearhead.text.shortening import shortened
 from clearhead.tokenizers import Vocabulary
 
 Span = tuple[int, int]

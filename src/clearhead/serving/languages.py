@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from clearhead.bundle import Bundle
 from clearhead.formats.languages import is_variant
-from clearhead.text.language_names import english_name
+from clearhead.text.languages import english_name
 
 AUTO = "auto"
 """Code of the source language that requests detection."""

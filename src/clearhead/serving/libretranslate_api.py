@@ -50,7 +50,7 @@ from clearhead.serving.schemas import (
 )
 from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
-from clearhead.text.language_names import english_name
+from clearhead.text.languages import english_name
 from clearhead.translation.documents import fillings, lines_to_translate, translate_document
 from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport

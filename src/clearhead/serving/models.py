@@ -12,7 +12,7 @@ from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.serving.file_changes import FileState, file_state
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.languages import languages_of, matching
-from clearhead.text.shortening import first_few
+from clearhead.text.lines import first_few
 from clearhead.translation.golden import check_golden
 from clearhead.translation.translator import Translator
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clearhead.formats.file_text import FileText
 from clearhead.formats.html.document import HtmlDocument
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.text.quality_flags import merge_flags
 from clearhead.text.translatable_lines import TextLine, text_lines
 from clearhead.text.word_links import joined_links

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise, product
 
+from clearhead.text.languages import WITHOUT_SPACES, script_of
 from clearhead.text.placeholder_masking import Unit, units_of
 from clearhead.text.placeholders import STATEMENT_SIGNS, TAG, find_placeholders, pair_role, placeholder
-from clearhead.text.scripts import WITHOUT_SPACES, script_of
 from clearhead.text.word_links import Link, Span, parts_of_words
 
 _ALIKE = 0.5

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from clearhead.text.scripts import (
+from clearhead.text.languages import (
     CHINESE_AND_JAPANESE_LETTERS,
     CHINESE_AND_JAPANESE_MARKS,
     LETTERS_WITHOUT_SPACES,

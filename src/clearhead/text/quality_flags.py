@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, NamedTuple, Self
 
+from clearhead.text.languages import script_of
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
+from clearhead.text.lines import first_few
 from clearhead.text.placeholder_masking import Unit, units_of, without_signs
 from clearhead.text.placeholders import (
     LOCALIZED_KINDS,
@@ -29,8 +31,6 @@ from clearhead.text.placeholders import (
     without_tags,
     words_alone,
 )
-from clearhead.text.scripts import script_of
-from clearhead.text.shortening import first_few
 
 Severity = Literal["serious", "moderate", "mild"]
 """How much damage a flag points to; `SEVERITIES` has them in this order."""

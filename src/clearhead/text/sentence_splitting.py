@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import sentencex
 
-from clearhead.text.language_names import usual_code
-from clearhead.text.scripts import CHINESE_AND_JAPANESE, count_scripts, script_of
+from clearhead.text.languages import CHINESE_AND_JAPANESE, count_scripts, script_of, usual_code
 
 _SPACE = re.compile(r"[^\S\r\n]")
 INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")

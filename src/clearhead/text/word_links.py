@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clearhead.text.scripts import CHINESE_AND_JAPANESE_MARKS, LETTERS_WITHOUT_SPACES
+from clearhead.text.languages import CHINESE_AND_JAPANESE_MARKS, LETTERS_WITHOUT_SPACES
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -19,7 +19,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from clearhead.config.choices import TokenizerKind
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.text.language_tags import language_tag, tagged_language
+from clearhead.text.languages import language_tag, tagged_language
 from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers.spans import UNREADABLE
 from clearhead.tokenizers.tokenizer_json import parts, require_bounded

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_text, write_text
 from clearhead.runtime.lazy import cached_property
-from clearhead.text.language_tags import language_tag, split_tag
+from clearhead.text.languages import language_tag, split_tag
 from clearhead.tokenizers.spans import matched_spans
 from clearhead.tokenizers.tokenizer_json import require_few_values
 

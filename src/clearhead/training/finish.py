@@ -31,8 +31,7 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.model.module_state import has_own_forward
 from clearhead.runtime.device import device_name, num_threads
 from clearhead.runtime.version import full_version
-from clearhead.text.language_names import english_name
-from clearhead.text.scripts import count_scripts
+from clearhead.text.languages import count_scripts, english_name
 from clearhead.training.log import comparable, read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.outcome import outcome, unchanged

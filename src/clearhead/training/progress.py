@@ -12,7 +12,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
-from clearhead.text.terminal import for_terminal
+from clearhead.text.lines import for_terminal
 from clearhead.training.validation import Validation
 
 _SECONDS_BETWEEN_LINES = 30.0

@@ -29,7 +29,7 @@ from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.files import read_lines
 from clearhead.files.tensors import average_weights
 from clearhead.runtime.device import resolve_device
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.loss import GUIDED_HEAD, guided_layer

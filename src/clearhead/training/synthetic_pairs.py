@@ -16,7 +16,7 @@ from typing import Any, Literal
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError
 from clearhead.formats import SentencePair
-from clearhead.text.language_tags import LANGUAGE, language_tag
+from clearhead.text.languages import LANGUAGE, language_tag
 from clearhead.text.placeholders import is_blank
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator

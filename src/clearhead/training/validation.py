@@ -23,7 +23,7 @@ from clearhead.files import json_sha256
 from clearhead.files.tensors import load_tensors
 from clearhead.kernels.plain_code import plain_code
 from clearhead.model.transformer import Transformer
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers

@@ -18,7 +18,7 @@ from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
-from clearhead.text.language_tags import language_tag, split_tag
+from clearhead.text.languages import language_tag, split_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.layers import Layers
 

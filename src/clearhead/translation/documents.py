@@ -18,9 +18,9 @@ from clearhead.runtime.version import __version__
 from clearhead.text.format_strings import checked_format
 from clearhead.text.icu_messages import message_runs
 from clearhead.text.line_statistics import length_ratio
+from clearhead.text.lines import first_few
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import KINDS, MOST_SHOWN, Flag, merge_flags
-from clearhead.text.shortening import first_few
 from clearhead.text.translatable_lines import TextLine, segment_lines
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal

@@ -14,7 +14,7 @@ from typing import TypedDict, TypeGuard
 from clearhead.bundle import Bundle
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.errors import ConfigError, ModelError
-from clearhead.text.language_tags import language_tag
+from clearhead.text.languages import language_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.result import Translation
 from clearhead.translation.search import Engines

@@ -20,7 +20,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.text.line_ends import on_one_line
+from clearhead.text.lines import on_one_line
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.text.unicode_forms import normalized

@@ -9,7 +9,7 @@ from itertools import compress
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Engine, score
 from clearhead.errors import ConfigError, DataError
-from clearhead.text.language_tags import language_tag
+from clearhead.text.languages import language_tag
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.placeholder_masking import Protected, protect, protect_target
 from clearhead.text.word_links import Span, words_of

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple, Unpack
 
 from clearhead.config import DecodeChanges
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.text.sentence_splitting import space_before
 from clearhead.tokenizers import require_texts
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of

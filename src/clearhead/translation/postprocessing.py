@@ -13,8 +13,8 @@ from clearhead.config import ModelConfig
 from clearhead.decoding import SearchOptions
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
-from clearhead.text.line_ends import on_one_line
 from clearhead.text.line_statistics import LineStatistics
+from clearhead.text.lines import on_one_line
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import MOST_SHOWN, Flag, SeenInTraining, find_flags, placeholders_of
 from clearhead.tokenizers import Vocabulary

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 
-from clearhead.text.line_ends import on_one_line
+from clearhead.text.lines import on_one_line
 from clearhead.text.placeholders import change_words
 from clearhead.text.quality_flags import KINDS, SEVERITIES, Flag, FlagKind, merge_flags
 from clearhead.text.sentence_splitting import join_sentences

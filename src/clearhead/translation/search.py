@@ -23,7 +23,7 @@ from clearhead.errors import ConfigError
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.pytorch import needing_pytorch
-from clearhead.text.line_ends import on_one_line
+from clearhead.text.lines import on_one_line
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation.segment import DecodedText, Segment

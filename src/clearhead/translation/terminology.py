@@ -21,9 +21,9 @@ from typing import Generic, NamedTuple, Self, TypeVar
 
 from clearhead.errors import DataError
 from clearhead.files import display_name, read_lines
+from clearhead.text.languages import WITHOUT_SPACES, script_of
+from clearhead.text.lines import first_few
 from clearhead.text.placeholders import find_placeholders
-from clearhead.text.scripts import WITHOUT_SPACES, script_of
-from clearhead.text.shortening import first_few
 from clearhead.text.unicode_forms import normalized
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
-from clearhead.text.shortening import first_few
+from clearhead.text.lines import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner

@@ -25,7 +25,7 @@ from clearhead.files.streams import read_lines
 from clearhead.inspection.tokens import Reader
 from clearhead.pages import script
 from clearhead.text import placeholders
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect, units_of
 from clearhead.text.quality_flags import SeenInTraining, find_flags

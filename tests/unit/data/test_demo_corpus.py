@@ -17,8 +17,7 @@ from babel import Locale
 
 from clearhead.data.demo_corpus import COUNTRIES, KINDS, LANGUAGES, PRACTICE, CldrCorpus, generate
 from clearhead.errors import ConfigError
-from clearhead.text.language_names import LOCALES
-from clearhead.text.language_tags import language_tag
+from clearhead.text.languages import LOCALES, language_tag
 from every_run import slow
 
 NBSP, NARROW, THIN = "\u00a0", "\u202f", "\u2009"

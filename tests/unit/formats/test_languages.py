@@ -5,7 +5,7 @@ from babel import Locale, localedata
 from babel.core import get_global
 
 from clearhead.formats import language_in_name
-from clearhead.text.language_names import LOCALES, codes_by_name, is_two_letter_code, usual_code
+from clearhead.text.languages import LOCALES, codes_by_name, is_two_letter_code, usual_code
 
 
 @pytest.mark.parametrize(

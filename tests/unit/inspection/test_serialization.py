@@ -7,7 +7,7 @@ import base64
 import numpy as np
 from unpacking import unpacked
 
-from clearhead.inspection.serialization import packed, packed_rows, packed_weights
+from clearhead.inspection.page import packed, packed_rows, packed_weights
 
 
 def test_three_bytes_keep_the_first_sixteen_bits():

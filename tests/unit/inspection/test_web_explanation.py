@@ -22,8 +22,7 @@ from clearhead.files.arrays import write_arrays
 from clearhead.inspection.explain import explain
 from clearhead.inspection.head_roles import cross_roles, role_rules, self_roles
 from clearhead.inspection.head_statistics import head_statistics
-from clearhead.inspection.page import render_page
-from clearhead.inspection.serialization import packed, packed_rows, packed_weights, plain_values
+from clearhead.inspection.page import packed, packed_rows, packed_weights, plain_values, render_page
 from clearhead.inspection.tokens import token_words
 from clearhead.model.stored import StoredModel
 from clearhead.tokenizers import Tokenizer

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clearhead.text.scripts import (
+from clearhead.text.languages import (
     CHINESE_AND_JAPANESE,
     CHINESE_AND_JAPANESE_LETTERS,
     LETTERS_WITHOUT_SPACES,

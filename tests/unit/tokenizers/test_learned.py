@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.text.language_tags import language_tag, split_tag
+from clearhead.text.languages import language_tag, split_tag
 from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
 

@@ -15,7 +15,7 @@ from clearhead.data.store import PairStore, StoreWriter
 from clearhead.decoding import decode
 from clearhead.evaluation.metrics import bleu, chrf, judge
 from clearhead.model.transformer import Transformer
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.checkpoints import Best
 from clearhead.training.validation import Validation, is_better, perplexity, validate

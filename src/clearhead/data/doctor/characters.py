@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.doctor.code_pages import LEADS
-from clearhead.text.scripts import script_of
+from clearhead.text.languages import script_of
 
 _KNOWN = 1
 SPACE = 1 << 1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clearhead.formats import SentencePair
 from clearhead.pages.parts import Severity
-from clearhead.text.shortening import shortened
+from clearhead.text.lines import shortened
 
 NUM_EXAMPLES = 5
 """Number of examples kept of each finding: the first ones."""

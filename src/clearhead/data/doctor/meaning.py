@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from clearhead.data.doctor.code_points import TextBatch, Texts
 from clearhead.runtime.installation import pip_install
-from clearhead.text.scripts import CHINESE_AND_JAPANESE_LETTERS
+from clearhead.text.languages import CHINESE_AND_JAPANESE_LETTERS
 
 LANGUAGES = frozenset(["ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"])
 """Languages that the encoder was trained for; texts in others have useless embeddings."""

@@ -13,7 +13,7 @@ from clearhead.data.doctor.cleaning import FIXABLE
 from clearhead.data.doctor.examination import BITS, examine
 from clearhead.data.doctor.text_report import percent
 from clearhead.formats import SentencePair
-from clearhead.text.language_tags import split_tag
+from clearhead.text.languages import split_tag
 
 WORDS = {
     "shifted": "beside the translation of another row",

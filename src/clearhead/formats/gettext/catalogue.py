@@ -16,7 +16,7 @@ from clearhead.files.streams import display_name
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
-from clearhead.text.line_ends import segment_on_one_line
+from clearhead.text.lines import segment_on_one_line
 
 PLACEHOLDER = "CHARSET"
 """Placeholder for the encoding in a template."""

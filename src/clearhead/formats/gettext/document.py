@@ -27,7 +27,7 @@ from clearhead.formats.gettext.po import (
 )
 from clearhead.formats.wrapping import width_of
 from clearhead.text.format_strings import checked_format, format_of
-from clearhead.text.language_names import plural_forms
+from clearhead.text.languages import plural_forms
 
 MOST_COLUMNS = 79
 """Maximum width of a line with its quotation marks, as gettext wraps; a longer word gets a line of its own."""

@@ -17,7 +17,7 @@ from clearhead.formats.html.references import habits, resolved
 from clearhead.formats.html.tokens import RUBY, VOID_ELEMENTS, HtmlToken, html_tokens
 from clearhead.formats.languages import is_variant
 from clearhead.formats.passages import Change, Passage, Run, changes
-from clearhead.text.language_names import is_right_to_left
+from clearhead.text.languages import is_right_to_left
 from clearhead.text.placeholders import pair_role
 
 MOST_TOKENS = 2_000_000

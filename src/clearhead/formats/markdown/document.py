@@ -26,7 +26,7 @@ from clearhead.formats.markdown.heading_ids import has_own_ids, heading_ids, lin
 from clearhead.formats.markdown.inline import InlineEvent, scanned
 from clearhead.formats.markdown.writing import BLOCKS, MarkdownPart, Surroundings, escapes, meaning, written
 from clearhead.formats.passages import Passage, Run, changes
-from clearhead.text.shortening import first_few
+from clearhead.text.lines import first_few
 
 LONGEST_BLOCK = 100_000
 """Maximum characters of a paragraph; nobody writes longer ones, and they are left unchanged."""

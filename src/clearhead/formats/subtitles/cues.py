@@ -1,4 +1,4 @@
-r"""Parser of SubRip (`.srt`) and WebVTT (`.vtt`) subtitles: the times and the numbered text lines of each cue.
+r"""Parser of SubRip (`.srt`) and WebVTT (`.vtt`) subtitles: times, text lines and markup of each cue.
 
 SubRip has no specification; that of WebVTT is https://www.w3.org/TR/webvtt1/. The published parsers (srt 3.5, pysubs2
 1.8, webvtt-py 0.6) are not used: they do not report the line of a cue, and silently skip a cue whose time is malformed.
@@ -103,3 +103,27 @@ def _without_number(cue: Cue, last: int) -> Cue:
 def _milliseconds(parts: Sequence[str | None]) -> int:
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(fraction.ljust(3, "0"))
+
+
+_ASS = r"\{\\[^{}]*\}"
+SUBRIP_MARKUP = re.compile(rf"</?(?:b|i|u|s|font)(?:\s[^<>]*)?>|{_ASS}", re.IGNORECASE)
+WEBVTT_MARKUP = re.compile(rf"<[^<>]*>|{_ASS}")
+"""All tags of WebVTT: formatting, voices, languages, times; players do not show unknown ones either."""
+
+_TAG = re.compile(r"<(/?)([a-zA-Z]+)")
+_SWITCH = re.compile(r"\{\\([bisu])([0-9]+)\}")
+
+
+def form_and_name(markup: str) -> tuple[str, str]:
+    r"""Return the form of markup (`open`, `close` or `alone`), and the name that the tags of a pair have in common.
+
+    >>> form_and_name("<c.red>"), form_and_name("</c>"), form_and_name("<00:01.500>")
+    (('open', 'c'), ('close', 'c'), ('alone', ''))
+    >>> form_and_name(r"{\i1}"), form_and_name(r"{\i0}"), form_and_name(r"{\an8}")
+    (('open', '\\i'), ('close', '\\i'), ('alone', ''))
+    """
+    if tag := _TAG.match(markup):
+        return "close" if tag[1] else "open", tag[2].lower()
+    if switch := _SWITCH.fullmatch(markup):
+        return "open" if int(switch[2]) else "close", f"\\{switch[1]}"
+    return "alone", ""

@@ -18,8 +18,7 @@ from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.html.references import habits, resolved
 from clearhead.formats.inline_tags import Tag, repaired_tags, tokens
 from clearhead.formats.passages import Passage, Run
-from clearhead.formats.subtitles.cues import read_cues
-from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP, form_and_name
+from clearhead.formats.subtitles.cues import SUBRIP_MARKUP, WEBVTT_MARKUP, form_and_name, read_cues
 from clearhead.formats.wrapping import balanced, width_of
 
 LINE_COLUMNS = 42

@@ -11,8 +11,7 @@ from clearhead.errors import DataError
 from clearhead.files.streams import display_name, format_extension, read_lines
 from clearhead.formats.html.references import resolved
 from clearhead.formats.pair import SentencePair
-from clearhead.formats.subtitles.cues import read_cues
-from clearhead.formats.subtitles.markup import SUBRIP_MARKUP, WEBVTT_MARKUP
+from clearhead.formats.subtitles.cues import SUBRIP_MARKUP, WEBVTT_MARKUP, read_cues
 from clearhead.formats.wrapping import unwrapped
 
 SUBTITLES = (".srt", ".vtt")

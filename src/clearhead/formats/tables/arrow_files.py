@@ -21,7 +21,7 @@ from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, re
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.json_lines import TRANSLATION, side_names
 from clearhead.runtime.memory import limited_memory
-from clearhead.text.line_ends import segment_on_one_line
+from clearhead.text.lines import segment_on_one_line
 
 READ_ROWS = 1_000
 SPARE_MEMORY = 2**29

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from clearhead.errors import ConfigError
 from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import Wanted
-from clearhead.text.language_names import codes_by_name
-from clearhead.text.shortening import first_few
+from clearhead.text.languages import codes_by_name
+from clearhead.text.lines import first_few
 
 SIDES = {
     *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),

@@ -20,7 +20,7 @@ from clearhead.formats.tables.csv_files import csv_format
 from clearhead.formats.tables.pairs import read_head
 from clearhead.formats.tables.rows import MOST_COLUMNS, SEPARATOR_NAMES, TableFormat
 from clearhead.formats.tables.tsv import tsv_format
-from clearhead.text.shortening import first_few, shortened
+from clearhead.text.lines import first_few, shortened
 
 HEAD_ROWS = 200
 """Rows from which the columns are detected."""

@@ -14,7 +14,7 @@ from clearhead.files.streams import display_name, open_output, read_lines
 from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
-from clearhead.text.line_ends import segment_on_one_line
+from clearhead.text.lines import segment_on_one_line
 
 TRANSLATION = "translation"
 """Key of the object whose own keys are the two languages."""

@@ -6,14 +6,13 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document, Filling, Segment
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.languages import is_variant
-from clearhead.formats.tmx.units import UNITS, refuse_other, texts_of
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile
 from clearhead.formats.xml.escaping import language_tags
-from clearhead.formats.xml.events import LANGUAGE, UNWRITABLE
+from clearhead.formats.xml.events import LANGUAGE, UNWRITABLE, StartTag
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers
 from clearhead.formats.xml.translation_units import (
     Languages,
@@ -22,6 +21,34 @@ from clearhead.formats.xml.translation_units import (
     spelt_alike,
     text_places,
 )
+
+UNITS = {"header", "tu"}
+"""Names of the elements to read: the header, which names the source language, and the units."""
+
+
+def refuse_other(root: StartTag, name: str) -> None:
+    """Raise `DataError` if the first element of a file is not that of a TMX.
+
+    Args:
+        root: Its start tag.
+        name: Name of the file in messages.
+    """
+    if root.name != "tmx":
+        raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; a TMX has <tmx>")
+
+
+def texts_of(unit: XmlElement) -> list[tuple[str, XmlElement | None]]:
+    """Return the texts of a unit with their languages, in order; texts of an unnamed language are omitted.
+
+    Languages without a text (a `tuv` without `seg`) come last, with None.
+    """
+    texts = [
+        (language, version.first_children().get("seg"))
+        for version in unit.children("tuv")
+        if (language := language_of(version.tag.attributes, LANGUAGE, "lang"))
+    ]
+    return sorted(texts, key=lambda text: text[1] is None)
+
 
 SHOWN_LANGUAGES = 30
 """Maximum languages of a file in a message."""

@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from clearhead.files.streams import display_name
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
-from clearhead.formats.tmx.units import UNITS, refuse_other, texts_of
+from clearhead.formats.tmx.document import UNITS, refuse_other, texts_of
 from clearhead.formats.xml.elements import MAX_SIZE, SPACE, XmlElement, elements
 from clearhead.formats.xml.escaping import language_tags, write_units
 from clearhead.formats.xml.events import read_events

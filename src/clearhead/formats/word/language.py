@@ -10,7 +10,7 @@ from clearhead.formats.languages import is_variant, without_region
 from clearhead.formats.word.paragraphs import WORD, word_events
 from clearhead.formats.xml.elements import read_element, with_attribute, with_positions
 from clearhead.formats.xml.events import StartTag
-from clearhead.text.language_names import is_right_to_left
+from clearhead.text.languages import is_right_to_left
 
 _EAST_ASIAN = frozenset({"ja", "ko", "zh"})
 _ATTRIBUTE = re.compile(r"\s([^\s=]*:)?val\s*=")

@@ -36,7 +36,7 @@ from clearhead.formats.xml.escaping import LANGUAGE_TAG, language_tag
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers, is_empty
 from clearhead.formats.xml.translation_units import are_related
-from clearhead.text.shortening import shortened
+from clearhead.text.lines import shortened
 
 TRANSLATED_STATE = "translated"
 """State of an unreviewed `segment` in XLIFF 2.x."""

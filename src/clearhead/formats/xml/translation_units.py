@@ -18,7 +18,7 @@ from clearhead.formats.languages import is_variant
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.xml.elements import MAX_SIZE, FoundElement, XmlElement
 from clearhead.formats.xml.inline_text import TagNumbers
-from clearhead.text.line_ends import segment_on_one_line
+from clearhead.text.lines import segment_on_one_line
 
 HEAD_UNITS = 1_000
 HEAD_SIZE = 1_000_000

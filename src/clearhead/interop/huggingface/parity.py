@@ -20,7 +20,7 @@ from clearhead.decoding.rules import never_written
 from clearhead.errors import ModelError
 from clearhead.interop.huggingface.generation import neutral_settings
 from clearhead.interop.imported import TOLERANCE, proof_settings
-from clearhead.text.language_tags import tagged_language
+from clearhead.text.languages import tagged_language
 from clearhead.tokenizers import Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary
 from clearhead.tokenizers.subword_encoders import sentencepiece_settings

@@ -32,7 +32,7 @@ from clearhead.interop.vocabularies.vocabulary_files import (
     vocabulary_files,
     write_files,
 )
-from clearhead.text.language_tags import language_tag
+from clearhead.text.languages import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import sentencepiece_pieces

@@ -15,7 +15,7 @@ from typing import Any
 
 from clearhead.config import DecodeConfig
 from clearhead.interop.vocabularies.huggingface_files import token_ids
-from clearhead.text.language_tags import language_tag
+from clearhead.text.languages import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile, VocabularySide
 

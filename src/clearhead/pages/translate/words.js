@@ -1,6 +1,6 @@
 /** Lines and words of a text, numbered as in `clearhead.text.word_links`, so that word alignments match. */
 
-/** Scripts without spaces between words, in which every character counts as a word; as in `text/scripts.py`. */
+/** Scripts without spaces between words, in which every character counts as a word; as in `text/languages.py`. */
 const UNSPACED =
   "\u0e00-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fff\u3001-\u312f\u31a0-\u31ff\u3400-\u9fff\ua9e0-\ua9ff" +
   "\uaa60-\uaa7f\uf900-\ufaff\uff00-\uff9f\u{116d0}-\u{116ff}\u{1aff0}-\u{1afff}\u{1b000}-\u{1b16f}\u{20000}-\u{3ffff}";

@@ -1,4 +1,4 @@
-// Compact encodings of arrays for the page: inspection/serialization.py, which says how exact each is.
+// Compact encodings of arrays for the page: inspection/page.py, which says how exact each is.
 
 /** `float24`: each float32 without its lowest byte. */
 export function packed({ values, shape }) {

@@ -1,4 +1,4 @@
-// Scripts of letters: text/scripts.py, which takes them from the names of letters, here from their property.
+// Scripts of letters: text/languages.py, which takes them from the names of letters, here from their property.
 //
 // A letter of a script that is not listed, or whose name does not begin with its script (`ª`, `ʰ`), differs.
 

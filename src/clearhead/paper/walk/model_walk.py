@@ -26,7 +26,7 @@ from clearhead.model.residual import Residual
 from clearhead.paper.places import FORMULAS, Code, CodeLine, code
 from clearhead.paper.recording import RecordedCall, Recording
 from clearhead.paper.walk.rendering import ShownMatrix, ShownStage, ShownStep, render_walk
-from clearhead.text.shortening import shortened
+from clearhead.text.lines import shortened
 
 _TOKENS, _COMPONENTS = 6, 4
 _OUTPUT = ": its output"

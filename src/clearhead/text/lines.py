@@ -1,0 +1,66 @@
+"""Lines: their ends, shortened ones, and control characters escaped for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_OF_FILES = re.compile(r"\r\n|\n|\r")
+_OF_UNICODE = re.compile("[\n\v\f\r\x85\u2028\u2029]")
+
+
+def on_one_line(text: str) -> str:
+    r"""Return a text with line ends of every kind replaced by spaces.
+
+    >>> on_one_line("one\u2028two\n")
+    'one two '
+    """
+    return _OF_UNICODE.sub(" ", text)
+
+
+def segment_on_one_line(text: str) -> str:
+    r"""Return a text with each line end of a file replaced by a space; a segment of a corpus is always a single line.
+
+    Form feeds and the separators of Unicode are text, as in a file of lines (`files.streams.read_lines`).
+
+    >>> segment_on_one_line("one\r\ntwo\u2028\n")
+    'one two\u2028 '
+    """
+    return _OF_FILES.sub(" ", text) if "\n" in text or "\r" in text else text
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; a longer one ends in an ellipsis.
+
+    >>> shortened("Zwei Männer", 11), shortened("Zwei Männer", 6)
+    ('Zwei Männer', 'Zwei …')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def first_few(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    r"""Return the first texts of a list, and the number of the others.
+
+    Args:
+        texts: The texts.
+        most: Number of texts shown.
+        separator: Text between them, and before the number unless it is a comma.
+
+    >>> first_few(["a", "b", "c"], 2), first_few(["a", "b", "c"], 1, "; ")
+    ('a, b and 1 more', 'a; and 2 more')
+    """
+    more = f"{' ' if separator == ', ' else separator}and {len(texts) - most:,} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
+
+
+# Line feeds and tabs lay out a message; the marks of direction at the end can reverse what is shown.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def for_terminal(text: str) -> str:
+    r"""Return a text with its control characters as escape sequences of Python, except line feeds and tabs.
+
+    >>> for_terminal("\x1b[2Jé.txt is\n\u202ecut off")
+    '\\x1b[2Jé.txt is\n\\u202ecut off'
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
