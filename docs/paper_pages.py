@@ -1,7 +1,8 @@
 """Generate the pages about the paper from `sources/`, and the lines of code that explain.md shows.
 
 A source writes a line of code as the name of its place, `{eq1.scores}`, and a definition as
-`{model.masks:causal_mask}`; `{printed eq1.scores}` is the line as `clearhead paper walk` prints it.
+`{model.masks:causal_mask}`; `{printed eq1.scores}` is the line as `clearhead paper walk` prints it, and
+`{formula attention}` an equation of the paper.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from clearhead.paper.errata.part import entry, heading, other_versions
 from clearhead.paper.errata.part import statements as errata_statements
 from clearhead.paper.exercises import EXERCISES, check
 from clearhead.paper.exercises.text import summary
-from clearhead.paper.places import PLACES, line_of
+from clearhead.paper.places import EQUATIONS, PLACES, line_of
 
 DOCS = Path(__file__).parent
 SOURCES = DOCS / "sources"
 
-REFERENCE = re.compile(r"\{(printed )?(\w[\w.]*[.:]\w[\w.]*)\}")
+REFERENCE = re.compile(r"\{(printed )?(\w[\w.]*[.:]\w[\w.]*)\}|\{formula (\w+)\}")
 WALK_LINE = re.compile(r"clearhead/[\w/]+\.py:\d+  .+(?=\n +(.+)\n)")
 """A line of code in what `clearhead explain --walk` prints, before what it computes."""
 
@@ -61,13 +62,15 @@ def anchor_of(heading: str) -> str:
 
 
 def linked(text: str) -> str:
-    """Return a text with a link to its line in place of each name in braces.
+    """Return a text with a link or formula in place of each name in braces.
 
     Raises:
         LookupError: If there is no such place or definition.
     """
 
     def link(reference: re.Match[str]) -> str:
+        if reference[3]:
+            return EQUATIONS[reference[3]]["formula"]
         line = line_of(reference[2])
         if reference[1]:
             return f"clearhead/{line.file}:{line.number}  {line.text}"
@@ -120,7 +123,7 @@ def _unchecked(rows: Statements) -> int:
 
 
 def _row(number: str, statement: dict[str, str]) -> str:
-    return f"| {number} | {statement['says']} | {linked(statement['here'])} | {linked(statement['checked'])} |"
+    return f"| {number} | {linked(statement['says'])} | {linked(statement['here'])} | {linked(statement['checked'])} |"
 
 
 def _section(number: str) -> str:

@@ -93,7 +93,9 @@ def line_of(reference: str) -> CodeLine:
     line = PLACES[reference].line
     numbers = [number for number, text in enumerate(lines, start=1) if line in text]
     if len(numbers) != 1:
-        raise LookupError(f"{file} holds {line!r} in {len(numbers)} lines, not in one")
+        raise LookupError(
+            f"{file} holds {line!r} in {len(numbers)} lines, not in one: correct {reference} in places.toml"
+        )
     return CodeLine(file, numbers[0], line)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from clearhead.config import TrainConfig
 from clearhead.inspection.plots import LinePlot, Panel, Series, Style
 from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
+from clearhead.paper.places import EQUATIONS
 from clearhead.training.schedule import learning_rate, noam_rate
 
 _LAST_STEP = 40_000
@@ -77,8 +78,9 @@ def schedule() -> ModelPart:
             for curve in CURVES
         ],
     )
+    equation = EQUATIONS["learning_rate"]
     lines = [
-        "lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)     clearhead.training.schedule:noam_rate",
+        f"{equation['formula']}     clearhead.{equation['code']}",
         "",
         *table,
         *paragraph(

@@ -11,7 +11,7 @@ from torch import Tensor
 from clearhead.decoding.sampling import greedy_search
 from clearhead.model.recorder import AttentionWeights, Recorder
 from clearhead.paper import plain
-from clearhead.paper.places import code, read_table
+from clearhead.paper.places import EQUATIONS, code, read_table
 from clearhead.paper.plain import Matrix
 from clearhead.paper.recording import Recording
 from clearhead.paper.walk.model import CONFIG, EMBEDDING, VOCABULARY, WEIGHTS, small_model
@@ -88,7 +88,7 @@ def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[W
             lambda rows: [[[math.sqrt(width) * value for value in row] for row in rows]],
         ),
         WalkStep(
-            "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))",
+            EQUATIONS["positions"]["formula"],
             ("positions.rows",),
             (NamedMatrix("pos", [[float(place)] for place in range(len(tokens))], tokens),),
             (positions,),
