@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from clearhead.cli.main import app
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.import_model import import_path
-from clearhead.interop.readers.yaml_text import read_yaml
+from clearhead.interop.readers.foreign_config import read_yaml
 from clearhead.translation.translator import Translator
 from every_run import one_in
 

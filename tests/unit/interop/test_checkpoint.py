@@ -21,8 +21,13 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError
-from clearhead.interop.readers.checkpoint import read_checkpoint, settings_in, tensors_in
-from clearhead.interop.readers.foreign_weights import read_their_weights, require_tensors
+from clearhead.interop.readers.foreign_weights import (
+    read_checkpoint,
+    read_their_weights,
+    require_tensors,
+    settings_in,
+    tensors_in,
+)
 from clearhead.interop.readers.pickles import Record
 
 MARK = "was_run"

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
+from clearhead.interop.readers.foreign_config import parse_yaml
 from clearhead.interop.readers.foreign_weights import read_their_weights
-from clearhead.interop.readers.yaml_text import parse_yaml
 from clearhead.interop.vocabularies.huggingface_files import checked_json, their_vocabulary
 from clearhead.tokenizers import tokenizer_json
 from clearhead.tokenizers.subword_encoders import TokenizersEncoder

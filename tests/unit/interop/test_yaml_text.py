@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clearhead.errors import ModelError
-from clearhead.interop.readers.yaml_text import parse_yaml
+from clearhead.interop.readers.foreign_config import parse_yaml
 
 
 def doubled(levels: int, form: str) -> str:

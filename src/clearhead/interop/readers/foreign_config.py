@@ -1,16 +1,69 @@
-"""Readers of another library's `config.json` and other settings files, which reject what our model cannot express."""
+"""Readers of another library's settings, `config.json` or YAML, which reject what our model cannot express.
+
+Of YAML only plain values are read: no objects are created and no code is run. Values that may contain the same part
+many times, YAML with aliases and pickles, are bounded.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
+from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.runtime.installation import pip_install
+
+MOST_DEPTH = 64
+"""Maximum nesting depth; the settings in checkpoints of toolkits have about 10 levels."""
+_MOST_REPEATED = 16
+"""Maximum ratio of the size of a value written out to the size of its file."""
+_ALWAYS_ALLOWED = 1_000_000
+"""Size of a value written out that is accepted from a file of any size."""
+
+
+def require_bounded(root: Any, parts: Callable[[Any], Iterable[Any]], *, stored: int, origin: object) -> None:
+    """Check the depth of a value and its size when every part is written out wherever it occurs.
+
+    Such a value may be exponentially larger than its file, and then even its `repr` fills the memory. The check itself
+    visits each part once.
+
+    Args:
+        root: The value.
+        parts: Function that returns the values directly inside a value.
+        stored: Size of the file in bytes.
+        origin: Name of the file, for the message.
+
+    Raises:
+        ModelError: If the value is too deep or too large.
+    """
+    found: dict[int, tuple[float, int]] = {}
+
+    def measured(value: Any, depth: int) -> tuple[float, int]:
+        """Return the size of a value, and the depth inside it."""
+        if isinstance(value, str | bytes):
+            return 1 + len(value), 0
+        if (known := found.get(id(value))) is not None:
+            return known
+        if depth == MOST_DEPTH:
+            return math.inf, 0
+        found[id(value)] = math.inf, 0  # the result for a value inside itself
+        inside = [measured(part, depth + 1) for part in parts(value)]
+        found[id(value)] = 1 + sum(size for size, _ in inside), 1 + max((deep for _, deep in inside), default=0)
+        return found[id(value)]
+
+    size, depth = measured(root, 0)
+    if size > _MOST_REPEATED * stored + _ALWAYS_ALLOWED or depth > MOST_DEPTH:
+        raise ModelError(
+            f"{origin} is damaged: its values are nested deeper than {MOST_DEPTH} levels, or repeat parts until they "
+            f"are more than {_MOST_REPEATED} times as large as the file"
+        )
+
 
 ACTIVATIONS = {
     "relu": "relu",
@@ -193,3 +246,65 @@ class TheirConfig:
         line = f"{self._within}{field} {text}"
         if line not in self.problems:
             self.problems.append(line)
+
+
+_MOST_DIGITS = 100
+"""Maximum length of a whole number; 64 bits in base 2 take 66 characters."""
+
+
+def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
+    """Read a YAML file of options; see `parse_yaml`.
+
+    Raises:
+        ModelError: If the file cannot be read or is damaged.
+    """
+    return parse_yaml(file_text(path), str(path), as_texts=as_texts)
+
+
+def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, Any]:
+    """Parse YAML with names and values.
+
+    Args:
+        text: The YAML text.
+        origin: Name of the source, for messages.
+        as_texts: Whether to keep all names and values as strings: `null` and `1` are then strings.
+
+    Raises:
+        ModelError: If the text is not such YAML, or PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ModelError(f"{origin} is read by PyYAML, which is not installed: {pip_install('interop')}") from None
+    kind = "BaseLoader" if as_texts else "SafeLoader"
+    try:
+        made = getattr(yaml, f"C{kind}", getattr(yaml, kind))
+        # Events come without recursion; libyaml's nodes are made by recursive functions in C, which would crash.
+        depth = 0
+        for event in yaml.parse(text, Loader=made):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_DEPTH:
+                raise ValueError(f"its values are nested deeper than {MOST_DEPTH} levels")
+        loader = made(text)
+        if (node := loader.get_single_node()) is not None:
+            require_bounded(node, _parts, stored=len(text), origin=origin)
+        values = None if node is None else loader.construct_document(node)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(f"{origin} is damaged: {said:.200}") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ModelError(f"{origin} is damaged: it must hold settings by name")
+    return values
+
+
+def _parts(node: Any) -> Iterable[Any]:
+    """Return the nodes and text inside a node of YAML.
+
+    Raises:
+        ValueError: If it is a whole number that is too long to be written as text.
+    """
+    if isinstance(node.value, str):
+        if node.tag == "tag:yaml.org,2002:int" and len(node.value) > _MOST_DIGITS:
+            raise ValueError(f"a whole number has more than {_MOST_DIGITS} digits")
+        return (node.value,)
+    return (part for item in node.value for part in (item if isinstance(item, tuple) else (item,)))

@@ -20,7 +20,7 @@ import torch
 
 from clearhead.errors import ModelError
 from clearhead.files import require_regular
-from clearhead.interop.readers.bounded_values import require_bounded
+from clearhead.interop.readers.foreign_config import require_bounded
 
 _ZIP_START = b"PK\x03\x04"
 _MOST_UNPACKED = 16

@@ -17,8 +17,8 @@ from clearhead.errors import ModelError
 from clearhead.interop.huggingface.families.bart_shape import computed_positions, stack_rows
 from clearhead.interop.imported import Imported
 from clearhead.interop.key_table import KeyTable, LeftOut, embedding_rows
-from clearhead.interop.readers.checkpoint import read_checkpoint, settings_in, tensors_in
 from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.readers.foreign_weights import read_checkpoint, settings_in, tensors_in
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.toolkits.shared import checkpoint_at, put_together, text_notes
 from clearhead.interop.vocabularies.word_vocabulary import (

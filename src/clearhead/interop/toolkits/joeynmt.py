@@ -13,9 +13,8 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.interop.imported import Imported
 from clearhead.interop.key_table import TYINGS, KeyRow, KeyTable, embedding_rows, numbered, pair
-from clearhead.interop.readers.checkpoint import read_checkpoint, tensors_in
-from clearhead.interop.readers.foreign_config import TheirConfig
-from clearhead.interop.readers.yaml_text import read_yaml
+from clearhead.interop.readers.foreign_config import TheirConfig, read_yaml
+from clearhead.interop.readers.foreign_weights import read_checkpoint, tensors_in
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.toolkits.shared import (
     checkpoint_at,

@@ -25,10 +25,9 @@ from clearhead.interop.imported import (
     require_told,
 )
 from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, TYINGS, KeyRow, KeyTable, Layout, numbered
-from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.readers.foreign_config import TheirConfig, parse_yaml, read_yaml
 from clearhead.interop.readers.foreign_weights import require_finite
 from clearhead.interop.readers.pickles import require_unpacked
-from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
 from clearhead.interop.rewrites import resolved, with_rows
 from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, file_base64, own_pieces, sentencepiece_side
 from clearhead.tokenizers.foreign import VocabularyFile, VocabularySide

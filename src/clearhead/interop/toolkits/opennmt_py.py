@@ -16,9 +16,8 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.files.tensors import read_weights
 from clearhead.interop.imported import Imported
-from clearhead.interop.readers.checkpoint import read_checkpoint, settings_in, tensors_in
 from clearhead.interop.readers.foreign_config import TheirConfig
-from clearhead.interop.readers.foreign_weights import float32, require_finite
+from clearhead.interop.readers.foreign_weights import float32, read_checkpoint, require_finite, settings_in, tensors_in
 from clearhead.interop.readers.pickles import Record
 from clearhead.interop.toolkits.opennmt_layout import (
     ACTIVATIONS,
