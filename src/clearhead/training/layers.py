@@ -172,14 +172,13 @@ def origins(saved: Config) -> dict[str, str]:
     """
     values, fixed = flat(saved.model_dump()), {f"model.{name}" for name in OF_THE_TOKENIZER}
     if saved.from_model is not None:
-        fixed |= {name for name in values if name.startswith(("model.", "tokenizer."))}
-    layers = Layers()
-    if saved.preset is not None and saved.preset in RECIPES:
-        layers = layers.with_preset(saved.preset)
-    layers = layers.with_("plan", {name: values[name] for name in saved.train.planned if name in values})
+        fixed |= {name for name in values if name.startswith(("model.", "tokenizer.")) and "dropout" not in name}
+    planned, preset = {*PLANNED}.intersection(saved.train.planned), saved.preset or ""
+    layers = Layers().with_preset(preset) if preset in RECIPES else Layers()
+    layers = layers.with_("plan", {name: values[name] for name in planned})
     below = {**flat(Config().model_dump()), **layers._layers["preset"], **layers._layers["plan"]}
-    layers = layers.with_("fixed", {name: values[name] for name in fixed - {*saved.train.planned}})
     layers = layers.with_("saved", {name: value for name, value in values.items() if value != below[name]})
+    layers = layers.with_("fixed", {name: values[name] for name in fixed - planned})
     return {name: layers.origin(name) for name in values}
 
 

@@ -92,7 +92,7 @@ def with_saved(layers: Layers, *, fresh: bool) -> Layers:
     if not given.get("out") or names_inputs or not path.is_file():
         return layers
     saved = Config.load(path)
-    left_out = {*saved.train.planned, *(f"model.{name}" for name in OF_THE_TOKENIZER)}
+    left_out = {*PLANNED}.intersection(saved.train.planned) | {f"model.{name}" for name in OF_THE_TOKENIZER}
     values = {name: value for name, value in flat(saved.model_dump()).items() if name not in left_out}
     if fresh:
         if preset not in (None, saved.preset):

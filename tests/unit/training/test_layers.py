@@ -113,7 +113,8 @@ def test_origins_of_a_saved_run():
     expected |= {"model.d_model": "preset tiny", "model.vocab_size": "fixed", "train.patience": "default"}
     assert expected.items() <= found.items()
     started = origins(saved.model_copy(update={"from_model": "runs/first"}))
-    assert (started["model.d_model"], started["model.dropout"], started["tokenizer.kind"]) == ("fixed", "plan", "fixed")
+    assert (started["model.d_model"], started["tokenizer.kind"]) == ("fixed", "fixed")
+    assert (started["model.dropout"], started["model.attention_dropout"]) == ("plan", "preset tiny")
     assert origins(saved.model_copy(update={"preset": None}))["model.d_model"] == "saved"
 
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from clearhead.config import Config
-from clearhead.config.nested import merge
+from clearhead.config.nested import flat, merge
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.files.tensors import read_weights
 from clearhead.training import plan as plan_module
 from clearhead.training.checkpoints import TrainingState
-from clearhead.training.layers import Layers, completed
+from clearhead.training.layers import PLANNED, Layers, changed, completed
 from clearhead.training.plan import make_plan
 from clearhead.training.resume import planned_before, with_intervals
 from clearhead.training.run import train_from_values
@@ -197,6 +197,15 @@ def test_adapters_are_moved_by_adam_at_its_full_rate(planned):
 def test_muon_alone_gets_weight_decay_and_less_in_a_longer_run(planned, optimizer, steps, decay):
     train = {"optimizer": optimizer, "max_steps": steps}
     assert planned({"preset": "tiny", "train": train}).config.train.weight_decay == decay
+
+
+def test_the_plan_chooses_all_settings_of_its_list_and_no_others(planned):
+    config = planned({"train": {"max_steps": 700}}).config
+    assert config.train.planned == PLANNED
+    values = flat(config.model_dump())
+    given = planned({name: values[name] for name in ("train.max_steps", *PLANNED)}).config
+    assert changed(given, {"train.planned": PLANNED}) == config
+    assert given.train.planned == ()
 
 
 @pytest.mark.parametrize(
