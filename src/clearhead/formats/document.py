@@ -24,7 +24,7 @@ class LengthLimit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class DocumentSegment:
     """A unit of text in a document, translated separately."""
 
     text: str
@@ -83,11 +83,13 @@ class Filling:
     """Translation-memory match, written like the note."""
 
 
-_WATCH: ContextVar[Callable[[Document, Segment], None] | None] = ContextVar("watch of the reading", default=None)
+_WATCH: ContextVar[Callable[[Document, DocumentSegment], None] | None] = ContextVar(
+    "watch of the reading", default=None
+)
 
 
 @contextmanager
-def watched_by(watch: Callable[[Document, Segment], None]) -> Iterator[None]:
+def watched_by(watch: Callable[[Document, DocumentSegment], None]) -> Iterator[None]:
     """Let `watch` see every segment of the documents that this thread reads within the block, as it is found.
 
     Args:
@@ -105,7 +107,7 @@ class Document(ABC):
 
     format: str
     """Name of the format for messages, such as `gettext catalogue`."""
-    segments: Sequence[Segment]
+    segments: Sequence[DocumentSegment]
     """Segments in file order."""
     skipped: Sequence[int] = ()
     """Lines of damaged units that were left out, as asked for."""
@@ -138,7 +140,7 @@ class Document(ABC):
         self.language = language
         return self.filled(fillings)
 
-    def found(self, segment: Segment) -> Segment:
+    def found(self, segment: DocumentSegment) -> DocumentSegment:
         """Return a segment that was just found, after `watched_by` has seen it."""
         if (watch := _WATCH.get()) is not None:
             watch(self, segment)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum, auto
 
 from clearhead.errors import ConfigError
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText
 
 MOST_DEPTH = 500
@@ -76,7 +76,7 @@ class JsonStrings(Document):
         """
         self._source = source
         self._spans: list[tuple[int, int]] = []
-        self.segments: list[Segment] = []
+        self.segments: list[DocumentSegment] = []
         has_escapes = False
         unused = set(keys or ())
         for start, end, path in _string_values(source):
@@ -88,7 +88,7 @@ class JsonStrings(Document):
             unused -= named
             if (named or keys is None) and not _HALF_PAIR.search(text) and not _ARGUMENT.fullmatch(text):
                 self._spans.append((start, end))
-                self.segments.append(self.found(Segment(text, source.line(start))))
+                self.segments.append(self.found(DocumentSegment(text, source.line(start))))
         if unused or (keys is not None and not keys):
             which = f"the key {sorted(unused)[0]!r}" if unused else "no key"
             raise ConfigError(f"{source.path} has no string below {which}; --keys takes names of keys, such as a,b.c")

@@ -40,7 +40,7 @@ class Passage:
     start: int
     end: int
     text: str
-    """The segment's text, see `Segment.text`."""
+    """The segment's text, see `DocumentSegment.text`."""
     elements: tuple[Element, ...] = ()
     """Elements of the numbered tags; number 1 is the first."""
     kind: str = "text"

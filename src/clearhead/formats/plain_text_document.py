@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.markup_start import refuse_markup
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
@@ -62,7 +62,7 @@ class Paragraphs(Document):
         """Find the paragraphs."""
         self._source = source
         self._paragraphs = list(_paragraphs(source))
-        self.segments = [self.found(Segment(one.text, source.line(one.start))) for one in self._paragraphs]
+        self.segments = [self.found(DocumentSegment(one.text, source.line(one.start))) for one in self._paragraphs]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in place of its paragraphs.

@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any
 
 from clearhead.errors import ClearheadError
-from clearhead.formats.document import Document, Filling, Segment, watched_by
+from clearhead.formats.document import Document, DocumentSegment, Filling, watched_by
 from clearhead.formats.document_files import is_document, read_document
 from clearhead.runtime.memory import limited_memory
 from clearhead.serving.http_errors import HTTPError, bad_request, place_of, unavailable, with_place
@@ -257,7 +257,7 @@ class TextLimit:
         self._texts = self._characters = 0
         self._lines: set[str] = set()
 
-    def __call__(self, document: Document, segment: Segment) -> None:
+    def __call__(self, document: Document, segment: DocumentSegment) -> None:
         """Count a segment.
 
         Raises:

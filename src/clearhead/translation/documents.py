@@ -11,7 +11,7 @@ from typing import Literal, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
-from clearhead.formats.document import MEMORY_NOTE, Document, Filling, LengthLimit, Segment, Suggestion
+from clearhead.formats.document import MEMORY_NOTE, Document, DocumentSegment, Filling, LengthLimit, Suggestion
 from clearhead.formats.inline_tags import repaired_tags, tokens
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.version import __version__
@@ -41,7 +41,7 @@ Status = Literal["translated", "kept", "without_words", "reused", "left"]
 class TranslatedSegment:
     """The result for one segment."""
 
-    segment: Segment
+    segment: DocumentSegment
     status: Status
     """`kept`: it already has a finished translation. `without_words`: it has nothing to translate. `reused`: its
     translation is that of a translation memory. `left`: its translation is not used, for its quality is below what was
@@ -184,7 +184,7 @@ def lines_to_translate(
     return _distinct_lines(_with_words(document, only_missing, matches, translates))
 
 
-def _distinct_lines(segments: Iterable[tuple[Segment, list[TextLine]]]) -> list[str]:
+def _distinct_lines(segments: Iterable[tuple[DocumentSegment, list[TextLine]]]) -> list[str]:
     return list(dict.fromkeys(part.text for _, parts in segments for part in parts))
 
 
@@ -302,7 +302,7 @@ def origin_of(
 
 def _with_words(
     document: Document, only_missing: bool, matches: Mapping[int, MemoryMatch], translates: Callable[[str], bool]
-) -> Iterator[tuple[Segment, list[TextLine]]]:
+) -> Iterator[tuple[DocumentSegment, list[TextLine]]]:
     """Yield the segments to translate, each with its lines that are translated."""
     for place, segment in enumerate(document.segments):
         is_reused = place in matches and matches[place].is_reused
@@ -316,7 +316,7 @@ def _parts(text: str, translates: Callable[[str], bool]) -> Iterator[TextLine]:
 
 
 def _translated(
-    segment: Segment,
+    segment: DocumentSegment,
     only_missing: bool,
     done: Mapping[str, Translation],
     match: MemoryMatch | None,

@@ -36,7 +36,7 @@ class Lookup(Protocol):
 
         Args:
             text: A line, or a segment of a document.
-            context: As in `Segment`; given only for a segment that has one.
+            context: As in `DocumentSegment`; given only for a segment that has one.
         """
 
 

@@ -11,7 +11,7 @@ from clearhead.bundle import ALIGNMENT_FILE, add_side_files
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
-from clearhead.formats.document import Document, Filling, LengthLimit, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling, LengthLimit
 from clearhead.formats.document_files import read_document
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import Flag
@@ -37,7 +37,9 @@ class Listed(Document):
     format = "list"
 
     def __init__(self, *segments):
-        self.segments = [Segment(one, line) if isinstance(one, str) else one for line, one in enumerate(segments, 1)]
+        self.segments = [
+            DocumentSegment(one, line) if isinstance(one, str) else one for line, one in enumerate(segments, 1)
+        ]
 
     def filled(self, fillings):
         return "|".join(
@@ -138,7 +140,11 @@ def test_equal_lines_are_translated_once():
 
 
 def test_finished_translations_are_kept_where_that_is_asked_for(shouted):
-    document = Listed(Segment("ja", 1, "yes", True), Segment("nein", 2, "no?", False), Segment("42", 3, "43", True))
+    document = Listed(
+        DocumentSegment("ja", 1, "yes", True),
+        DocumentSegment("nein", 2, "no?", False),
+        DocumentSegment("42", 3, "43", True),
+    )
     translated = translate_document(Shouting(), document, only_missing=True)
     assert [one.status for one in translated] == ["kept", "translated", "kept"]
     assert shouted(document, only_missing=True) == "ja|NEIN|42"
@@ -149,10 +155,10 @@ def test_finished_translations_are_kept_where_that_is_asked_for(shouted):
 def test_translations_longer_than_the_file_allows_are_flagged():
     shared = LengthLimit(2, 8)
     segments = [
-        Segment("ja", 1, limit=LengthLimit(1, 2)),
-        Segment("nein", 2, limit=shared),
-        Segment("and", 3, "<g1>und</g1>!", is_finished=True, limit=shared),
-        Segment("fünf", 4, limit=LengthLimit(3, 3)),
+        DocumentSegment("ja", 1, limit=LengthLimit(1, 2)),
+        DocumentSegment("nein", 2, limit=shared),
+        DocumentSegment("and", 3, "<g1>und</g1>!", is_finished=True, limit=shared),
+        DocumentSegment("fünf", 4, limit=LengthLimit(3, 3)),
     ]
 
     def flags(*segments):
@@ -184,7 +190,7 @@ def test_a_document_gets_the_language_of_its_translations(targets, settings, lan
 
 def test_kept_copies_of_sources_are_counted():
     pairs = [("The <g1>boat</g1>", "__The <g1>boat</g1>"), ("The oar", "Das Ruder"), ("12 %s", "12 %s"), ("Sail", "")]
-    segments = [Segment(source, 1, target, bool(target)) for source, target in pairs]
+    segments = [DocumentSegment(source, 1, target, bool(target)) for source, target in pairs]
     translated = translate_document(Shouting(), Listed(*segments), only_missing=True)
     assert num_kept_copies(translated) == 1
 
@@ -203,7 +209,7 @@ def test_a_segment_has_the_score_the_flags_and_the_sentences_of_its_lines():
     assert [line.source for line in two.translation.sentences] == ["ab 7", "abcdef"]
     assert two.translation.warnings == (Flag("numbers", "7"),)
     assert (none.score_per_token, none.length_ratio) == (None, None)
-    short = TranslatedSegment(Segment("x" * 10, 1), "translated", Translation("x" * 10, "y" * 40, None, ()))
+    short = TranslatedSegment(DocumentSegment("x" * 10, 1), "translated", Translation("x" * 10, "y" * 40, None, ()))
     assert short.length_ratio == 2.0  # (40 + 20) / (10 + 20)
     assert short.score_per_token is None
 
@@ -344,7 +350,7 @@ class Reversing(Shouting):
 
 def test_a_segment_whose_formats_are_changed_is_left_and_flagged():
     texts = [("%s has %d files", "c-format"), ("%s has %d files", "python-format"), ("%s has %d files", "")]
-    document = Listed(*(Segment(text, 1, format=flag) for text, flag in texts))
+    document = Listed(*(DocumentSegment(text, 1, format=flag) for text, flag in texts))
     made = [one.translation for one in translate_document(Reversing(), document)]
     assert [one.text for one in made] == ["files %2$d has %1$s", "%s has %d files", "files %d has %s"]
     assert [[flag.kind for flag in one.warnings] for one in made] == [[], ["placeholders"], []]
@@ -352,7 +358,7 @@ def test_a_segment_whose_formats_are_changed_is_left_and_flagged():
 
 
 def test_a_translation_of_a_memory_whose_formats_are_changed_is_left_and_flagged():
-    document = Listed(Segment("%d files", 1, format="c-format"))
+    document = Listed(DocumentSegment("%d files", 1, format="c-format"))
     reused = MemoryMatch("%d files", "%s Dateien", 1.0, is_reused=True)
     (one,) = translate_document(Shouting(), document, memory=lambda text: reused)
     assert (one.status, one.translation.text) == ("reused", "%d files")

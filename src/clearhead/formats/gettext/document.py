@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from clearhead.errors import DataError
 from clearhead.files.streams import UTF8_MARK
-from clearhead.formats.document import MEMORY_NOTE, Document, Filling, LengthLimit, Segment, Splice, spliced
+from clearhead.formats.document import MEMORY_NOTE, Document, DocumentSegment, Filling, LengthLimit, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.gettext.catalogue import PLACEHOLDER, forms_of
 from clearhead.formats.gettext.po import (
@@ -64,7 +64,7 @@ class _Plural(NamedTuple):
         Args:
             first: Index of the segment of the singular; that of the plural follows.
             texts: Singular and plural by their keywords.
-            format: As in `Segment`.
+            format: As in `DocumentSegment`.
             num_forms: Number of plural forms.
         """
         one = self.form_of_one if self.form_of_one < num_forms else 0
@@ -104,7 +104,7 @@ class _Message(NamedTuple):
     texts: Mapping[str, str]
     """Its strings, by keyword."""
     format: str
-    """As in `Segment`."""
+    """As in `DocumentSegment`."""
     most_columns: float
     """Maximum width of its lines, see `MOST_COLUMNS`; infinite with the flag `no-wrap`."""
 
@@ -133,7 +133,7 @@ class GettextCatalogue(Document):
         self._starts = [mark_bytes, *(match.end() for match in ends), len(data)]
         if len(self._starts) - 2 != text.count("\n") or "a".encode(self._charset) != b"a":
             raise DataError(f"{name} is in {self._charset}, which cannot be written line by line; convert it to UTF-8")
-        self.segments: list[Segment] = []
+        self.segments: list[DocumentSegment] = []
         self._messages: list[_Message] = []
         self._placeholder: tuple[int, int] | None = None
         """Range of bytes in which a template has a placeholder for the encoding."""
@@ -242,7 +242,7 @@ class GettextCatalogue(Document):
             is_finished = all(there) and not entry.is_fuzzy
             line, text = entry.places[source][0], entry.texts[source]
             place_name = f"entry {len(self._messages) + 1}, line {line}"
-            segment = Segment(text, line, there[-1], is_finished, format, place=place_name)
+            segment = DocumentSegment(text, line, there[-1], is_finished, format, place=place_name)
             limit = most and LengthLimit(len(self.segments), int(most[1]))
             self.segments.append(self.found(replace(segment, context=texts.get("msgctxt"), limit=limit)))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)

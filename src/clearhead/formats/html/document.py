@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from clearhead.errors import DataError
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText, read_bytes
 from clearhead.formats.html.references import habits, resolved
 from clearhead.formats.html.tokens import RUBY, VOID_ELEMENTS, HtmlToken, html_tokens
@@ -101,7 +101,7 @@ class HtmlDocument(Document):
         self._page = next((token for token in cut if token.form == "start" and token.name == "html"), None)
         self.language = target_language or ""
         self.segments = [
-            self.found(Segment(passage.text, file.line(passage.start), links=passage.links))
+            self.found(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
             for passage in self._passages
         ]
 

@@ -15,7 +15,7 @@ from typing import Any
 from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.html.document import html_of, html_passages
 from clearhead.formats.html.references import habits
@@ -146,7 +146,8 @@ class MarkdownDocument(Document):
         self._found = [passage for passage, _ in found]
         self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
         self.segments = [
-            self.found(Segment(passage.text, file.line(passage.start), links=passage.links)) for passage in self._found
+            self.found(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
+            for passage in self._found
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText, Line
 from clearhead.formats.html.references import habits, resolved
 from clearhead.formats.inline_tags import Tag, repaired_tags, tokens
@@ -99,7 +99,9 @@ class Subtitles(Document):
         ]
         self._cues = [cue for _, cue in found if cue is not None]
         self.segments = [
-            self.found(Segment(cue.text, source.line(lines[0].start))) for lines, cue in found if cue is not None
+            self.found(DocumentSegment(cue.text, source.line(lines[0].start)))
+            for lines, cue in found
+            if cue is not None
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

@@ -12,7 +12,7 @@ from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
 from clearhead.errors import ConfigError
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import column_index, is_header
@@ -69,7 +69,7 @@ class Table(Document):
         self.format = f"{written.name} table"
         self._source, self._written, self._cut = source, written, _Cut(source, written)
         self._rows: list[_Row] = []
-        self.segments: list[Segment] = []
+        self.segments: list[DocumentSegment] = []
         # Numbered as spreadsheets number rows, which show blank ones too.
         rows = ((number, row) for number, row in enumerate(self._cut.rows(), start=1) if self._is_filled(row))
         head = list(islice(rows, HEAD_ROWS))
@@ -101,7 +101,9 @@ class Table(Document):
         self._rows.append(_Row(target, missing))
         self.segments.append(
             self.found(
-                Segment(self._text(source), self._source.line(source.start), there, bool(there.strip()), place=place)
+                DocumentSegment(
+                    self._text(source), self._source.line(source.start), there, bool(there.strip()), place=place
+                )
             )
         )
 

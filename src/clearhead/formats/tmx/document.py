@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.languages import is_variant
 from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile
@@ -106,7 +106,7 @@ class TmxDocument(Document):
                 source_language = language_of(element.tag.attributes, "srclang")
             else:
                 languages.add_unit(language for language, text in texts_of(element) if text is not None)
-        self.segments: list[Segment] = []
+        self.segments: list[DocumentSegment] = []
         self._units: list[_Unit] = []
         if not languages.found:
             return
@@ -147,7 +147,9 @@ class TmxDocument(Document):
         read = numbers.read(source, keeps_space=keeps_space, protects_tags=True)
         present = "" if target is None else numbers.read(target, keeps_space=keeps_space, protects_tags=True).text
         is_finished = target is not None and not target.is_blank
-        self.segments.append(self.found(Segment(read.text, source.tag.line, present, is_finished, links=read.links)))
+        self.segments.append(
+            self.found(DocumentSegment(read.text, source.tag.line, present, is_finished, links=read.links))
+        )
         versions = unit.children("tuv")
         attribute = "xml:lang" if any(LANGUAGE in one.tag.attributes for one in versions) else "lang"
         place = versions[-1].end, self._file.space_before(versions[-1].start)

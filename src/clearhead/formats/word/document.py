@@ -12,7 +12,7 @@ from functools import partial
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from clearhead.errors import DataError
-from clearhead.formats.document import Document, Filling, Segment, Splice, spliced
+from clearhead.formats.document import Document, DocumentSegment, Filling, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.passages import Passage, changes
 from clearhead.formats.word.language import in_language
@@ -84,7 +84,7 @@ class WordDocument(Document):
             self._parts = {part: _text_part(data, f"{name}: {part}", body) for part, data in unpacked.items()}
         passages = [found for part in self._parts.values() for found in zip(part.passages, part.places, strict=True)]
         self.segments = [
-            self.found(Segment(passage.text, number, links=passage.links, place=place))
+            self.found(DocumentSegment(passage.text, number, links=passage.links, place=place))
             for number, (passage, place) in enumerate(passages, start=1)
         ]
 

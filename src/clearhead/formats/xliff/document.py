@@ -9,7 +9,7 @@ from itertools import compress, count, islice
 from typing import NamedTuple
 
 from clearhead.errors import ConfigError
-from clearhead.formats.document import Document, Filling, LengthLimit, Segment
+from clearhead.formats.document import Document, DocumentSegment, Filling, LengthLimit
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.units import (
     REVIEW_STATE,
@@ -130,7 +130,7 @@ class XliffDocument(Document):
         self._refuse_other_languages(name, asked)
         self._asked = asked
         self._target_language = names[1]
-        self.segments: list[Segment] = []
+        self.segments: list[DocumentSegment] = []
         self._units: list[_Unit] = []
         self.target_languages = languages = set[str]()
         for element, said in found:
@@ -291,7 +291,7 @@ class XliffDocument(Document):
         ids = shortened("/".join(filter(None, dict.fromkeys(named))), MOST_ID)
         place = f"segment {len(self.segments) + 1}" + (f", id {ids}" if ids else "")
         limit = self._limit(unit)
-        segment = Segment(
+        segment = DocumentSegment(
             read.text, part.tag.line, translation, is_finished, links=read.links, place=place, limit=limit
         )
         self.segments.append(self.found(segment))
