@@ -8,7 +8,7 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from clearhead.text.word_links import pharaoh
-from clearhead.translation.result import Translation, digits, json_line, translation_object
+from clearhead.translation.result import Alternative, Translation, digits, json_line, translation_object
 from clearhead.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -106,5 +106,5 @@ class LineWriter:
             return json_line(translation_object(translation)) + "\n"
         if self.num_best == 1:
             return translation.text + "\n"
-        best: Sequence[Any] = translation.alternatives or [translation]
+        best: Sequence[Translation | Alternative] = translation.alternatives or [translation]
         return "".join(f"{index} ||| {one.text} ||| {digits(one.score)}\n" for one in best)

@@ -82,8 +82,9 @@ class ModelEvaluation:
 
     def with_parts(self, is_near: Sequence[bool] | None) -> Self:
         """Return this with scores of the lines near the training text and of the others (`near_training`)."""
-        parts = zip(PARTS, (list(is_near or ()), [not one for one in is_near or ()]), strict=True)
-        return replace(self, parts={name: self._judged(part) for name, part in parts if any(part)})
+        (near, far), is_near = PARTS, is_near or ()
+        parts = {near: is_near, far: [not one for one in is_near]}
+        return replace(self, parts={name: self._judged(part) for name, part in parts.items() if any(part)})
 
     def _judged(self, part: Sequence[bool]) -> Evaluation:
         return judge(list(compress(self.texts, part)), list(compress(self.references, part)), **self.judging)
