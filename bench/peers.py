@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,8 +16,9 @@ from candidate import SMOOTHING, Candidate, Precision, clearhead, peer
 from clearhead.config import ModelConfig
 from clearhead.model.positions import sinusoidal_positions
 
-__all__ = ["LIBRARIES", "Library", "Missing", "build", "require"]
+__all__ = ["COMPILED", "LIBRARIES", "Library", "Missing", "build", "require"]
 
+COMPILED = "torch.nn-compiled"
 MAX_LENGTH = 512
 
 
@@ -71,14 +73,20 @@ class PlainTransformer(nn.Module):
         return self.dropout(scaled + self.positions[: ids.size(1)])
 
 
-def _torch_nn(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
+def _torch_nn(
+    config: ModelConfig, device: torch.device, precision: Precision, *, is_compiled: bool = False
+) -> Candidate:
     model = PlainTransformer(config)
     criterion = nn.CrossEntropyLoss(ignore_index=config.pad_id, label_smoothing=SMOOTHING, reduction="sum")
 
     def loss(source: Tensor, target_in: Tensor, target_out: Tensor) -> Tensor:
         return criterion(model(source, target_in).flatten(0, 1), target_out.flatten())
 
-    return peer("torch.nn", model, loss, config, device, precision, {"biases of attention": _attention_biases(config)})
+    name, differences = "torch.nn", {"biases of attention": _attention_biases(config)}
+    if is_compiled:
+        # Every batch has sizes of its own; without `dynamic` each would be compiled anew.
+        name, loss = COMPILED, torch.compile(loss, dynamic=True)
+    return peer(name, model, loss, config, device, precision, differences)
 
 
 def _marian(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
@@ -245,6 +253,7 @@ class Library:
 LIBRARIES: Mapping[str, Library] = {
     "clearhead": Library("clearhead", "make setup", clearhead),
     "torch.nn": Library("torch", "make setup", _torch_nn),
+    COMPILED: Library("torch", "make setup", partial(_torch_nn, is_compiled=True)),
     "marian": Library("transformers", ".venv/bin/pip install -c constraints.txt transformers", _marian),
     "opennmt": Library(
         "onmt",

@@ -1,11 +1,18 @@
-"""Where the time of a training step goes, by kind of work, as PyTorch's profiler sees it on the processor."""
+"""Where the time of a training step goes, by PyTorch's profiler: by kind of work on a CPU, by kernel on a GPU."""
 
 from __future__ import annotations
 
+import json
+import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from torch import nn
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -13,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from candidate import Candidate
 from clearhead.data.batches import Batch
 
-__all__ = ["GROUPS", "profile_steps"]
+__all__ = ["GROUPS", "kernels_of", "profile_kernels", "profile_steps"]
 
 GROUPS = (
     "layer products",
@@ -70,6 +77,73 @@ def profile_steps(candidate: Candidate, batches: Sequence[Batch]) -> dict[str, f
     for event in events:
         milliseconds[_group(event, forward, vocab_size)] += event.self_cpu_time_total / 1e3 / len(batches)
     return milliseconds
+
+
+def profile_kernels(candidate: Candidate, batches: Sequence[Batch]) -> dict[str, Any]:
+    """Return what a GPU does in a step: `kernels_of`, milliseconds a step, and where Python waits for the GPU.
+
+    Args:
+        candidate: One that has warmed up on a GPU.
+        batches: One step each.
+    """
+
+    def train() -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for number, batch in enumerate(batches, start=1):
+            candidate.step(batch, number)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / len(batches) * 1e3
+
+    milliseconds = train()  # before the profiler, which slows it down
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        train()
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "trace.json")
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    waits = _waits(candidate, batches[0])
+    return {"step_ms": milliseconds, **kernels_of(events, len(batches)), "waits": waits}
+
+
+def kernels_of(events: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """Sum up a trace of PyTorch's profiler, in its Chrome form.
+
+    Returns:
+        Kernels a step (`kernels`), copies and fills (`copies`), calls that start work on the GPU (`launches`) or wait
+        for it (`synchronizations`), milliseconds of kernels and copies (`busy_ms`), and for each name of a kernel
+        its number and milliseconds a step, those that take the longest first (`by_name`).
+    """
+    numbers: Counter[str] = Counter()
+    milliseconds: Counter[str] = Counter()
+    counted = Counter[str]()
+    for event in events:
+        kind, name = event.get("cat"), event.get("name", "")
+        if kind in ("kernel", "gpu_memcpy", "gpu_memset"):
+            counted["kernels" if kind == "kernel" else "copies"] += 1
+            numbers[name] += 1
+            milliseconds[name] += event["dur"] / 1e3
+        elif kind in ("cuda_runtime", "cuda_driver"):
+            counted["launches"] += "Launch" in name
+            counted["synchronizations"] += "Synchronize" in name
+    return {
+        **{name: counted[name] / steps for name in ("kernels", "copies", "launches", "synchronizations")},
+        "busy_ms": milliseconds.total() / steps,
+        "by_name": [[name, numbers[name] / steps, spent / steps] for name, spent in milliseconds.most_common()],
+    }
+
+
+def _waits(candidate: Candidate, batch: Batch) -> dict[str, int]:
+    """Return how often a step waits for the GPU, by the line of Python that does."""
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            candidate.step(batch, 1)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    places = (one for one in caught if "synchroniz" in str(one.message))
+    return dict(Counter(f"{Path(one.filename).name}:{one.lineno}" for one in places))
 
 
 @contextmanager

@@ -7,7 +7,8 @@ model and loss classes; one that is not installed is skipped, and the run says h
 the batches of clearhead's sampler, which hold little padding. Marian is post-norm, everybody else pre-norm. Each one
 lives in a process of its own, and they take turns.
 
-On a GPU memory is the GPU's.
+On a GPU memory is the GPU's, and --profile shows the kernels of a step and where it waits for the GPU. bench/gpu.sh
+also asks for `torch.nn-compiled`: the same torch.nn.Transformer and its loss by torch.compile.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from clearhead.data.batches import Batch
 from clearhead.data.store import PairStore
 from clearhead.errors import ClearheadError
 from clearhead.runtime.device import device_name, resolve_device
-from peers import LIBRARIES, Missing
+from peers import COMPILED, LIBRARIES, Missing
 from profiling import GROUPS
-from work import CASES, Case, choose_batches, count_flops, padding_share, write_store
+from work import CASES, choose_batches, count_flops, padding_share, write_store
 from worker import Job, Worker, now
 
 PRODUCTS = 5  # matrix products in one measurement of the peak
+SHOWN_KERNELS = 12
+STDOUT = "-"
 
 
 def main() -> None:
@@ -51,17 +54,25 @@ def main() -> None:
         store = Path(directory) / "pairs.arrow"
         _notice("preparing the pairs")
         data = write_store(store, synthetic=options.synthetic)
-        with _busy(options.busy):
-            cases = [_measure(name, store, options, device, missing) for name in options.cases]
+        try:
+            with _busy(options.busy):
+                cases = _measure_all(store, options, device, missing)
+        except Missing as problem:
+            sys.exit(str(problem))
     result = {"machine": _machine(options, device), "data": data, "missing": missing, "cases": cases}
-    if options.json:
-        print(json.dumps(result))
+    text = json.dumps(result)
+    if options.json == STDOUT:
+        print(text)
     else:
+        if options.json:
+            Path(options.json).write_text(text + "\n", encoding="utf-8")
         print(f"{result['machine']}\n{data}")
         for line in missing.values():
             print(line)
         for case in cases:
             _print_case(case)
+    if failed := [missing[key] for key in missing if key.startswith("clearhead")]:
+        sys.exit("\n".join(failed))
 
 
 def _parse_options() -> argparse.Namespace:
@@ -74,11 +85,15 @@ def _parse_options() -> argparse.Namespace:
         help=f"what to train, of {', '.join(CASES)} (default: yardstick, yardstick-paper, tiny)",
     )  # fmt: skip
     parser.add_argument(
-        "--candidates", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), metavar="NAME",
-        help=f"who trains, of {', '.join(LIBRARIES)} (default: all)",
+        "--candidates", nargs="+", choices=LIBRARIES, default=[name for name in LIBRARIES if name != COMPILED],
+        metavar="NAME", help=f"who trains, of {', '.join(LIBRARIES)} (default: all but {COMPILED})",
     )  # fmt: skip
     parser.add_argument("--rounds", type=_at_least(3), default=3, help="measured windows of each candidate, in turn")
     parser.add_argument("--steps", type=_at_least(1), default=8, help="steps in a window, each on a batch of its own")
+    parser.add_argument("--batch-tokens", type=_at_least(1), help="target tokens in a batch (default: the case's)")
+    parser.add_argument(
+        "--together", action="store_true", help="start and warm up all candidates of all cases at the same time"
+    )
     parser.add_argument("--threads", type=_at_least(1), default=2, help="threads of PyTorch (default: 2)")
     parser.add_argument(
         "--busy", type=_at_least(0), default=0, help="CPUs that other programs keep busy meanwhile (default: 0)"
@@ -93,8 +108,14 @@ def _parse_options() -> argparse.Namespace:
         choices=["fp32", "bf16"],
         help="of the products (default: fp32, on a GPU bf16; the peers' by torch.autocast)",
     )
-    parser.add_argument("--profile", action="store_true", help="add a table of where a step's time goes")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument(
+        "--profile", nargs="*", choices=CASES, metavar="CASE",
+        help="add a table of where a step's time goes (default: for every case)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", nargs="?", const=STDOUT, metavar="FILE",
+        help="print one JSON object instead of tables, or write it to a file beside them",
+    )  # fmt: skip
     return parser.parse_args()
 
 
@@ -136,22 +157,54 @@ def _notice(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _measure(
-    name: str, store: Path, options: argparse.Namespace, device: torch.device, missing: dict[str, str]
-) -> dict[str, Any]:
-    case = CASES[name]
-    batches = choose_batches(PairStore.open(store), case.batch_tokens, options.steps)
-    workers: dict[str, Worker] = {}
-    for candidate in options.candidates:
-        if candidate not in missing:
-            job = Job(candidate, name, store, options.steps, options.threads, str(device), options.precision)
+def _measure_all(
+    store: Path, options: argparse.Namespace, device: torch.device, missing: dict[str, str]
+) -> list[dict[str, Any]]:
+    early = _start(options.cases, store, options, device, missing) if options.together else {}
+    cases = []
+    for name in options.cases:
+        workers = early or _start([name], store, options, device, missing)
+        own = {candidate: worker for (case, candidate), worker in workers.items() if case == name}
+        cases.append(_measure(name, store, own, options, device))
+    return cases
+
+
+def _start(
+    cases: Sequence[str], store: Path, options: argparse.Namespace, device: torch.device, missing: dict[str, str]
+) -> dict[tuple[str, str], Worker]:
+    """Return the candidates that start, by case and name, warmed up."""
+    pairs = [(case, candidate) for case in cases for candidate in options.candidates if candidate not in missing]
+    workers: dict[tuple[str, str], Worker] = {}
+    for group in [pairs] if options.together else [[pair] for pair in pairs]:
+        for case, candidate in group:
+            tokens, rest = _batch_tokens(case, options), (options.threads, str(device), options.precision)
             try:
-                workers[candidate] = Worker(job)
+                workers[case, candidate] = Worker(Job(candidate, case, store, tokens, options.steps, *rest))
             except Missing as problem:
                 missing[candidate] = f"skipped: {problem}"
+        for act in (Worker.begin, Worker.end_warm_up):
+            for pair in [pair for pair in group if pair in workers]:
+                try:
+                    act(workers[pair])
+                except Missing as problem:
+                    missing[pair[1]] = f"skipped: {problem}"
+                    del workers[pair]
+    return workers
+
+
+def _batch_tokens(case: str, options: argparse.Namespace) -> int:
+    return options.batch_tokens or CASES[case].batch_tokens
+
+
+def _measure(
+    name: str, store: Path, workers: dict[str, Worker], options: argparse.Namespace, device: torch.device
+) -> dict[str, Any]:
+    case, batch_tokens = CASES[name], _batch_tokens(name, options)
+    batches = choose_batches(PairStore.open(store), batch_tokens, options.steps)
     windows, losses, peaks = _run_rounds(name, workers, options, device)
     flops = count_flops(case.config, batches)
     peak = statistics.median(peaks)
+    is_profiled = options.profile is not None and name in (options.profile or options.cases)
     rows = {
         candidate: {
             "tokens_per_second": statistics.median(windows[candidate]),
@@ -161,7 +214,7 @@ def _measure(
             "memory_mib": worker.memory(),
             "parameters": worker.facts["parameters"],
             "differences": _differences(worker, workers),
-            "profile": worker.profile() if options.profile else None,
+            "profile": worker.profile() if is_profiled else None,
         }
         for candidate, worker in workers.items()
     }
@@ -170,7 +223,7 @@ def _measure(
     return {
         "name": name,
         "about": case.about,
-        "batches": _describe(batches, case),
+        "batches": _describe(batches, batch_tokens),
         "padding_share": padding_share(batches),
         "flops_per_target_token": flops.total,
         "formula": flops.explain(),
@@ -181,10 +234,10 @@ def _measure(
     }
 
 
-def _describe(batches: Sequence[Batch], case: Case) -> str:
+def _describe(batches: Sequence[Batch], batch_tokens: int) -> str:
     tokens, rows = (sum(values) for values in zip(*((b.num_target_tokens, len(b.rows)) for b in batches), strict=True))
     return (
-        f"{len(batches)} batches of up to {case.batch_tokens:,} target tokens, {rows / len(batches):.0f} pairs each, "
+        f"{len(batches)} batches of up to {batch_tokens:,} target tokens, {rows / len(batches):.0f} pairs each, "
         f"{tokens / rows:.1f} target tokens a pair"
     )
 
@@ -195,17 +248,17 @@ def _run_rounds(
     """Return target tokens a second of every measured window, mean losses of all windows, and the matrix peaks."""
     names = list(workers)
     windows: dict[str, list[float]] = {name: [] for name in names}
-    losses: dict[str, list[float]] = {name: [] for name in names}
+    losses = {name: [worker.first_loss] for name, worker in workers.items()}
     peaks: list[float] = []
-    for number in range(options.rounds + 1):  # the first warms up
+    for number in range(1, options.rounds + 1):
         peaks.append(_matrix_peak(device, options.matrix))
-        turn = number % len(names)  # so that no candidate always runs after the same other one
+        turn = number % max(1, len(names))  # so that no candidate always runs after the same other one
         for name in [*names[turn:], *names[:turn]]:
             speed, loss = workers[name].window(number)
             windows[name].append(speed)
             losses[name].append(loss)
             _notice(f"{case}, round {number} of {options.rounds}: {name} {speed:,.0f} target tokens/s")
-    return {name: values[1:] for name, values in windows.items()}, losses, peaks[1:]
+    return windows, losses, peaks
 
 
 def _matrix_peak(device: torch.device, size: int) -> float:
@@ -248,27 +301,30 @@ def _print_case(case: dict[str, Any]) -> None:
     print(
         f"  matrix peak {statistics.median(peaks):,.0f} GFLOP/s at {case['matrix_size']}^3 ({_spread(peaks, ',.0f')})"
     )
-    print(f"\n  {'':10} {'target':>9} {'of the':>8} {'MiB, peak':>14} {'loss, first':>15}")
-    print(f"  {'':10} {'tokens/s':>9} {'peak':>8} {'(before steps)':>14} {'to last window':>15}   windows")
+    print(f"\n  {'':17} {'target':>9} {'of the':>8} {'MiB, peak':>14} {'loss, first':>15}")
+    print(f"  {'':17} {'tokens/s':>9} {'peak':>8} {'(before steps)':>14} {'to last window':>15}   windows")
     for name, row in case["candidates"].items():
         used = row["memory_mib"]
         memory = f"{used['peak']:,.0f} ({used['before']:,.0f})"
         losses = f"{row['losses'][0]:.2f} to {row['losses'][-1]:.2f}"
         windows = "  ".join(f"{speed:,.0f}" for speed in row["windows"])
         print(
-            f"  {name:10} {row['tokens_per_second']:9,.0f} {row['share_of_peak']:8.1%} {memory:>14} {losses:>15}"
+            f"  {name:17} {row['tokens_per_second']:9,.0f} {row['share_of_peak']:8.1%} {memory:>14} {losses:>15}"
             f"   {windows}"
         )
     print()
     for name, row in case["candidates"].items():
         more = "".join(f"; {number:+,} {what}" for what, number in row["differences"].items())
-        print(f"  {name:10} {row['parameters']:,} parameters{more}")
+        print(f"  {name:17} {row['parameters']:,} parameters{more}")
     for name, values in case["ratios"].items():
         print(f"  clearhead / {name}: speed {statistics.median(values):.2f} ({_spread(values, '.2f')})", end="")
         used = [case["candidates"][which]["memory_mib"] for which in ("clearhead", name.rpartition(" ")[2])]
         steps = [memory["peak"] - memory["before"] for memory in used]
         print(f", peak memory {used[0]['peak'] / used[1]['peak']:.2f} (of the steps alone {steps[0] / steps[1]:.2f})")
-    _print_profile({name: row["profile"] for name, row in case["candidates"].items() if row["profile"]})
+    profiles = {name: row["profile"] for name, row in case["candidates"].items() if row["profile"]}
+    of_kernels = {name: profile for name, profile in profiles.items() if "kernels" in profile}
+    _print_kernels(of_kernels)
+    _print_profile({name: profile for name, profile in profiles.items() if name not in of_kernels})
 
 
 def _spread(values: Sequence[float], form: str) -> str:
@@ -284,6 +340,21 @@ def _print_profile(profiles: dict[str, dict[str, float]]) -> None:
         print(f"  {group:31}" + "".join(f"{share:11.1%}" for share in shares))
     totals = (f"{sum(profile.values()):,.0f} ms" for profile in profiles.values())
     print(f"  {'the whole step':31}" + "".join(f"{total:>11}" for total in totals))
+
+
+def _print_kernels(profiles: dict[str, dict[str, Any]]) -> None:
+    if profiles:
+        print(f"\n  {'a step':17} {'kernels':>9} {'copies':>8} {'launches':>9} {'waits':>6} {'ms':>8} {'busy, ms':>9}")
+    for name, profile in profiles.items():
+        print(
+            f"  {name:17} {profile['kernels']:9,.0f} {profile['copies']:8,.0f} {profile['launches']:9,.0f} "
+            f"{sum(profile['waits'].values()):6} {profile['step_ms']:8.2f} {profile['busy_ms']:9.2f}"
+        )
+    if ours := profiles.get("clearhead"):
+        print(f"\n  kernels of clearhead that take longest {'a step':>45} {'ms':>9}")
+        for name, number, milliseconds in ours["by_name"][:SHOWN_KERNELS]:
+            print(f"  {name[:72]:72} {number:11,.1f} {milliseconds:9.3f}")
+        print("  waits: " + (", ".join(f"{place} {number}x" for place, number in ours["waits"].items()) or "none"))
 
 
 if __name__ == "__main__":

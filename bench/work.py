@@ -67,6 +67,16 @@ CASES = {
         8_192,
         "the paper's base model, pre-norm: 6+6 layers, d_model 512, 8 heads, d_ff 2,048; dropout 0.1 at its places",
     ),
+    "small": Case(
+        _pre_norm(4, 4, 256, 1_024, 4).model_copy(update=EVERYWHERE),
+        4_096,
+        "4+4 layers, d_model 256, 4 heads, d_ff 1,024; dropout 0.1 everywhere",
+    ),
+    "paper-big": Case(
+        _pre_norm(6, 6, 1_024, 4_096, 16).model_copy(update={"dropout": 0.3}),
+        8_192,
+        "the paper's big model, pre-norm: 6+6 layers, d_model 1,024, 16 heads, d_ff 4,096; dropout 0.3 at its places",
+    ),
     "toy": Case(
         _pre_norm(1, 2, 12, 20, 2).model_copy(update=EVERYWHERE),
         96,

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -19,7 +19,7 @@ import torch
 from clearhead.data.store import PairStore
 from clearhead.runtime.cpus import prepare_openmp
 from peers import Missing, build, require
-from profiling import profile_steps
+from profiling import profile_kernels, profile_steps
 from work import CASES, choose_batches
 
 __all__ = ["Job", "Worker", "now"]
@@ -34,6 +34,8 @@ class Job:
     candidate: str
     case: str
     store: Path
+    batch_tokens: int
+    """Target tokens in a batch."""
     steps: int
     """In a window, each on a batch of its own."""
     threads: int
@@ -45,26 +47,47 @@ class Worker:
     """A candidate in a process of its own, which works only while it is asked to.
 
     Raises:
-        Missing: If its library is not installed or does not start.
+        Missing: If its library is not installed.
     """
+
+    facts: Mapping[str, Any]
+    """`parameters` and `differences`, see `Candidate`."""
+    first_loss: float
+    """Mean loss of window 0."""
 
     def __init__(self, job: Job) -> None:
         require(job.candidate)  # before a process is started for nothing
+        self._candidate = job.candidate
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(job, theirs), daemon=True)
         with _environment(job.candidate):
             self._process.start()
         theirs.close()
-        self.facts: dict[str, Any] = self._answer()
-        """`parameters` and `differences`, see `Candidate`."""
+
+    def begin(self) -> None:
+        """Wait until the candidate is built, and let it begin window 0, which warms it up.
+
+        Raises:
+            Missing: If its library does not start, or the candidate fails.
+        """
+        self.facts = self._answer()
+        self._pipe.send(("window", 0))
+
+    def end_warm_up(self) -> None:
+        """Wait for the end of window 0.
+
+        Raises:
+            Missing: If the candidate fails.
+        """
+        _, self.first_loss = self._answer()
 
     def window(self, number: int) -> tuple[float, float]:
-        """Train on all batches once, as window `number` from 0; return target tokens a second and their mean loss."""
+        """Train on all batches once, as window `number` from 1; return target tokens a second and their mean loss."""
         return self._ask("window", number)
 
-    def profile(self) -> dict[str, float]:
-        """Return milliseconds a step by kind of work."""
+    def profile(self) -> dict[str, Any]:
+        """Return milliseconds a step by kind of work; on a GPU, see `profile_kernels`."""
         return self._ask("profile")
 
     def memory(self) -> dict[str, float]:
@@ -84,7 +107,7 @@ class Worker:
         try:
             answer = self._pipe.recv()
         except EOFError:
-            sys.exit("a candidate's process failed, see above")
+            answer = Missing(f"{self._candidate} failed, see its error")
         if isinstance(answer, Missing):
             raise answer
         return answer
@@ -119,7 +142,7 @@ def _answer(job: Job, pipe: Connection) -> None:
     torch.set_num_threads(job.threads)
     device = torch.device(job.device)
     case = CASES[job.case]
-    batches = choose_batches(PairStore.open(job.store), case.batch_tokens, job.steps)
+    batches = choose_batches(PairStore.open(job.store), job.batch_tokens, job.steps)
     tokens = sum(batch.num_target_tokens for batch in batches)
     try:
         candidate = build(job.candidate, case.config, device, job.precision)
@@ -135,7 +158,8 @@ def _answer(job: Job, pipe: Connection) -> None:
         if what == "memory":
             pipe.send({"peak": _peak_memory(device), "before": before})
         elif what == "profile":
-            pipe.send(profile_steps(candidate, batches[:PROFILED_STEPS]))
+            profiled = profile_steps if device.type == "cpu" else profile_kernels
+            pipe.send(profiled(candidate, batches[:PROFILED_STEPS]))
         else:
             start, first = now(device), argument * len(batches) + 1
             losses = [

@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import os
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -182,6 +183,35 @@ def test_the_profile_tells_products_with_the_vocabulary_from_those_of_layers_als
     }
 
 
+def test_kernels_of_a_trace_are_counted_for_a_step(load):
+    events = [
+        {"cat": "kernel", "name": "gemm", "dur": 3_000.0},
+        {"cat": "kernel", "name": "gemm", "dur": 5_000.0},
+        {"cat": "kernel", "name": "add", "dur": 1_000.0},
+        {"cat": "gpu_memcpy", "name": "Memcpy DtoH", "dur": 2_000.0},
+        {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 7.0},
+        {"cat": "cuda_driver", "name": "cuLaunchKernelEx", "dur": 7.0},
+        {"cat": "cuda_runtime", "name": "cudaStreamSynchronize", "dur": 7.0},
+        {"cat": "cpu_op", "name": "aten::mm", "dur": 9.0},
+        {"ph": "M", "name": "process_name"},
+    ]
+    assert load("profiling").kernels_of(events, steps=2) == {
+        "kernels": 1.5,
+        "copies": 0.5,
+        "launches": 1.0,
+        "synchronizations": 0.5,
+        "busy_ms": 5.5,
+        "by_name": [["gemm", 1.0, 4.0], ["Memcpy DtoH", 0.5, 1.0], ["add", 0.5, 0.5]],
+    }
+
+
+@pytest.mark.skipif(not Path("/bin/bash").exists(), reason="needs bash")
+def test_the_script_for_a_gpu_refuses_unknown_parts():
+    script = BENCH.with_name("gpu.sh")
+    done = subprocess.run(["/bin/bash", str(script), "trainings"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "no part 'trainings'; there are: tests training search\n")
+
+
 def test_the_table_shows_speed_memory_and_ratios(case, load, monkeypatch, capsys):
     bench = load("train")
     memory = {"memory_mib": {"peak": 2_345, "before": 678}}
@@ -218,4 +248,6 @@ def test_the_process_of_a_candidate_ends_with_the_benchmark(monkeypatch):
         else:
             ours.close()
         with theirs:
-            worker._work(worker.Job("clearhead", "toy", Path(), 1, torch.get_num_threads(), "cpu", "float32"), theirs)
+            worker._work(
+                worker.Job("clearhead", "toy", Path(), 96, 1, torch.get_num_threads(), "cpu", "float32"), theirs
+            )
