@@ -18,7 +18,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENGINES", "ISAS", "Engine", "EngineProcess", "Search", "Window", "why_missing"]
+__all__ = ["ENGINES", "ISAS", "ON_GPU", "Ended", "Engine", "EngineProcess", "Search", "Window", "why_missing"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Clearhead:
     """What `clearhead translate` runs, from ids to ids."""
 
     has_shortlist = False
+    device = "cpu"
 
     def __init__(self, directory: Path, threads: int, precision: str) -> None:
         from clearhead.config import ModelConfig
@@ -56,7 +57,8 @@ class Clearhead:
             config, read_arrays(directory / "clearhead" / "model.safetensors", stored_headers(config))[0]
         )
         forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "int8": "int8"}
-        self.model = make_engine(model, forms[precision])
+        placed = model if self.device == "cpu" else model.own_module.to(self.device)
+        self.model = make_engine(placed, forms[precision])
         path = directory / "clearhead" / "shortlist.safetensors"
         self.shortlist = Shortlist.load(path, {}) if self.has_shortlist else None
         # The compiled core's threads are workers, each with a batch of its own.
@@ -70,6 +72,7 @@ class Clearhead:
         from clearhead.config import DecodeConfig
         from clearhead.decoding import SearchOptions, decode
 
+        mean = sum(map(len, sources)) // len(sources)
         config = DecodeConfig(
             beam_size=search.beam_size,
             length_penalty=search.length_penalty,
@@ -77,7 +80,7 @@ class Clearhead:
             extra_length=search.extra_length,
             end_loops=search.end_loops,
             # As many sentences at once as the others, on average: it counts tokens, in each worker.
-            batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources) // self.workers,
+            batch_tokens=max(1, search.batch_size * search.beam_size * mean // self.workers // self.model.batch_factor),
         )
         options = SearchOptions(config, scores=False, shortlist=self.shortlist)  # as for plain text
         return [hypotheses[0].tokens for hypotheses in decode(self.model, sources, options)]
@@ -92,8 +95,16 @@ class ClearheadShortlist(Clearhead):
     has_shortlist = True
 
 
+class ClearheadGpu(Clearhead):
+    """The same in PyTorch on a GPU."""
+
+    device = "cuda"
+
+
 class HuggingFace:
     """`generate` of transformers."""
+
+    device = "cpu"
 
     def __init__(self, directory: Path, threads: int, precision: str) -> None:
         import torch
@@ -103,9 +114,11 @@ class HuggingFace:
         transformers.utils.logging.disable_progress_bar()
         directory = directory / "huggingface"
         config = _read_json(directory / "config.json")
-        self.model = getattr(transformers, config["architectures"][0]).from_pretrained(directory).eval()
+        kind = getattr(transformers, config["architectures"][0])
+        self.model = kind.from_pretrained(directory, dtype=getattr(torch, precision)).eval().to(self.device)
         self.pad_id, self.bos_id, self.eos_id = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
-        self.computes_in = f"{precision}, {torch.backends.cpu.get_cpu_capability()}"
+        instructions = torch.backends.cpu.get_cpu_capability() if self.device == "cpu" else "CUDA"
+        self.computes_in = f"{precision}, {instructions}"
 
     def read(self, sources: list[list[int]]) -> list[list[int]]:
         return sources
@@ -119,7 +132,7 @@ class HuggingFace:
         for rows in _batches(sources, search.batch_size):
             longest = max(len(sources[row]) for row in rows)
             padded = [[*sources[row], *[self.pad_id] * (longest - len(sources[row]))] for row in rows]
-            source = torch.tensor(padded)
+            source = torch.tensor(padded, device=self.device)
             options = transformers.GenerationConfig(
                 max_new_tokens=_most_tokens(longest, search),
                 num_beams=search.beam_size,
@@ -144,9 +157,16 @@ class HuggingFace:
         return [until_end(tokens) for tokens in outputs]
 
 
+class HuggingFaceGpu(HuggingFace):
+    """The same on a GPU."""
+
+    device = "cuda"
+
+
 class CTranslate2:
     """CTranslate2's `Translator`, which sorts and cuts the sentences into batches itself."""
 
+    device = "cpu"
     has_workers = False
     """Whether each thread translates batches of its own; if not, all share each product."""
 
@@ -157,7 +177,7 @@ class CTranslate2:
         self.workers = threads if self.has_workers else 1
         self.translator = ctranslate2.Translator(
             str(path),
-            device="cpu",
+            device=self.device,
             compute_type=precision,
             inter_threads=self.workers,
             intra_threads=threads // self.workers,
@@ -188,6 +208,15 @@ class CTranslate2Workers(CTranslate2):
     """CTranslate2 with as many batches at once as threads, and as many sentences in all."""
 
     has_workers = True
+
+
+class CTranslate2Gpu(CTranslate2):
+    """CTranslate2 on a GPU."""
+
+    device = "cuda"
+
+    def __init__(self, directory: Path, threads: int, precision: str) -> None:
+        super().__init__(directory, 1, precision)  # threads would be workers on the one GPU
 
 
 class Marian:
@@ -266,6 +295,16 @@ class Engine:
     install: str
     precision: str = "float32"
 
+    @property
+    def device(self) -> str:
+        """`cpu` or `cuda`."""
+        return getattr(self.kind, "device", "cpu")
+
+    @property
+    def limit(self) -> str:
+        """The key of its limit in `limits.PRECISIONS`."""
+        return self.precision + ("" if self.device == "cpu" else " on the GPU")
+
 
 PEERS = ".venv/bin/pip install -c constraints.txt -e '.[interop]'"
 CONVERTED = ("ctranslate2", "transformers")
@@ -276,17 +315,25 @@ ENGINES: Mapping[str, Engine] = {
     "clearhead-bf16": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16"),
     "clearhead-int8": Engine(Clearhead, ("clearhead",), "make setup", "int8"),
     "clearhead-shortlist": Engine(ClearheadShortlist, ("clearhead",), "make setup"),
+    "clearhead-gpu": Engine(ClearheadGpu, ("clearhead",), "make setup"),
+    "clearhead-gpu-bf16": Engine(ClearheadGpu, ("clearhead",), "make setup", "bfloat16"),
     "huggingface": Engine(HuggingFace, ("transformers",), PEERS),
+    "huggingface-gpu": Engine(HuggingFaceGpu, ("transformers",), PEERS),
+    "huggingface-gpu-fp16": Engine(HuggingFaceGpu, ("transformers",), PEERS, "float16"),
     "ctranslate2": Engine(CTranslate2, CONVERTED, PEERS),
     "ctranslate2-workers": Engine(CTranslate2Workers, CONVERTED, PEERS),
     "ctranslate2-int8": Engine(CTranslate2, CONVERTED, PEERS, "int8"),
     "ctranslate2-int8-workers": Engine(CTranslate2Workers, CONVERTED, PEERS, "int8"),
+    "ctranslate2-gpu-fp16": Engine(CTranslate2Gpu, CONVERTED, PEERS, "float16"),
     "marian-int8": Engine(Marian, ("_pymarian",), ".venv/bin/pip install --no-deps pymarian", "int8"),
     "slimt-int8": Engine(
         Slimt, ("_pymarian", "slimt"), ".venv/bin/pip install --no-deps pymarian slimt==0.1.0", "int8"
     ),
 }
 
+
+ON_GPU = tuple(name for name, engine in ENGINES.items() if engine.device != "cpu")
+"""Engines that need a GPU."""
 
 ISAS: Mapping[str, Mapping[str, str]] = {
     "avx2": {
@@ -306,6 +353,8 @@ def why_missing(name: str) -> str | None:
     engine = ENGINES[name]
     if not all(find_spec(module) for module in engine.modules):
         return f"skipped: {name} is not installed; to have it: {engine.install}"
+    if name in ON_GPU and not has_gpu():
+        return f"skipped: {name} needs a GPU"
     if name == "clearhead-bf16x3":
         from clearhead.kernels.library import library
 
@@ -322,8 +371,12 @@ class Window:
     outputs: list[list[int]]
     """Ids, the end token included where there is one."""
     peak_mib: float
-    """Most memory the process has held so far."""
+    """Most memory the process has held so far; of the GPU, what it holds now, unused memory of its pool included."""
     computes_in: str
+
+
+class Ended(Exception):
+    """An engine's process ended before its work was done."""
 
 
 class EngineProcess:
@@ -341,6 +394,9 @@ class EngineProcess:
             first: The ids of that sentence.
             search: How.
             isa: The instructions that it is held to, of `ISAS`; None for all of the processor's.
+
+        Raises:
+            Ended: If it cannot.
         """
         environment = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
         self.name = name
@@ -363,7 +419,11 @@ class EngineProcess:
         self._process.communicate()  # the end of its input ends it
 
     def translate(self, sources: list[list[int]], search: Search) -> Window:
-        """Let it translate sentences; the clock runs in its process, from ids (CTranslate2: pieces) to as many."""
+        """Let it translate sentences; the clock runs in its process, from ids (CTranslate2: pieces) to as many.
+
+        Raises:
+            Ended: If its process ends instead.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -373,7 +433,7 @@ class EngineProcess:
             pass  # it has died, and so does not answer
         answer = self._process.stdout.readline()
         if not answer:
-            sys.exit(f"the process of {self.name} ended (status {self._process.wait()}); see its error above")
+            raise Ended(f"the process of {self.name} ended (status {self._process.wait()}); see its error above")
         return Window(**json.loads(answer))
 
 
@@ -402,6 +462,21 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
+def has_gpu() -> bool:
+    """Return whether PyTorch sees a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _gpu_mib() -> float:
+    """Return the GPU's memory that this process holds, of which PyTorch does not know all; NaN if that is not told."""
+    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
+    used = dict(line.split(", ") for line in lines)
+    return float(used.get(str(os.getpid()), "nan"))
+
+
 def _serve(name: str, directory: Path, threads: int) -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -417,7 +492,8 @@ def _serve(name: str, directory: Path, threads: int) -> None:
         else:
             outputs = engine.translate(sources, search)
         seconds = time.perf_counter() - start
-        window = Window(seconds, engine.ids(outputs), _peak_mib(), engine.computes_in)
+        memory = _gpu_mib() if name in ON_GPU else _peak_mib()
+        window = Window(seconds, engine.ids(outputs), memory, engine.computes_in)
         answers.write(json.dumps(asdict(window)) + "\n")
         answers.flush()
 

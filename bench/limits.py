@@ -24,10 +24,11 @@ import numpy as np
 
 from clearhead.config import ModelConfig
 
-__all__ = ["PRECISIONS", "Limits", "Precision", "Weights", "operations", "weights_read"]
+__all__ = ["PRECISIONS", "GpuLimits", "Limits", "Precision", "Weights", "operations", "weights_read"]
 
 TRIES = 20
 """Measurements of each limit in each thread, of which the best counts."""
+GPU_TRIES = 5
 SECONDS = 0.005
 """Least duration of one."""
 
@@ -98,6 +99,7 @@ PRECISIONS: Mapping[str, Precision] = {
     "bfloat16 x3": Precision(4, "bfloat16", 3),
     "bfloat16": Precision(2, "bfloat16"),
     "int8": Precision(1, "int8"),
+    **{f"{name} on the GPU": Precision(size, name) for name, size in (("float32", 4), ("float16", 2), ("bfloat16", 2))},
 }
 """By the name that an engine has for it."""
 
@@ -165,6 +167,36 @@ class Limits:
 
         with ThreadPoolExecutor(self._threads) as pool:
             return sum(pool.map(best, tasks))
+
+
+class GpuLimits:
+    """The same of the GPU, by PyTorch."""
+
+    def peak(self, kind: str) -> float:
+        """Return operations per second of products of large matrices."""
+        import torch
+
+        size = 8_192
+        left, right = (torch.randn(size, size, device="cuda", dtype=getattr(torch, kind)) for _ in range(2))
+        return max(2 * size**3 / _gpu_seconds(lambda: left @ right) for _ in range(GPU_TRIES))
+
+    def bandwidth(self, size: int) -> float:
+        """Return bytes per second of a copy that no cache holds, read and written, whatever the size asked for."""
+        del size
+        import torch
+
+        data = torch.empty(2**30, dtype=torch.uint8, device="cuda")
+        return max(2 * data.numel() / _gpu_seconds(data.clone) for _ in range(GPU_TRIES))
+
+
+def _gpu_seconds(task: Callable[[], object]) -> float:
+    import torch
+
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    task()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
 
 
 def _rate(task: Callable[[], int]) -> float:

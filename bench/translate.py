@@ -23,6 +23,10 @@ of the peak of products for batches, of the bandwidth at which it reads the weig
 the work). A shortlist leaves out a part of that work, so it has no share; clearhead's greedy search in float32 computes
 the product with the vocabulary in 8 bits, all but a few tokens, so its share is of more work than it does.
 
+Engines whose name has "-gpu" run on a GPU, if --engines names them (bench/gpu.sh does). Their peak memory is the GPU's,
+their limits are those of PyTorch's product of large matrices and of a large copy, and their ratios are to engines on
+the GPU.
+
 Marian (pymarian) translates random weights alone: they are the same, but its positions are not, so its outputs differ,
 in the same number of tokens. The output matrix is a copy of the embedding, for Marian leaves a tied one in float32.
 slimt has a model of the same sizes whose decoder has a recurrence for self-attention (slimt_files.py), is greedy, and
@@ -54,19 +58,20 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.device import device_name, resolve_device
 from conversion import write_clearhead, write_ctranslate2, write_huggingface, write_marian
-from engines import ENGINES, ISAS, EngineProcess, Search, Window, why_missing
-from limits import PRECISIONS, Limits, Weights, operations, weights_read
+from engines import ENGINES, ISAS, ON_GPU, Ended, EngineProcess, Search, Window, why_missing
+from limits import PRECISIONS, GpuLimits, Limits, Weights, operations, weights_read
 from slimt_files import write_slimt
 from translation_work import CASES, Work, random_work, trained_work
 
 REFERENCES = ("ctranslate2", "ctranslate2-best", "huggingface")
-"""Whose speed the ratios divide by; `ctranslate2-best` is the fastest of its configurations."""
+"""Whose speed the ratios divide by; `ctranslate2-best` is the fastest of its configurations on the same device."""
 HEADING = (
     ("", "sentences", "output", "of", "of", "of CTrans-", "of Hugging", "outputs", ""),
     ("", "/s", "tokens/s", "limit", "CTranslate2", "late2's best", "Face", "differ", "windows"),
 )
 OTHER_MODELS = ("marian-int8", "slimt-int8")
 """Engines of models that are not quite ours, so that outputs do not agree; they translate random weights alone."""
+STDOUT = "-"
 PAUSE = 0.3  # seconds; threads of the engine before spin on for up to 0.2
 
 
@@ -82,16 +87,22 @@ def main() -> None:
         sys.exit(str(error))
     works += [random_work(name) for name in options.cases]
     with tempfile.TemporaryDirectory() as directory:
-        limits = None
+        limits: dict[str, Limits | GpuLimits] = {"cuda": GpuLimits()}
         try:
-            limits = Limits(Path(directory), options.isa, options.threads)
+            limits["cpu"] = Limits(Path(directory), options.isa, options.threads)
         except RuntimeError as error:
             missing["limits"] = str(error)
-        cases = [_measure(work, names, limits, options) for work in works]
+        try:
+            cases = [_measure(work, names, limits, missing, options) for work in works]
+        except Ended as problem:
+            sys.exit(str(problem))
     result = {"machine": _machine(options), "alpha": options.length_penalty, "missing": missing, "cases": cases}
-    if options.json:
-        print(json.dumps(result))
+    text = json.dumps(result)
+    if options.json == STDOUT:
+        print(text)
         return
+    if options.json:
+        Path(options.json).write_text(text + "\n", encoding="utf-8")
     print(result["machine"])
     for line in missing.values():
         print(line)
@@ -112,8 +123,8 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--model", nargs="+", type=Path, default=[], metavar="DIR", help="trained models or runs")
     parser.add_argument("--source", type=Path, help="lines for them (default: Multi30k's German test of 2016)")
     parser.add_argument(
-        "--engines", nargs="+", choices=ENGINES, default=list(ENGINES), metavar="NAME",
-        help=f"who translates, of {', '.join(ENGINES)} (default: all)",
+        "--engines", nargs="+", choices=ENGINES, default=[name for name in ENGINES if name not in ON_GPU],
+        metavar="NAME", help=f"who translates, of {', '.join(ENGINES)} (default: all that need no GPU)",
     )  # fmt: skip
     parser.add_argument("--beams", nargs="+", type=_at_least(1), default=[1, 5], metavar="K", help="default: 1 5")
     parser.add_argument("--batch", type=_at_least(2), default=64, help="sentences decoded at once (default: 64)")
@@ -123,7 +134,10 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=_at_least(1), default=2, help="threads of each engine (default: 2)")
     parser.add_argument("--isa", choices=ISAS, help="hold every engine to these instructions (default: all there are)")
     parser.add_argument("--shown", type=_at_least(0), default=3, help="differing outputs to show (default: 3)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument(
+        "--json", nargs="?", const=STDOUT, metavar="FILE",
+        help="print one JSON object instead of tables, or write it to a file beside them",
+    )  # fmt: skip
     options = parser.parse_args()
     if options.cases is None:
         options.cases = ["paper-base"] if options.model else ["small", "paper-base"]
@@ -154,7 +168,13 @@ def _notice(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _measure(work: Work, names: Sequence[str], limits: Limits | None, options: argparse.Namespace) -> dict[str, Any]:
+def _measure(
+    work: Work,
+    names: Sequence[str],
+    limits: Mapping[str, Limits | GpuLimits],
+    missing: dict[str, str],
+    options: argparse.Namespace,
+) -> dict[str, Any]:
     sources = work.sources[: options.sentences]
     if work.shortlist is None and "clearhead-shortlist" in names:
         _notice(
@@ -178,7 +198,9 @@ def _measure(work: Work, names: Sequence[str], limits: Limits | None, options: a
         _notice(f"{work.name}: writing the weights in every engine's form")
         _write_forms(directory, work, names)
         beams = [
-            _measure_beam(beam, directory, work, sources, names, limits, options) for beam in options.beams if names
+            _measure_beam(beam, directory, work, sources, names, limits, missing, options)
+            for beam in options.beams
+            if names
         ]
     return {"name": work.name, "about": work.about, "beams": beams}
 
@@ -203,7 +225,8 @@ def _measure_beam(
     work: Work,
     sources: list[list[int]],
     names: Sequence[str],
-    limits: Limits | None,
+    limits: Mapping[str, Limits | GpuLimits],
+    missing: dict[str, str],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     if beam > 1:
@@ -214,15 +237,23 @@ def _measure_beam(
         for size in (1, options.batch)
     )
     with ExitStack() as stack:
-        engines = [
-            stack.enter_context(EngineProcess(name, directory, options.threads, typical, single, options.isa))
-            for name in names
-        ]
+        engines = []
+        for name in names:
+            if name not in missing:
+                try:
+                    engine = EngineProcess(name, directory, options.threads, typical, single, options.isa)
+                except Ended as problem:
+                    if name.startswith("clearhead"):
+                        raise
+                    missing[name] = f"skipped: {problem}"
+                    continue
+                engines.append(stack.enter_context(engine))
+        names = [engine.name for engine in engines]
         start_up = {engine.name: engine.start_up_seconds for engine in engines}
         runs = []
         for search, texts in ((single, work.singles()), (batch, sources)):  # the larger memory last
             windows = _run_rounds(f"{work.name}, beam {beam}", engines, texts, search, options.rounds)
-            most = _most(limits, search, work, names) if limits else {}
+            most = _most(limits, search, work, names)
             rows = _rows(windows, work, most, texts, search, options)
             runs.append({"batch": search.batch_size, "sentences": len(texts), "limits": most, "engines": rows})
             peaks = {name: values[-1].peak_mib for name, values in windows.items()}
@@ -256,15 +287,18 @@ def _run_rounds(
     return windows
 
 
-def _most(limits: Limits, search: Search, work: Work, names: Sequence[str]) -> dict[str, float]:
+def _most(
+    limits: Mapping[str, Limits | GpuLimits], search: Search, work: Work, names: Sequence[str]
+) -> dict[str, float]:
     """Measure the machine's limit for each precision: weights read a second for one at a time, else operations."""
     most = {}
-    for name in sorted({ENGINES[name].precision for name in names}):
-        precision = PRECISIONS[name]
-        if search.batch_size == 1:
-            most[name] = limits.bandwidth(Weights.of(work.config).step * precision.bytes) / precision.bytes
-        else:
-            most[name] = limits.peak(precision.peak) / precision.products
+    for name, device in sorted({(ENGINES[name].limit, ENGINES[name].device) for name in names}):
+        if device in limits:
+            precision, limit = PRECISIONS[name], limits[device]
+            if search.batch_size == 1:
+                most[name] = limit.bandwidth(Weights.of(work.config).step * precision.bytes) / precision.bytes
+            else:
+                most[name] = limit.peak(precision.peak) / precision.products
     return most
 
 
@@ -278,13 +312,13 @@ def _share(window: Window, sources: list[list[int]], search: Search, config: Mod
     return done / window.seconds / most
 
 
-def _best_peer(speeds: Mapping[str, Sequence[float]], precision: str) -> str | None:
-    """Return the fastest configuration of CTranslate2 to compare with: in int8 for int8 if there is one."""
-    theirs = [name for name in speeds if name.startswith("ctranslate2")]
-    in_int8 = [name for name in theirs if ENGINES[name].precision == "int8"]
-    in_float32 = [name for name in theirs if name not in in_int8]
-    able = (precision == "int8" and in_int8) or in_float32
-    return max(able, key=lambda name: statistics.median(speeds[name]), default=None)
+def _best_peer(library: str, speeds: Mapping[str, Sequence[float]], name: str) -> str | None:
+    """Return a library's fastest configuration on the same device: for int8, of those in int8 if there are any."""
+    theirs = [one for one in speeds if one.startswith(library) and ENGINES[one].device == ENGINES[name].device]
+    in_int8 = [one for one in theirs if ENGINES[one].precision == "int8"]
+    others = [one for one in theirs if one not in in_int8]
+    able = (ENGINES[name].precision == "int8" and in_int8) or others
+    return max(able, key=lambda one: statistics.median(speeds[one]), default=None)
 
 
 def _rows(
@@ -310,15 +344,18 @@ def _rows(
     }
 
     def shares(name: str) -> list[float] | None:
-        limit = most.get(ENGINES[name].precision)
+        limit = most.get(ENGINES[name].limit)
         if not limit or name in ("clearhead-shortlist", "slimt-int8"):  # whose work is another
             return None
         return [_share(window, sources, search, work.config, limit) for window in windows[name]]
 
     def references(name: str) -> dict[str, list[float]]:
-        best = _best_peer(speeds, ENGINES[name].precision)
-        named = {**speeds, **({"ctranslate2-best": speeds[best]} if best else {})}
-        return {reference: named[reference] for reference in REFERENCES if reference in named}
+        named = {
+            "ctranslate2": "ctranslate2" if ENGINES[name].device == "cpu" else None,
+            "ctranslate2-best": _best_peer("ctranslate2", speeds, name),
+            "huggingface": _best_peer("huggingface", speeds, name),
+        }
+        return {reference: speeds[one] for reference, one in named.items() if one in speeds}
 
     return {
         name: {

@@ -77,6 +77,13 @@ CASES: Mapping[str, RandomCase] = {
         num_single=8,
         about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
     ),
+    "paper-base-many": RandomCase(
+        paper_base(vocab_size=32_000),
+        length=30,
+        num_sentences=512,
+        num_single=4,
+        about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
+    ),
     "student": RandomCase(
         ModelConfig(
             vocab_size=32_000, d_model=256, d_ff=1_536, num_heads=8, num_encoder_layers=6, num_decoder_layers=2
