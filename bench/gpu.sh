@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What a machine with a GPU (CUDA) has to say: bench/gpu.sh [PART..], all parts within about five minutes.
+#
+#   tests     the tests that need a GPU; under "warnings" stands each line of Python that waits for the GPU
+#   training  the presets tiny, small, paper-base and paper-big beside torch.nn.Transformer (also compiled) and Marian's
+#             model: target tokens a second, share of the peak of products, memory, and the kernels of paper-base's step
+#   search    the shape of the paper's base model, greedy and beam 4, on the GPU and by the compiled core on the CPUs,
+#             beside generate of Hugging Face and, where it is installed, CTranslate2
+#
+# It uses the Python of $PYTHON (default: python3) with what is installed there, and no network. The figures are also
+# written as JSON to $RESULTS (default: build/gpu). $TRAINING and $SEARCH are further options of bench/train.py and
+# bench/translate.py, which change those below: TRAINING="--batch-tokens 25000 --cases paper-base", or, without a GPU,
+# TRAINING="--device cpu --cases toy --profile toy --batch-tokens 96 --matrix 256".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] && parts=("$@") || parts=(tests training search)
+for part in "${parts[@]}"; do
+    case $part in
+        tests | training | search) ;;
+        *) echo "no part '$part'; there are: tests training search" >&2 && exit 2 ;;
+    esac
+done
+python=${PYTHON:-python3} results=${RESULTS:-build/gpu}
+export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+mkdir -p "$results"
+[ -e src/clearhead/kernels/_core.so ] || "$python" setup.py -q build_ext --inplace
+
+tests() {
+    # Named, so that nothing else is imported; the warnings of other versions of libraries are no failures here.
+    "$python" - -m gpu -W always -p no:cacheprovider -p no:benchmark \
+        tests/unit/{decoding/test_decoding_on_devices,training/test_training_on_devices,translation/test_translator_on_gpu}.py <<'EOF'
+import sys
+import pytest, torch
+
+if torch.cuda.is_available():
+    torch.cuda.set_sync_debug_mode("warn")
+sys.exit(pytest.main(sys.argv[1:]))
+EOF
+}
+
+training() {
+    # Steps of 8,192 target tokens, as `clearhead train` chooses on a GPU.
+    "$python" bench/train.py --device cuda --synthetic --together --threads 4 --matrix 8192 \
+        --cases tiny small paper-base paper-big --candidates clearhead torch.nn torch.nn-compiled marian \
+        --batch-tokens 8192 --profile paper-base --json "$results/training.json" ${TRAINING:-}
+}
+
+search() {
+    "$python" bench/translate.py --cases paper-base-many --beams 1 4 --batch 256 --rounds 2 \
+        --threads "$(nproc)" --json "$results/search.json" \
+        --engines clearhead clearhead-gpu clearhead-gpu-bf16 huggingface-gpu-fp16 ctranslate2-gpu-fp16 ${SEARCH:-}
+}
+
+failed=()
+for part in "${parts[@]}"; do
+    SECONDS=0
+    echo "== $part"
+    "$part" || failed+=("$part")
+    echo "== $part: $SECONDS s"
+done
+[ ${#failed[@]} = 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }
