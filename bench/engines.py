@@ -7,6 +7,7 @@ first translation is the engine's own.
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import subprocess
@@ -472,9 +473,13 @@ def has_gpu() -> bool:
 def _gpu_mib() -> float:
     """Return the GPU's memory that this process holds, of which PyTorch does not know all; NaN if that is not told."""
     query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
-    lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
+    try:
+        lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
+    except FileNotFoundError:
+        return math.nan
     used = dict(line.split(", ") for line in lines)
-    return float(used.get(str(os.getpid()), "nan"))
+    told = used.get(str(os.getpid()), "")
+    return float(told) if told.isdecimal() else math.nan
 
 
 def _serve(name: str, directory: Path, threads: int) -> None:
