@@ -73,11 +73,11 @@ def test_a_machine_without_a_compiler_is_told_what_is_left_out(bench, tmp_path, 
 
 def test_every_engine_and_instruction_set_has_a_limit(bench):
     limits, engines = bench("limits"), bench("engines")
-    assert {engine.precision for engine in engines.ENGINES.values()} <= limits.PRECISIONS.keys()
+    assert {engine.limit for engine in engines.ENGINES.values()} <= limits.PRECISIONS.keys()
     assert limits.FLAGS.keys() == {None, *engines.ISAS}
 
 
-def test_ctranslate2_at_its_best_is_the_fastest_configuration_of_the_same_precision(bench):
+def test_ctranslate2_at_its_best_is_the_fastest_configuration_of_the_same_precision_and_device(bench):
     best_peer = bench("translate")._best_peer
     speeds = {
         "clearhead": [900.0, 900.0, 900.0],
@@ -85,12 +85,17 @@ def test_ctranslate2_at_its_best_is_the_fastest_configuration_of_the_same_precis
         "ctranslate2-workers": [200.0, 90.0, 200.0],  # the higher median
         "ctranslate2-int8": [500.0, 500.0, 500.0],
         "ctranslate2-int8-workers": [400.0, 400.0, 400.0],
+        "ctranslate2-gpu-fp16": [800.0, 800.0, 800.0],
     }
-    assert best_peer(speeds, "float32") == best_peer(speeds, "bfloat16 x3") == "ctranslate2-workers"
-    assert best_peer(speeds, "int8") == "ctranslate2-int8"
-    only_float32 = {name: speeds[name] for name in ("clearhead", "ctranslate2")}
-    assert best_peer(only_float32, "int8") == "ctranslate2"
-    assert best_peer({"clearhead": [1.0]}, "int8") is None
+
+    def best(name, among=speeds):
+        return best_peer("ctranslate2", among, name)
+
+    assert best("clearhead") == best("clearhead-bf16x3") == "ctranslate2-workers"
+    assert best("clearhead-int8") == "ctranslate2-int8"
+    assert best("clearhead-gpu") == "ctranslate2-gpu-fp16"
+    assert best("clearhead-int8", {name: speeds[name] for name in ("clearhead", "ctranslate2")}) == "ctranslate2"
+    assert best("clearhead-int8", {"clearhead": [1.0]}) is None
 
 
 def test_marian_is_given_the_same_weights(bench, tmp_path, monkeypatch):
