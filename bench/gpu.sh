@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What a machine with a GPU (CUDA) has to say: bench/gpu.sh [PART..], all parts within about five minutes.
+# What a machine with a GPU (CUDA) has to say: bench/gpu.sh [PART..].
 #
 #   tests     the tests that need a GPU; under "warnings" stands each line of Python that waits for the GPU
-#   training  the presets tiny, small, paper-base and paper-big beside torch.nn.Transformer (also compiled) and Marian's
+#   training  the presets tiny and paper-base beside torch.nn.Transformer (also compiled) and Marian's
 #             model: target tokens a second, share of the peak of products, memory, and the kernels of paper-base's step
 #   search    the shape of the paper's base model, greedy and beam 4, on the GPU and by the compiled core on the CPUs,
 #             beside generate of Hugging Face and, where it is installed, CTranslate2
 #
 # It uses the Python of $PYTHON (default: python3) with what is installed there, and no network. The figures are also
 # written as JSON to $RESULTS (default: build/gpu). $TRAINING and $SEARCH are further options of bench/train.py and
-# bench/translate.py, which change those below: TRAINING="--batch-tokens 25000 --cases paper-base", or, without a GPU,
+# bench/translate.py, which change those below: TRAINING="--cases small paper-big", or, without a GPU,
 # TRAINING="--device cpu --cases toy --profile toy --batch-tokens 96 --matrix 256".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -41,7 +41,7 @@ EOF
 training() {
     # Steps of 8,192 target tokens, as `clearhead train` chooses on a GPU. Four candidates compile at the same time.
     TORCHINDUCTOR_COMPILE_THREADS=4 "$python" bench/train.py --device cuda --synthetic --together --threads 4 --matrix 8192 \
-        --cases tiny small paper-base paper-big --candidates clearhead torch.nn torch.nn-compiled marian \
+        --cases tiny paper-base --candidates clearhead torch.nn torch.nn-compiled marian \
         --batch-tokens 8192 --profile paper-base --json "$results/training.json" ${TRAINING:-}
 }
 
