@@ -49,8 +49,9 @@ class Concept:
         return EXAMPLES / f"{self.name.replace('-', '_')}.py"
 
 
-def _concept(name: str, *, about: str, **fields: Any) -> Concept:
-    return Concept(name=name, about=" ".join(about.split()), **fields)
+def _concept(name: str, *, about: str, words: Sequence[str], errata: Sequence[int] = (), **fields: Any) -> Concept:
+    about = " ".join(about.split())
+    return Concept(name=name, about=about, words=tuple(words), errata=tuple(errata), **fields)
 
 
 CONCEPTS = tuple(_concept(name, **fields) for name, fields in read_table("concepts.toml").items())
