@@ -7,7 +7,7 @@ import pytest
 from clearhead.errors import ConfigError
 from clearhead.evaluation import judge
 from clearhead.evaluation.tokenization import choose_tokenization
-from clearhead.translation.test_set import evaluate
+from clearhead.translation.test_set import evaluate_model
 
 JAPANESE, KOREAN, THAI = ["彼女は東京でラーメンを食べた。"], ["그는 서울에 갔다."], ["ฉันรักภาษาไทย"]
 
@@ -91,4 +91,4 @@ def test_a_tokenization_that_is_not_here_says_how_to_get_it(
         judge(["x"], ["x"], tokenize=name)
     monkeypatch.setattr(type(english_translator), "translate", lambda *_, **__: pytest.fail("translated for nothing"))
     with pytest.raises(ConfigError, match=advice):
-        evaluate(english_translator, ["x"], ["x"], tokenize=name)
+        evaluate_model(english_translator, ["x"], ["x"], tokenize=name)
