@@ -92,6 +92,13 @@ class Engines:
         return CharacterParts.of(self._tokenizer)
 
 
+def _inputs(segments: Sequence[Segment], with_terms: bool) -> tuple[list[list[int]], list[Prefix], list[Required]]:
+    """Return what a search is given of segments: their sources, prefixes, and terms if it must use them."""
+    terms = [segment.terms.required for segment in segments] if with_terms else []
+    required = [one for one in terms if one is not None]
+    return [segment.ids for segment in segments], [segment.prefix for segment in segments], required
+
+
 def _plain_engine(model: Model) -> Engine:
     if isinstance(model, Ensemble):
         raise ConfigError("an ensemble has no plain form; leave out plain")
@@ -145,30 +152,26 @@ class TextSearch:
             on_progress: Called with the number of segments finished, batch by batch.
             with_terms: Whether translations must contain the terms of their segments; each has some then.
         """
-        short = self._search(segments, options, on_progress, with_terms)
+        sources, prefixes, required = _inputs(segments, with_terms)
+        groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
+        short = self._set_texts(segments, groups, options)
         if short and options.sampling is None and options.num_best < options.config.beam_size:
             # Rare. Asking for more at once would keep beams of every line running that can no longer win.
-            self._search(short, replace(options, num_best=options.config.beam_size), None, with_terms)
+            wider = replace(options, num_best=options.config.beam_size)
+            sources, prefixes, required = _inputs(short, with_terms)
+            self._set_texts(short, self.decode(self.engine, sources, wider, None, prefixes, required), wider)
             for segment in short:
                 del segment.found[options.num_best :]
         is_own = self.engine.finds_scores and options.shortlist is None
         self._retokenize(segments, options, score_all=options.scores and not is_own)
 
-    def _search(
-        self,
-        segments: Sequence[Segment],
-        options: SearchOptions,
-        on_progress: Callable[[int], None] | None,
-        with_terms: bool,
+    def _set_texts(
+        self, segments: Sequence[Segment], groups: Sequence[Sequence[Hypothesis]], options: SearchOptions
     ) -> list[Segment]:
         """Set the texts found for segments; return the segments with fewer texts than the `num_best` hypotheses.
 
         They are all samples, the best samples by utility for `mbr`, else each text once.
         """
-        sources, prefixes = [segment.ids for segment in segments], [segment.prefix for segment in segments]
-        terms = [segment.terms.required for segment in segments] if with_terms else []
-        required = [one for one in terms if one is not None]
-        groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
         texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if self.one_line:
             texts = list(map(on_one_line, texts))
