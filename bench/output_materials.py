@@ -260,7 +260,7 @@ COMMANDS = (
     "import foreign/gpt2 -o models/gpt2",
 )
 """Further commands that make models, after the runs."""
-KEYS = {"anna": 600, "bert": 1}
+KEYS = {"anna": 600, "bob": 1}
 """Requests per minute of the API keys; each key is a file of keys/."""
 
 

@@ -70,7 +70,8 @@ VARYING = (
     (r"\b(in|after|took) \d[\d,.]* (s|seconds|minutes)\b", r"\1 TIME"),
     (r"\b\d[\d,.]* min(utes)?\b", "TIME"),
     (r"(\"?\b(?:elapsed|seconds|minutes|\w+_per_second)\"?: )[\d.e+-]+", r"\1RATE"),
-    (r"\b\d[\d,.]* (\w+) (?:a second|per second|/s)", r"RATE \1 a second"),
+    (r"\b(elapsed|tokens_per_second) [\d,.]*\d", r"\1 RATE"),
+    (r"(?m)^(sentences|output tokens)/s +[\d,.]+$", r"\1/s RATE"),
     # Where the code is: the checkout, and the numbers of lines.
     (r"[\w./-]*/src/clearhead/", "src/clearhead/"),
     (r"(\.py(?:#L|:))\d+", r"\1LINE"),
@@ -270,8 +271,8 @@ def _lines(value: Any, name: str = "") -> Iterator[str]:
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
     """Return the records of a file by their calls."""
-    records = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return {record["call"]: record for record in records}
+    with path.open(encoding="utf-8") as lines:  # not `splitlines`, for texts have other line ends, too
+        return {record["call"]: record for record in map(json.loads, lines)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
