@@ -268,6 +268,10 @@ SETS: Mapping[str, Sequence[str]] = {"texts": [*TEXTS], "broken": [*BROKEN]}
 """Alternatives by the name that a line of a table uses, such as `«@texts»`."""
 
 
+NEEDS = {"runs/words": "pairs/numbers.tsv", "train.toml": "pairs/numbers.tsv"}
+"""Files that others name, by theirs."""
+
+
 def write_files(root: Path) -> None:
     """Write everything that needs no model."""
     for name, text in TEXTS.items():
@@ -285,8 +289,15 @@ def write_files(root: Path) -> None:
     for column, name in enumerate(("numbers.de", "numbers.en")):
         lines = [line.split("\t")[column] for line in numbers.splitlines()]
         _write(root / "pairs" / name, "".join(f"{line}\n" for line in lines).encode())
+    links = [
+        " ".join(f"{word}-{word}" for word in range(len(line.split("\t")[0].split()))) for line in numbers.splitlines()
+    ]
+    _write(root / "pairs" / "numbers.links", "".join(f"{line}\n" for line in links).encode())
     _write(root / "pairs" / "tagged.tsv", (corpus(300, mark="<2en> ") + corpus(300, FRENCH, "<2fr> ")).encode())
-    _write(root / "train.toml", b'preset = "tiny"\nout = "run"\n[data]\npairs = ["pairs/few.tsv"]\n')
+    _write(
+        root / "train.toml",
+        b'preset = "tiny"\nout = "run"\n[data]\npairs = ["pairs/numbers.tsv"]\n[train]\nmax_steps = 2\n',
+    )
     _write_word_file(root / "documents" / "letter.docx")
 
 

@@ -41,7 +41,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from output_materials import SETS, SHAPE, make_materials
+from output_materials import NEEDS, SETS, SHAPE, make_materials
 from output_processes import run_command, run_expression, warm_up
 from output_server import Servers, serving
 
@@ -143,7 +143,8 @@ class Recorder:
     def _record(self, call: str, directory: Path) -> dict[str, Any]:
         if call.startswith(("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "UPLOAD", "RAW")):
             return {"answers": [self.shown(answer) for answer in self.servers.ask(call)]}
-        for name in sorted({*MATERIAL.findall(call)}):
+        names = {*MATERIAL.findall(call)}
+        for name in sorted(names | {NEEDS[name] for name in names & NEEDS.keys()}):
             self._copy(name, directory)
         before = self.files(directory)
         if call.startswith(">>> "):
