@@ -126,7 +126,9 @@ class TranslationOptions(OptionGroup):
 
                 # Begun first, the report is written last: what comes of it does no harm to the translations.
                 report = opened.enter_context(reporting(self.report, some_names(paths)))
-            writer = LineWriter(opened.enter_context(open_output(self.output)), self.is_jsonl, num_best, report=report)
+            writer = LineWriter(
+                opened.enter_context(open_output(self.output)), is_jsonl=self.is_jsonl, num_best=num_best, report=report
+            )
             if self.alignments is not None and not is_standard_output(self.alignments):
                 writer.links = opened.enter_context(open_output(self.alignments))
             yield writer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -70,20 +69,29 @@ def translate_lines(
         first += len(chunk)
 
 
-@dataclass
 class LineWriter:
-    """Writes translations of lines to files."""
+    """Writes translations of lines to files.
 
-    out: TextIO
-    is_jsonl: bool = False
-    num_best: int = 1
-    """With more than one, the text is in the Moses format."""
-    links: TextIO | None = None
-    """For word alignments."""
-    report: TranslationReport | None = None
-    """For the translations to review first."""
-    count: int = field(default=0, init=False)
-    """Lines written."""
+    Args:
+        out: File of the translations.
+        is_jsonl: Write them as JSON.
+        num_best: Translations of each line; with more than one, the text is in the Moses format.
+        links: File of word alignments.
+        report: Report of the translations to review first.
+    """
+
+    def __init__(
+        self,
+        out: TextIO,
+        *,
+        is_jsonl: bool = False,
+        num_best: int = 1,
+        links: TextIO | None = None,
+        report: TranslationReport | None = None,
+    ) -> None:
+        self.out, self.is_jsonl, self.num_best, self.links, self.report = out, is_jsonl, num_best, links, report
+        self.count = 0
+        """Lines written."""
 
     def write(self, lines: TranslatedLines, name: str) -> None:
         """Write a chunk.

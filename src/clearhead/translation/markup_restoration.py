@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
@@ -34,8 +34,7 @@ def places_markup(bundle: Bundle, config: DecodeConfig) -> bool:
     return config.place_markup and not is_kept and bundle.config.is_encoder_decoder
 
 
-@dataclass(frozen=True, slots=True)
-class _Unmarked:
+class _Unmarked(NamedTuple):
     """A segment whose translation lacks markup."""
 
     segment: Segment
