@@ -72,6 +72,7 @@ VARYING = (
     (r"(\"?\b(?:elapsed|seconds|minutes|\w+_per_second)\"?: )[\d.e+-]+", r"\1RATE"),
     (r"\b(elapsed|tokens_per_second) [\d,.]*\d", r"\1 RATE"),
     (r"(?m)^(sentences|output tokens)/s +[\d,.]+$", r"\1/s RATE"),
+    (r"(?s)(<figcaption>Target tokens per second</figcaption>)<svg.*?</svg>", r"\1PICTURE"),
     # Where the code is: the checkout, and the numbers of lines.
     (r"[\w./-]*/src/clearhead/", "src/clearhead/"),
     (r"(\.py(?:#L|:))\d+", r"\1LINE"),
