@@ -12,14 +12,13 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import PADDING, SubwordPieces
 from clearhead.interop.readers.foreign_config import optional_json
+from clearhead.interop.vocabularies.added_tokens import added_tokens, with_rows_of_added
 from clearhead.interop.vocabularies.huggingface_files import (
-    added_tokens,
     checked_json,
     own_pieces,
     sentencepiece_side,
     token_ids,
     vocabulary_of,
-    with_rows_of_added,
 )
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 

@@ -20,7 +20,8 @@ from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
 from clearhead.interop.huggingface.state import FAMILIES, exportable_as
-from clearhead.interop.vocabularies.huggingface_files import ADDED_FLAGS, part_of, their_vocabulary, token_ids
+from clearhead.interop.vocabularies.added_tokens import ADDED_FLAGS
+from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary, token_ids
 from clearhead.interop.vocabularies.vocabulary_files import (
     OWN_VOCABULARY,
     side_bytes,

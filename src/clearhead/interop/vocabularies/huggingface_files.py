@@ -17,6 +17,7 @@ from clearhead.errors import ModelError
 from clearhead.files import os_error_as, parse_json, read_json, require_regular
 from clearhead.interop.readers.foreign_config import optional_json
 from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.interop.vocabularies.added_tokens import MOST_PIECES, added_tokens, token_text, with_rows_of_added
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import (
     byte_level_tokenizer,
@@ -64,15 +65,6 @@ _CLASSES = {
     "bert-generation": "BertGenerationTokenizer",
 }
 """Kinds of model to their tokenizer class, where there is one alone."""
-_BETWEEN_SPACES = ("MarianTokenizer", "M2M100Tokenizer", "BertGenerationTokenizer")
-"""Classes for which a word ends at a space alone, where an added token must be one: those written in Python."""
-_SPACE_BEFORE_ADDED = ("PegasusTokenizer", "MBart50Tokenizer", "NllbTokenizer")
-"""Classes whose tokenizer, made from a sentencepiece model, keeps the space before an added token."""
-
-ADDED_FLAGS = ("lstrip", "rstrip", "single_word")
-"""Settings of an added token in transformers, by their names there and in `VocabularySide`."""
-
-_MOST_PIECES = 10_000_000
 
 
 def part_of(kind: str, values: Mapping[str, Any]) -> str:
@@ -239,91 +231,6 @@ def _is_free(side: VocabularySide, token: Mapping[str, Any]) -> bool:
     return token["id"] >= len(side.pieces) or side.pieces[token["id"]] in (None, token["content"])
 
 
-def with_rows_of_added(
-    side: VocabularySide, path: Path, added: Sequence[Mapping[str, Any]], tokenizer_class: str
-) -> VocabularySide:
-    """Return a side of sentencepiece with added tokens; a special one is text where a text contains it.
-
-    Args:
-        side: The side.
-        path: File of the added tokens, for messages.
-        added: Tokens from `added_tokens`, with the ids of this side.
-        tokenizer_class: Their class, which reads the text around such tokens in its own way.
-
-    Raises:
-        ModelError: If a token has the id of another piece.
-    """
-    pieces, special, found = [*side.pieces], {*side.special}, []
-    for token in added:
-        number, content = token["id"], token["content"]
-        pieces += [None] * (number + 1 - len(pieces))
-        if pieces[number] not in (None, content):
-            if token["special"]:  # another name of a special piece
-                continue
-            raise ModelError(
-                f"{path}: the added token {content!r:.100} has the id of the piece {pieces[number]!r:.100}"
-            )
-        is_new, pieces[number] = pieces[number] is None, content
-        if token["special"]:
-            special |= {number} if is_new else set()
-        elif number not in special:
-            found.append(number)
-    changed = {"pieces": tuple(pieces), "special": tuple(sorted(special)), "added": tuple(found)}
-    flags = {
-        name: tuple(token["id"] for token in added if token[name] and pieces[token["id"]] == token["content"])
-        for name in ADDED_FLAGS
-    }
-    name = tokenizer_class.removesuffix("Fast")
-    read = {"space_before_added": name in _SPACE_BEFORE_ADDED, "between_spaces": name in _BETWEEN_SPACES}
-    return side.model_copy(update={**changed, **flags, **read})
-
-
-def added_tokens(directory: Path, asked: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
-    """Return the file of the added tokens and these, in the form of `tokenizer.json`, ordered by id.
-
-    Like transformers, this reads `added_tokens.json` only if `tokenizer_config.json` has no `added_tokens_decoder`.
-
-    Args:
-        directory: Directory of the files.
-        asked: The fields of `tokenizer_config.json`.
-
-    Raises:
-        ModelError: If a file is damaged.
-    """
-    path, tokens = directory / "tokenizer_config.json", asked.get("added_tokens_decoder")
-    if tokens is None:
-        path = directory / "added_tokens.json"
-        special = {
-            *_special_tokens(asked),
-            *_special_tokens(optional_json(directory / "special_tokens_map.json") or {}),
-        }
-        tokens = {
-            str(number): {"content": content, "special": content in special, "normalized": content not in special}
-            for content, number in (optional_json(path) or {}).items()
-        }
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
-    found = []
-    for number, token in tokens.items() if isinstance(tokens, dict) else [("", {})]:
-        content = token.get("content") if isinstance(token, dict) else None
-        is_row = number.isdecimal() and len(number) < 10 and int(number) < _MOST_PIECES
-        if not (isinstance(content, str) and content and is_row):
-            raise ModelError(f"{path} is damaged: it must give every added token its text and the number of its row")
-        known = {name: token[name] for name in flags if isinstance(token.get(name), bool)}
-        found.append({**flags, **known, "content": content, "id": int(number)})
-    return path, sorted(found, key=lambda token: token["id"])
-
-
-def _special_tokens(values: Mapping[str, Any]) -> list[str]:
-    """Return all special tokens that a file names."""
-    named = [value for name, value in values.items() if name.endswith(("_token", "_special_tokens"))]
-    tokens = [token for value in named for token in (value if isinstance(value, list) else [value])]
-    return [token["content"] if isinstance(token, dict) else token for token in tokens if token and _is_token(token)]
-
-
-def _is_token(token: object) -> bool:
-    return isinstance(token, str) or (isinstance(token, dict) and isinstance(token.get("content"), str))
-
-
 def _marian_sides(
     directory: Path, config: ModelConfig, asked: Mapping[str, Any]
 ) -> tuple[VocabularySide, VocabularySide]:
@@ -342,9 +249,10 @@ def _marian_sides(
 def _unknown_id(path: Path, ids: Mapping[str, int], asked: Mapping[str, Any]) -> int:
     """Return the id of unknown pieces in a `vocab.json`, as `tokenizer_config.json` names it, or else `<unk>`."""
     token = asked.get("unk_token") or "<unk>"
-    name = token["content"] if isinstance(token, dict) and _is_token(token) else token
-    if not isinstance(name, str) or name not in ids:
-        raise ModelError(f"{path} has no piece {name!s:.50} for what the model does not know; unk_token names it")
+    name = token_text(token)
+    if name is None or name not in ids:
+        shown = token if name is None else name
+        raise ModelError(f"{path} has no piece {shown!s:.50} for what the model does not know; unk_token names it")
     return ids[name]
 
 
@@ -384,7 +292,7 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
 def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
     """Return a number of ids from `tokenizer_config.json`, or the default."""
     number = asked.get(name, default)
-    if type(number) is not int or not least <= number < _MOST_PIECES:
+    if type(number) is not int or not least <= number < MOST_PIECES:
         raise ModelError(f"{path.parent / 'tokenizer_config.json'}: {name} is {number!r:.50}, not a number of ids")
     return number
 
@@ -444,7 +352,7 @@ def _codes(model_type: str, asked: Mapping[str, Any], directory: Path) -> list[s
         return []
     added = [token["content"] for token in added_tokens(directory, asked)[1]]
     lists = [
-        [token["content"] if isinstance(token, dict) else token for token in tokens if _is_token(token)]
+        [text for token in tokens if (text := token_text(token)) is not None]
         for values in (asked, optional_json(directory / "special_tokens_map.json") or {})
         for key in ("additional_special_tokens", "extra_special_tokens")
         if isinstance(tokens := values.get(key), list)
@@ -557,7 +465,7 @@ def checked_json(path: Path) -> str:
 
 def _ids(path: Path) -> dict[str, int]:
     values = read_json(path, ModelError)
-    if not all(type(number) is int and 0 <= number < _MOST_PIECES for number in values.values()):
+    if not all(type(number) is int and 0 <= number < MOST_PIECES for number in values.values()):
         raise ModelError(f"{path} is damaged: it must give every piece the number of its row")
     return values
 
