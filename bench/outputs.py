@@ -1,4 +1,4 @@
-"""Record what a thousand commands, calls and requests give, and compare two recordings, to hold them fixed.
+"""Record what two thousand commands, calls and requests give, and compare two recordings, to hold them fixed.
 
     python bench/outputs.py record before.jsonl                       # of the clearhead that can be imported
     PYTHONPATH=OTHER/src python bench/outputs.py record after.jsonl   # of another checkout
@@ -219,7 +219,6 @@ def record(output: Path, groups: Sequence[str], materials: Path | None) -> None:
                 for call in members:
                     found = {"call": call, "group": group, **recorder.record(call)}
                     out.write(json.dumps(found, ensure_ascii=False) + "\n")
-                    out.flush()
                     out.flush()
                     count += 1
                 print(f"{time.monotonic() - began:6.0f} s  {group}: {count} calls", file=sys.stderr)

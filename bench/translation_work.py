@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +62,13 @@ class RandomCase:
     about: str
 
 
+PAPER_BASE = RandomCase(
+    paper_base(vocab_size=32_000),
+    length=30,
+    num_sentences=64,
+    num_single=8,
+    about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
+)
 CASES: Mapping[str, RandomCase] = {
     "small": RandomCase(
         ModelConfig(vocab_size=8_000, d_model=256, d_ff=1_024, num_heads=4, num_encoder_layers=3, num_decoder_layers=3),
@@ -70,20 +77,8 @@ CASES: Mapping[str, RandomCase] = {
         num_single=50,
         about="3+3 layers, d_model 256, 4 heads, d_ff 1,024, post-norm, 8,000 pieces",
     ),
-    "paper-base": RandomCase(
-        paper_base(vocab_size=32_000),
-        length=30,
-        num_sentences=64,
-        num_single=8,
-        about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
-    ),
-    "paper-base-many": RandomCase(
-        paper_base(vocab_size=32_000),
-        length=30,
-        num_sentences=512,
-        num_single=4,
-        about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
-    ),
+    "paper-base": PAPER_BASE,
+    "paper-base-many": replace(PAPER_BASE, num_sentences=512, num_single=4),  # for a GPU
     "student": RandomCase(
         ModelConfig(
             vocab_size=32_000, d_model=256, d_ff=1_536, num_heads=8, num_encoder_layers=6, num_decoder_layers=2
