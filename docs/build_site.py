@@ -201,6 +201,8 @@ def _computed() -> Path:
     """Return the directory of what `clearhead paper` computes; it is kept until the package changes."""
     directory = BUILD / "computed" / _digest(Path(__file__))
     if not directory.is_dir():
+        from paper_pages import anchor_of
+
         from clearhead.inspection.plots import draw
         from clearhead.paper.contents import PARTS
 
@@ -217,7 +219,7 @@ def _computed() -> Path:
                 sections.append(f"![{part.title}](computed/{name}.svg)\n")
             for name, page in part.pages.items():
                 _write(unfinished / f"{name}.html", page.encode())
-        anchor = re.sub(r"[^\w -]", "", parts["schedule"].title.lower()).replace(" ", "-")
+        anchor = anchor_of(parts["schedule"].title)
         _write(unfinished / "computed.md", "\n".join([COMPUTED_HEAD.format(anchor=anchor), *sections]).encode())
         directory.parent.mkdir(exist_ok=True)
         with suppress(OSError):  # another build was first

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import textwrap
 import tomllib
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -27,23 +28,6 @@ SOURCES = DOCS / "sources"
 REFERENCE = re.compile(r"\{(printed )?(\w[\w.]*[.:]\w[\w.]*)\}|\{formula (\w+)\}")
 WALK_LINE = re.compile(r"clearhead/[\w/]+\.py:\d+  .+(?=\n +(.+)\n)")
 """A line of code in what `clearhead explain --walk` prints, before what it computes."""
-
-SECTIONS = {
-    "3.1": "Encoder and decoder stacks",
-    "3.2.1": "Scaled dot-product attention",
-    "3.2.2": "Multi-head attention",
-    "3.2.3": "Applications of attention",
-    "3.3": "Feed-forward networks",
-    "3.4": "Embeddings and softmax",
-    "3.5": "Positional encoding",
-    "4": "Why self-attention",
-    "5.3": "Optimizer",
-    "5.4": "Regularization",
-    "6.1": "Machine translation",
-    "6.2": "Model variations",
-    "6.3": "English constituency parsing",
-}
-"""Section of the paper -> heading of its exercises."""
 
 TITLED = {
     "departures": "paper.md#where-well-known-code-departs-from-the-paper",
@@ -117,20 +101,19 @@ def statements_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _unchecked(rows: Statements) -> int:
-    """Return how many statements have no check."""
-    return sum(one["checked"].startswith("not checked") for _, one in rows)
-
-
 def _row(number: str, statement: dict[str, str]) -> str:
     return f"| {number} | {linked(statement['says'])} | {linked(statement['here'])} | {linked(statement['checked'])} |"
 
 
 def _section(number: str) -> str:
     """Return the target of a link to a section of the paper."""
-    headings = re.findall(r"^##+ (.+)$", source("paper.md"), re.MULTILINE)
-    [heading] = [one for one in headings if one.split()[0] == number]
-    return f"paper.md#{anchor_of(heading)}"
+    return f"paper.md#{anchor_of(_headings()[number])}"
+
+
+@cache
+def _headings() -> dict[str, str]:
+    """Return the headings of the page of the paper by their first words, the numbers of sections."""
+    return {one.split()[0]: one for one in re.findall(r"^##+ (.+)$", source("paper.md"), re.MULTILINE)}
 
 
 def glossary_page() -> str:
@@ -171,9 +154,8 @@ def errata_page() -> str:
         lines += [f"## {theme}", ""]
         for erratum in errata:
             lines += [f"### {heading(erratum)}", ""]
-            statements = errata_statements(erratum, erratum.evidence())  # the tests run the near misses
-            lines += [f"- **{label.capitalize()}.** {_escaped(text)}" for label, text in statements.items()]
-            lines.append("")
+            said = errata_statements(erratum, erratum.evidence())  # the tests run the near misses
+            lines += [*(f"- **{label.capitalize()}.** {_escaped(text)}" for label, text in said.items()), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -190,7 +172,7 @@ def exercises_page() -> str:
     example = summary([check(number, answer) for number, answer in filled.items()])
     lines = [source("exercises.md").format(count=len(EXERCISES), example=example, shown=check(27, lambda n, d: True))]
     for section, exercises in groupby(EXERCISES, lambda one: one.section):
-        lines += [f"## {section} {SECTIONS[section]}", ""]
+        lines += [f"## {_headings()[section]}", ""]
         for one in exercises:
             lines += [f"### {one.number}. `{one.name}`", "", "```python", one.source("...").rstrip("\n"), "```", ""]
             lines += ["<details markdown><summary>Solution</summary>", "", "```python", one.blank, "```", ""]

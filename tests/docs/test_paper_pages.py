@@ -170,7 +170,7 @@ def wrong_anchors(page: str) -> Iterator[str]:
     for name, anchor in ANCHOR.findall(page):
         text = (ROOT / "docs" / name).read_text(encoding="utf-8") if name else page
         headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+        if anchor not in map(paper_pages.anchor_of, headings):
             yield f"no heading for {name}#{anchor}"
 
 
