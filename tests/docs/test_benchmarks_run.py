@@ -206,7 +206,7 @@ def test_kernels_of_a_trace_are_counted_for_a_step(load):
 
 
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="needs bash")
-def test_the_script_for_a_gpu_refuses_unknown_parts():
+def test_gpu_sh_refuses_unknown_parts():
     script = BENCH.with_name("gpu.sh")
     done = subprocess.run(["/bin/bash", str(script), "trainings"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "no part 'trainings'; there are: tests training search\n")

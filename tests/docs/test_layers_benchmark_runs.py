@@ -33,7 +33,7 @@ def test_memory_counts_activations_once_and_weights_never():
     assert bytes_kept(LAYERS[CONVOLUTION], 33, 12) == 4 * 33 * 12
 
 
-def test_the_time_is_that_of_the_shortest_pass_after_one_that_warms_up(monkeypatch):
+def test_seconds_are_those_of_the_shortest_pass_after_one_that_warms_up(monkeypatch):
     passes = []
 
     class Apply(torch.nn.Module):
@@ -49,7 +49,7 @@ def test_the_time_is_that_of_the_shortest_pass_after_one_that_warms_up(monkeypat
     assert passes == [(1, 5, 3)] * 4
 
 
-def test_the_prose_about_times_follows_the_figures():
+def test_near_the_stated_and_overtaken_say_what_the_times_are():
     times = {name: Sweep([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], [1.0] * 5) for name in LAYERS}
     # Exponents 1 and 0 everywhere: that is stated, of n, for the recurrent, convolutional and restricted layers.
     assert layers.near_the_stated(times) == "Here 4 of 14 exponents lie within 0.3 of the stated ones"
@@ -68,7 +68,7 @@ def small(monkeypatch):
 
 
 @pytest.mark.usefixtures("small")
-def test_it_prints_and_draws_time_and_memory(tmp_path):
+def test_layers_prints_and_draws_time_and_memory(tmp_path):
     printed = run_here("layers.py", "-o", str(tmp_path / "layers.svg"))
     assert [printed.count(f"  {name} ") for name in LAYERS] == [2 if name == LSTM else 3 for name in LAYERS]
     assert (tmp_path / "layers.svg").read_bytes().startswith(b"<?xml")

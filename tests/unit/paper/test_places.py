@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from clearhead.paper import places
 from clearhead.paper.concepts import CONCEPTS
 from clearhead.paper.places import EQUATIONS, FORMULAS, PACKAGE, PLACES, Place, code, definitions, line_of
 
@@ -72,7 +71,3 @@ def test_code_of_a_place_with_several_functions_names_one():
     assert code("eq1.scores").function == "matmul"
     with pytest.raises(ValueError, match="too many values"):
         code("residual.add")
-
-
-def test_tables_are_read_from_the_package():
-    assert places.read_table("places.toml").keys() > {"eq1", "equation"}
