@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from clearhead.formats.document import Document, DocumentSegment, Filling
-from clearhead.formats.file_text import FileText, Line
+from clearhead.formats.file_text import FileText
 from clearhead.formats.markup_start import refuse_markup
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
 from clearhead.text.lines import on_one_line
@@ -95,7 +95,7 @@ def read_paragraphs(path: str) -> Paragraphs:
 def _paragraphs(source: FileText) -> Iterator[_Paragraph]:
     current: list[tuple[int, str, str]] = []  # for each line: start of its text, its prefix, and the text
     for line in source.lines():
-        before, text, is_item = _parts(source, line)
+        before, text, is_item = _parts(source.text[line.start : line.end].rstrip())
         is_other = bool(current) and (is_item or not text or before.count(">") != current[-1][1].count(">"))
         if is_other:
             yield _paragraph(current)
@@ -113,27 +113,24 @@ def _paragraph(lines: Sequence[tuple[int, str, str]]) -> _Paragraph:
 
 def _in_one_paragraph(lines: Sequence[str]) -> list[str]:
     """Join each line that would begin another paragraph, such as one that begins with a dash, to the line before it."""
-    joined, is_text = [[lines[0]]], _has_text(lines[0])
+    before, text, _ = _parts(lines[0])
+    joined, is_text, is_quoted = [[lines[0]]], bool(text), ">" in before
     for line in lines[1:]:
-        if is_text and _has_text(line) and not line.startswith(">") and _MARKER.match(line) is None:
+        before, text, is_item = _parts(line)
+        if is_text and text and not (is_item or is_quoted or ">" in before):
             joined.append([line])
         else:
             joined[-1].append(line)
-            is_text |= _has_text(line)
+            is_text |= bool(text)
     return [unwrapped(one) for one in joined]
 
 
-def _has_text(line: str) -> bool:
-    return any(map(str.isalnum, line))
-
-
-def _parts(source: FileText, line: Line) -> tuple[str, str, bool]:
+def _parts(written: str) -> tuple[str, str, bool]:
     """Return the prefix of a line, its text, and whether it begins a list item.
 
     A line without a letter or digit has no text.
     """
-    written = source.text[line.start : line.end].rstrip()
-    if not _has_text(written):
+    if not any(map(str.isalnum, written)):
         return written, "", False
     indentation = _INDENTATION.match(written)
     assert indentation is not None

@@ -72,6 +72,8 @@ def test_no_line_of_a_wrapped_translation_begins_another_paragraph(read, fill):
         "Neighbour ` understood": "> Neighbour `\n> understood\n",
         "` Neighbours are > > dogs": "> ` Neighbours\n> are > >\n> dogs\n",
         "A meadow a) of ours": "> A meadow a) of\n> ours\n",
+        "A meadow \u00a0\u2013 and dogs": "> A meadow \u00a0\u2013 and\n> dogs\n",
+        "> 2 dogs of ours": "> > 2 dogs of ours\n",
     }.items():
         assert fill(document, lambda _, text=text: text) == filled
         assert len(read("a.txt", filled, paragraphs=True).segments) == 1
