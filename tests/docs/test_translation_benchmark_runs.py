@@ -208,7 +208,7 @@ def test_a_model_that_is_not_there_is_refused_in_one_line(tmp_path):
 
 def test_the_profile_of_a_trained_model_adds_up(copier):
     if library() is None:
-        pytest.skip("needs the compiled core, and a processor with AVX-512")
+        pytest.skip("needs the compiled core")
     text = copier.parent / "lines.txt"
     text.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
     script = str(BENCH.with_name("translation_profile.py"))

@@ -118,7 +118,7 @@ def test_from_text_to_the_decoder_three_rooms_are_entered_and_none_twice(make_bu
         assert len(rooms) - len(set(rooms)) == 0, rooms
 
 
-@pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+@pytest.mark.skipif(library() is None, reason="needs the compiled core")
 def test_from_translate_to_the_compiled_core_there_are_eleven_calls(make_model_dir, write_lines, tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.decoding.native.engine.num_threads", lambda: 1)
     lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")

@@ -75,3 +75,12 @@ def assert_same(found, expected):
     for name in ("log_prob", "rank_score"):
         scores = [[getattr(hypothesis, name) for row in rows for hypothesis in row] for rows in (found, expected)]
         assert scores[0] == near(scores[1])
+
+
+def one_by_one(model, source, target):
+    """Return the log-probability of each target token from a separate pass over the tokens before it."""
+    values = []
+    for position, token in enumerate(target):
+        logits = model(torch.tensor([source]), torch.tensor([[1, *target[:position]]]))[0, -1]
+        values.append((logits[token] - logits.logsumexp(dim=-1)).item())
+    return values

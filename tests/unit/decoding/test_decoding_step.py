@@ -1,10 +1,13 @@
+"""The model in plain code: one step of a search, and forced decoding."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from searches import one_by_one
 
-from clearhead.decoding.step import DecodingBatch, next_log_probs, pad_batch
+from clearhead.decoding.step import DecodingBatch, next_log_probs, pad_batch, token_log_probs
 
 ENDING = np.arange(37) == 2
 """A mask under which nothing but the end may come."""
@@ -57,3 +60,25 @@ def test_rows_may_be_dropped_and_reordered_between_steps(make_model, make_source
     for newest in ([1] * 4, [19, 19, 7, 5]):
         next_log_probs(model, fresh, torch.tensor(newest), [None] * 4)
     torch.testing.assert_close(found, next_log_probs(model, fresh, torch.tensor([23, 29, 31, 3]), [None] * 4))
+
+
+@torch.inference_mode()
+def test_each_token_is_scored_given_the_tokens_before_it(make_model, make_sources):
+    model = make_model()
+    sources, targets = make_sources((7, 3, 11)), make_sources((5, 13, 1))
+    log_probs = token_log_probs(model, sources, targets)
+    assert log_probs.shape == (3, 13)
+    for row, source, target in zip(log_probs.tolist(), sources, targets, strict=True):
+        assert row[: len(target)] == pytest.approx(one_by_one(model, source, target), abs=1e-5)
+        assert row[len(target) :] == [0.0] * (13 - len(target))
+
+
+def test_the_probabilities_of_all_next_tokens_sum_to_one(make_model, make_sources):
+    model = make_model()
+    source = make_sources((5,))[0]
+    # Padding as a target cannot be told from padding of the batch, so its share is left out here.
+    targets = [[7, 11, token] for token in range(1, 37)]
+    with torch.inference_mode():
+        found = token_log_probs(model, [source] * 36, targets)[:, 2].exp().sum().item()
+        logits = model(torch.tensor([source]), torch.tensor([[1, 7, 11]]))[0, -1]
+    assert found == pytest.approx(1.0 - logits.softmax(dim=-1)[0].item(), abs=1e-5)

@@ -18,7 +18,7 @@ from clearhead.kernels.library import library
 from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 from every_run import slow
 
-pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core")
 
 
 class ObservedCore:

@@ -32,7 +32,7 @@ from clearhead.model import Transformer
 from every_run import one_in
 
 pytestmark = [
-    pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512"),
+    pytest.mark.skipif(library() is None, reason="needs the compiled core"),
     pytest.mark.usefixtures("inference"),
 ]
 

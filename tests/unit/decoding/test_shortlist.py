@@ -317,7 +317,7 @@ FORMS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k":
 def packed(request, make_sharp_model):
     """Return a model that is ready to decode: in PyTorch, or for the compiled core."""
     if request.param is NativeEngine and library() is None:
-        pytest.skip("needs the compiled core, and a processor with AVX-512")
+        pytest.skip("needs the compiled core")
     return request.param(make_sharp_model(output_bias=True, **FORMS[request.param]))
 
 

@@ -1,11 +1,14 @@
-"""The page as a file: self-contained, escaped, under a policy that runs nothing else, and small."""
+"""The page as a file: self-contained, escaped, under a policy that runs nothing else, and small.
+
+Packed arrays are read again as docs/explanation-json.md says.
+"""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
@@ -20,6 +23,7 @@ from clearhead.inspection import explanation as module
 from clearhead.inspection.compare import compare
 from clearhead.inspection.explain import Step, explain
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.page import packed, packed_rows, packed_weights
 from clearhead.inspection.token_steps import Candidate
 
 VOID = {"meta", "input"}
@@ -177,3 +181,28 @@ def test_a_sentence_too_long_for_a_page_is_refused_and_a_notebook_says_why(monke
     with pytest.raises(DataError, match=f"at most 100 attention weights, and this sentence has {held}"):
         explained.to_html()
     assert str(held) in html.unescape(explained._repr_html_())
+
+
+def test_three_bytes_keep_the_first_sixteen_bits():
+    values = np.float32(np.random.default_rng(3).normal(size=(3, 5, 7)) * 10.0 ** np.arange(-20, 15, 5))
+    np.testing.assert_allclose(unpacked(packed(values)), values, rtol=2**-16)
+    exact = np.array([0.0, 1.0, -2.5, 1 - 2**-16], dtype=np.float32)
+    np.testing.assert_array_equal(unpacked(packed(exact)), exact)
+    assert len(b64decode(packed(values)["data"])) == 3 * values.size
+
+
+def test_two_bytes_keep_weights_to_the_fourth_digit_and_small_ones_in_proportion():
+    weights = np.float32(np.random.default_rng(3).random((3, 5, 7)) * 10.0 ** -np.arange(0, 14, 2))
+    np.testing.assert_array_less(np.abs(unpacked(packed_weights(weights)) - weights), 2**-15 * weights**0.75)
+    exact = np.array([0.0, 1.0], dtype=np.float32)
+    np.testing.assert_array_equal(unpacked(packed_weights(exact)), exact)
+    assert len(b64decode(packed_weights(weights)["data"])) == 2 * weights.size
+
+
+def test_bytes_are_rounded_to_a_254th_of_the_largest_of_a_row():
+    values = np.float32(np.random.default_rng(4).normal(size=(4, 3, 9)))
+    values[0, 0] = 0.0
+    found = unpacked(packed_rows(values))
+    limits = np.abs(values).max(axis=-1, keepdims=True) / 253
+    assert (np.abs(found - values) <= limits).all()
+    assert (np.abs(found).max(axis=-1) > 0).sum() == 11

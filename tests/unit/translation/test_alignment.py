@@ -78,7 +78,7 @@ def test_each_batch_is_computed_within_passes(translator, pairs):
 @pytest.mark.parametrize("form", [PyTorchEngine, NativeEngine])
 def test_attention_of_a_batch_is_that_of_each_pair_alone(make_bundle, sentences, form, head):
     if form is NativeEngine and library() is None:
-        pytest.skip("needs the compiled core, and a processor with AVX-512")
+        pytest.skip("needs the compiled core")
     translator = Translator(make_bundle(**(CORES if form is NativeEngine else SHAPE)))
     pairs = translator.pair_encoder.pairs(sentences[:-2:2], sentences[1:-2:2], translator.decode_config({}))
     sides = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
@@ -220,7 +220,7 @@ def test_what_several_models_look_at_is_added_up(make_bundle, pairs):
     assert both.align(*texts) == [pair.links(weights)]
 
 
-@pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+@pytest.mark.skipif(library() is None, reason="needs the compiled core")
 def test_the_compiled_core_aligns_without_the_module(make_bundle, monkeypatch):
     one, other = Translator(make_bundle(**CORES)), Translator(make_bundle(8, **SHAPE))
     both = Translator(one.bundle, ensemble=(other.bundle,))

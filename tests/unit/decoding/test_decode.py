@@ -1,41 +1,13 @@
+"""`score`: order, batches, threads, precision, and ids that are refused."""
+
 from __future__ import annotations
 
 import pytest
 import torch
+from searches import one_by_one
 
 from clearhead.decoding import PyTorchEngine, make_engine, score
 from clearhead.decoding.step import token_log_probs
-
-
-def one_by_one(model, source, target):
-    """Return the log-probability of each target token from a separate pass over the tokens before it."""
-    values = []
-    for position, token in enumerate(target):
-        logits = model(torch.tensor([source]), torch.tensor([[1, *target[:position]]]))[0, -1]
-        values.append((logits[token] - logits.logsumexp(dim=-1)).item())
-    return values
-
-
-@torch.inference_mode()
-def test_each_token_is_scored_given_the_tokens_before_it(make_model, make_sources):
-    model = make_model()
-    sources, targets = make_sources((7, 3, 11)), make_sources((5, 13, 1))
-    log_probs = token_log_probs(model, sources, targets)
-    assert log_probs.shape == (3, 13)
-    for row, source, target in zip(log_probs.tolist(), sources, targets, strict=True):
-        assert row[: len(target)] == pytest.approx(one_by_one(model, source, target), abs=1e-5)
-        assert row[len(target) :] == [0.0] * (13 - len(target))
-
-
-def test_the_probabilities_of_all_next_tokens_sum_to_one(make_model, make_sources):
-    model = make_model()
-    source = make_sources((5,))[0]
-    # Padding as a target cannot be told from padding of the batch, so its share is left out here.
-    targets = [[7, 11, token] for token in range(1, 37)]
-    with torch.inference_mode():
-        found = token_log_probs(model, [source] * 36, targets)[:, 2].exp().sum().item()
-        logits = model(torch.tensor([source]), torch.tensor([[1, 7, 11]]))[0, -1]
-    assert found == pytest.approx(1.0 - logits.softmax(dim=-1)[0].item(), abs=1e-5)
 
 
 def test_scores_come_in_the_order_asked_whatever_the_batches(make_model, make_sources):

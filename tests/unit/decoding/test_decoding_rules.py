@@ -1,3 +1,5 @@
+"""The length penalty of `decoding/rules.py`; its other rules are tested with the searches."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,23 +1,40 @@
+"""Searches whose hypotheses do not compete, but for plain sampling: diverse beam search; and minimum Bayes risk."""
+
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+from sacrebleu.metrics.chrf import CHRF
 from searches import near
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding import Sampling, SearchOptions, decode, length_penalty, score
-from clearhead.decoding.batched_sampling import choose_diverse
+from clearhead.decoding import Sampling, SearchOptions, decode, expected_chrf, length_penalty, score
+from clearhead.decoding.batched_sampling import choose_diverse, chrf_of_pairs
 from clearhead.decoding.scheduler import search
 from clearhead.errors import ConfigError
 from every_run import slow
 
 LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [17, 11, 2, 13, 7]
-
+ODD = [
+    "",
+    " ",
+    "a",
+    "aa",
+    "aaa aaa aaa",
+    "ab ab",
+    "baba",
+    "犬が走る。",
+    "a\u00a0b",
+    "A dog runs.",
+    "A  dog\truns.",
+    "\n",
+]
 
 pytestmark = pytest.mark.usefixtures("inference")
 
@@ -46,7 +63,7 @@ def diverse_by_hand(model, source, limit, groups, diversity):
 
 
 @pytest.mark.parametrize(("diversity", "groups"), [(0.3, 2), slow(2.0, 5), slow(100.0, 5)])
-def test_it_finds_what_the_rule_says(make_ending_model, make_sources, form, diversity, groups):
+def test_diverse_search_finds_the_hypotheses_of_its_rule(make_ending_model, make_sources, form, diversity, groups):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     for batch_tokens in (13 * groups, 1_000_000):
         config = DecodeConfig(beam_size=groups, batch_tokens=batch_tokens, end_loops=False)
@@ -58,7 +75,7 @@ def test_it_finds_what_the_rule_says(make_ending_model, make_sources, form, dive
             assert [one.rank_score for one in found[number]] == near([rank for rank, _ in expected])
 
 
-def test_a_token_costs_what_the_earlier_rows_of_its_sentence_have_made_it_cost():
+def test_a_token_costs_the_diversity_for_each_earlier_row_of_its_sentence_with_it():
     rows = [[-1.0, -1.5, -9.0, -9.0], [-1.0, -1.5, -2.5, -9.0], [-1.0, -1.4, -2.5, -9.0], [-0.5, -0.6, -9.0, -9.0]]
     log_probs = np.array(rows, dtype=np.float32)
     # A token costs 1 more for each earlier row: 0, then 1 (-1.5 before -2), then 0 (-2 before -2.4); the next sentence
@@ -75,7 +92,7 @@ def test_the_first_tokens_differ_where_a_token_costs_more_than_it_gains(make_end
         assert len({one.tokens[0] for one in found}) == 5
 
 
-def test_scores_are_the_models_own(make_ending_model, make_sources, form):
+def test_scores_of_diverse_search_are_those_of_score(make_ending_model, make_sources, form):
     engine, sources = form(make_ending_model()), make_sources(LENGTHS)
     options = SearchOptions(DecodeConfig(beam_size=3, extra_length=5), num_best=3, diversity=1.0)
     for source, found in zip(sources, decode(engine, sources, options), strict=True):
@@ -98,3 +115,23 @@ def test_scores_are_the_models_own(make_ending_model, make_sources, form):
 def test_diversity_without_a_meaning_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         SearchOptions(**{"config": DecodeConfig(), **settings})
+
+
+def random_texts(count, seed=1):
+    draw = random.Random(seed)
+    return ["".join(draw.choices("ab c", k=draw.randrange(25))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("texts", [ODD, random_texts(23), ["x"], ["", " "]], ids=["odd", "random", "one", "empty"])
+def test_chrf_of_pairs_is_that_of_sacrebleu(texts):
+    metric, found = CHRF(), chrf_of_pairs(texts)
+    for row, text in zip(found.tolist(), texts, strict=True):
+        assert row == pytest.approx([metric.sentence_score(text, [other]).score for other in texts], abs=1e-9)
+
+
+def test_expected_chrf_is_the_mean_over_the_others_as_often_as_they_were_drawn():
+    metric, samples = CHRF(), [*random_texts(5), *random_texts(3), *ODD[:9], "baba", "", "aa"]
+    for place, (utility, text) in enumerate(zip(expected_chrf(samples), samples, strict=True)):
+        others = samples[:place] + samples[place + 1 :]
+        scores = [metric.sentence_score(text, [other]).score for other in others]
+        assert utility == pytest.approx(sum(scores) / len(scores), abs=1e-9)
