@@ -105,7 +105,9 @@ def train(
         layers = _layers(config, options.settings, settings or [])
         if is_one_of_several():
             require_workers(start.workers)
-        elif (count := start.workers or usual_workers(with_saved(layers, fresh=start.fresh).given.get("device"))) > 1:
+        elif (
+            count := start.workers or usual_workers(with_saved(layers, fresh=start.fresh)[0].given.get("device"))
+        ) > 1:
             launch(context.obj, count)
             return
         result = train_from_values(layers, fresh=start.fresh, workers=met, force_data=start.force_data)

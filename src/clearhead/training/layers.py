@@ -14,7 +14,7 @@ Each layer overrides those above it:
 | `option` | such as `--max-steps` |
 | `fixed` | shape and tokenizer of the initial model, and what the run's tokenizer determines |
 
-The plan needs the prepared data, and preparing them needs settings. Therefore `settings.gather` collects and checks all
+The plan needs the prepared data, and preparing them needs settings. Therefore `resume.gather` collects and checks all
 other layers before any data is read, and `plan.make_plan` or `resume.resume` adds the plan.
 """
 
@@ -85,7 +85,8 @@ class Layers:
     def given(self) -> dict[str, Any]:
         """Settings of the user by dotted name: those of the command over those saved by earlier ones."""
         given: dict[str, Any] = {}
-        for layer in map(self._layers.__getitem__, _OF_THE_USER):
+        command = {**self._layers["--set"], **self._layers["option"]}
+        for layer in (self._layers["saved"], self._layers["file"], command):
             if layer.get("from_model"):
                 given.pop("from_sha256", None)  # it is of the other model
             given |= layer
@@ -167,12 +168,13 @@ class Layers:
 def origins(saved: Config) -> dict[str, str]:
     """Return the layer that each setting of a saved run is from, by dotted name.
 
-    `saved` is what the run's commands gave, or the run chose for its corpus where they left it open; `fixed` is what
+    `saved` is what the run's commands gave, or else the initial model, or the run chose for its corpus; `fixed` is what
     the initial model or the run's tokenizer determines.
     """
     values, fixed = flat(saved.model_dump()), {f"model.{name}" for name in OF_THE_TOKENIZER}
     if saved.from_model is not None:
-        fixed |= {name for name in values if name.startswith(("model.", "tokenizer.")) and "dropout" not in name}
+        of_model = (name for name in values if name.startswith(("model.", "tokenizer.")) and "dropout" not in name)
+        fixed |= {"from_sha256", *of_model}
     planned, preset = {*PLANNED}.intersection(saved.train.planned), saved.preset or ""
     layers = Layers().with_preset(preset) if preset in RECIPES else Layers()
     layers = layers.with_("plan", {name: values[name] for name in planned})

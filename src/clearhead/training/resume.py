@@ -56,12 +56,10 @@ def gather(layers: Layers, *, fresh: bool = False) -> tuple[Layers, Bundle | Non
     """
     if not layers.given.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
-    layers, start_model = with_saved(layers, fresh=fresh), None
-    if layers.given.get("from_model") is not None:
-        path = Path(layers.given["out"], "config.toml")
-        saved = Config.load(path) if path.exists() and not fresh else None
-        if saved is None or saved.from_model is not None:  # otherwise `resume` rejects the change
-            layers, start_model = with_model(layers, saved)
+    layers, saved = with_saved(layers, fresh=fresh)
+    start_model = None
+    if layers.given.get("from_model") is not None and (saved is None or saved.from_model is not None):
+        layers, start_model = with_model(layers, saved)  # otherwise `resume` rejects the change
     early = layers.config
     if start_model is not None:
         weights_to_train(start_model.model, early.train)  # reject invalid settings before anything is written
@@ -71,8 +69,10 @@ def gather(layers: Layers, *, fresh: bool = False) -> tuple[Layers, Bundle | Non
     return layers, start_model
 
 
-def with_saved(layers: Layers, *, fresh: bool) -> Layers:
+def with_saved(layers: Layers, *, fresh: bool) -> tuple[Layers, Config | None]:
     """Return a command's settings over the saved ones of the run `out`, if the command names no input files.
+
+    The saved settings of a run that will be resumed are returned too.
 
     Left out are settings that the plan chose, because a resumed run gets them from its plan and a new one is planned
     again, and those of the model that the tokenizer determines. With `fresh` a peak rate chosen by `completed` is left
@@ -89,9 +89,11 @@ def with_saved(layers: Layers, *, fresh: bool) -> Layers:
     given = layers.given
     path, preset = Path(given.get("out") or "", "config.toml"), given.get("preset")
     names_inputs = any(given.get(f"data.{role}") for role in ("source", "target", "pairs"))
-    if not given.get("out") or names_inputs or not path.is_file():
-        return layers
+    if not given.get("out") or not path.is_file() or (names_inputs and fresh):
+        return layers, None
     saved = Config.load(path)
+    if names_inputs:
+        return layers, saved
     left_out = {*PLANNED}.intersection(saved.train.planned) | {f"model.{name}" for name in OF_THE_TOKENIZER}
     values = {name: value for name, value in flat(saved.model_dump()).items() if name not in left_out}
     if fresh:
@@ -107,7 +109,7 @@ def with_saved(layers: Layers, *, fresh: bool) -> Layers:
     limits = dict.fromkeys(("train.max_steps", "train.max_minutes"))
     if any(given.get(limit) is not None for limit in limits):
         values |= limits  # a new limit replaces both saved ones
-    return layers.with_("saved", values)
+    return layers.with_("saved", values), None if fresh else saved
 
 
 def resume(layers: Layers, saved: Config, data: Prepared, made: TrainingState) -> tuple[Config, BatchOrder, list[str]]:

@@ -74,7 +74,9 @@ def with_model(layers: Layers, saved: Config | None) -> tuple[Layers, Bundle | N
     if shape.max_length is not None:
         longest = (saved.data if saved is not None else DataConfig()).max_length
         defaults["data"] = {"max_length": min(longest, shape.max_length)}
-    return layers.with_("model", defaults).with_("fixed", {**fixed, "from_sha256": sha256}), bundle
+    return layers.with_("model", defaults).with_(
+        "fixed", {**fixed, "from_sha256": sha256 if asked is None else asked}
+    ), bundle
 
 
 def starting_model(config: Config, bundle: Bundle | None) -> Bundle:

@@ -112,8 +112,8 @@ def test_origins_of_a_saved_run():
     expected = {"model.dropout": "plan", "train.optimizer": "plan", "train.seed": "saved", "train.max_steps": "saved"}
     expected |= {"model.d_model": "preset tiny", "model.vocab_size": "fixed", "train.patience": "default"}
     assert expected.items() <= found.items()
-    started = origins(saved.model_copy(update={"from_model": "runs/first"}))
-    assert (started["model.d_model"], started["tokenizer.kind"]) == ("fixed", "fixed")
+    started = origins(saved.model_copy(update={"from_model": "runs/first", "from_sha256": "0" * 64}))
+    assert {started[name] for name in ("model.d_model", "tokenizer.kind", "from_sha256")} == {"fixed"}
     assert (started["model.dropout"], started["model.attention_dropout"]) == ("plan", "preset tiny")
     assert origins(saved.model_copy(update={"preset": None}))["model.d_model"] == "saved"
 

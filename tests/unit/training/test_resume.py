@@ -46,7 +46,7 @@ def test_every_refused_change_is_listed():
     assert [line.split(":")[0].strip() for line in lines[1:-1]] == ["tokenizer.kind", "train.seed"]
 
 
-def test_what_the_vocabulary_of_a_run_has_not_is_refused_before_it_goes_on():
+def test_allowed_changes_rejects_protect_numbers_without_placeholder_tokens():
     numbers = merge(BASE, {"decode": {"protect_numbers": True}})
     with pytest.raises(ConfigError, match=r"decode.protect_numbers needs .* and that of this run has none"):
         allowed_changes(complete(BASE), complete(numbers), TrainingState())
@@ -103,7 +103,7 @@ def test_a_run_is_not_ended_by_asking_for_less_than_it_has_made(asked, advice):
     assert allowed_changes(saved, ends, made) == ["train.max_steps: 500 -> 120"]
 
 
-def test_what_a_long_run_and_one_without_a_step_have_made_is_said_in_numbers_that_can_be_pasted():
+def test_allowed_changes_names_limits_as_the_options_accept_them():
     saved = complete(merge(BASE, {"train": {"max_steps": 5_000_000}}))
 
     def refusal(made, **asked):
@@ -128,5 +128,5 @@ def test_what_a_long_run_and_one_without_a_step_have_made_is_said_in_numbers_tha
 def test_a_new_limit_stands_in_for_both_of_a_run(tmp_path, asked, limits):
     saved = complete(merge(BASE, {"train": {"max_steps": 500, "max_minutes": 30.0}}))
     (tmp_path / "config.toml").write_text(saved.to_toml(), encoding="utf-8")
-    given = with_saved(Layers().with_("file", {"out": str(tmp_path), "train": asked}), fresh=False).given
+    given = with_saved(Layers().with_("file", {"out": str(tmp_path), "train": asked}), fresh=False)[0].given
     assert (given["train.max_steps"], given["train.max_minutes"]) == limits

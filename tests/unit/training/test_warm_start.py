@@ -16,7 +16,7 @@ from tiny_runs import FINISHED_SEED, tiny_settings, write_numbers
 
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.summary import summary
-from clearhead.config import Config
+from clearhead.config import Config, read_toml
 from clearhead.config.nested import merge
 from clearhead.data.inputs import source_language
 from clearhead.data.prepare import open_prepared
@@ -239,7 +239,7 @@ def test_without_a_checkpoint_the_model_is_needed_and_that_is_said(
     assert_equal(*(weights(path / "checkpoints" / "step-00000004") for path in (run, again)))
 
 
-def test_a_run_that_goes_on_takes_no_other_model(from_finished, settle, tmp_path, make_model_dir):
+def test_a_run_that_goes_on_takes_no_other_model(from_finished, settle, tmp_path, make_model_dir, monkeypatch):
     values = from_finished()
     settle(values)
     other = make_model_dir("other")
@@ -247,6 +247,18 @@ def test_a_run_that_goes_on_takes_no_other_model(from_finished, settle, tmp_path
         train_from_values(values | {"from_model": str(other)})
     with pytest.raises(CheckpointError, match=r"from_model: '.*' -> None"):
         train_from_values({name: value for name, value in values.items() if name != "from_model"})
+    with pytest.raises(CheckpointError, match=r"from_sha256: '\w{64}' -> '0{64}'"):
+        train_from_values(values | {"from_sha256": "0" * 64})
+    loaded = []
+
+    def load(path):
+        loaded.append(Path(path).name)
+        return Config.from_dict(read_toml(path))
+
+    monkeypatch.setattr(Config, "load", load)
+    for named in ({"data": values["data"], "from_model": values["from_model"]}, {}):
+        gather(Layers().with_("option", {"out": values["out"], **named}))
+    assert loaded == 2 * ["config.toml"]
 
 
 def test_a_run_from_random_weights_does_not_go_on_from_a_model(settings, settle, finished_run):
@@ -270,6 +282,8 @@ def test_another_model_on_the_command_line_is_not_held_against_the_files(finishe
     layers = Layers().with_("file", file)
     assert layers.with_("option", {"from_model": "runs/new"}).given == {"from_model": "runs/new"}
     assert layers.with_("option", {"out": "x"}).given == file | {"out": "x"}
+    asked = layers.with_("--set", {"from_sha256": "1" * 64}).with_("option", {"from_model": "runs/new"})
+    assert asked.given == {"from_model": "runs/new", "from_sha256": "1" * 64}
 
 
 def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, settle, finished_run, tmp_path):
