@@ -317,4 +317,5 @@ def disk_trouble(error: OSError) -> str:
     text = str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
         return "the disk is full; free some space and run the same command again to resume"
-    return f"{error.strerror or text}; put that right and run the same command again to resume"
+    what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror or text
+    return f"{what}; put that right and run the same command again to resume"

@@ -321,6 +321,8 @@ def test_a_full_disk_at_the_first_checkpoint_says_there_is_none(checkpoints, mon
 
 def test_other_disk_trouble_is_named():
     assert disk_trouble(OSError(errno.EROFS, "Read-only file system")).startswith("Read-only file system; put that")
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "run/data")
+    assert disk_trouble(missing).startswith("No such file or directory: run/data; put that")
     assert disk_trouble(OSError(errno.EDQUOT, "Disk quota exceeded")).startswith("the disk is full")
 
 
