@@ -26,12 +26,12 @@ def parse_override(text: str) -> dict[str, Any]:
             f"--set {text!r:.200} must look like section.key=value, for example --set train.max_steps=1000"
         )
     try:
-        nested: Any = parse_toml(f"value = {value}")["value"]
+        values: Any = parse_toml(f"value = {value}")["value"]
     except ValueError:
-        nested = value.strip()
+        values = value.strip()
     for name in reversed(key.strip().split(".")):
-        nested = {name: nested}
-    return nested
+        values = {name: values}
+    return values
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

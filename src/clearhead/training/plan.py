@@ -127,10 +127,6 @@ def make_plan(
     Raises:
         ConfigError: If the settings fit no preset.
     """
-
-    def seconds_per_step(config: Config, order: BatchOrder, most: int = _TIMED_STEPS) -> float | None:
-        return _seconds_per_step(config, order, data, device, num_workers, own, most)
-
     largest = choose_preset(data.report["train"]["kept"])  # altered copies add no information
     names = list(AUTOMATIC_PRESETS)
     plan, problem = None, None
@@ -143,7 +139,9 @@ def make_plan(
         config = _with_first_choices(config, layers, data, device)
         train, order, seconds = config.train, data.order(config.train), None
         steps = train.max_steps or default_steps(order.batches_per_epoch)
-        if train.max_minutes is not None and (seconds := seconds_per_step(config, order)) is not None:
+        if train.max_minutes is not None:
+            seconds = _seconds_per_step(config, order, data, device, num_workers, own)
+        if train.max_minutes is not None and seconds is not None:
             left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
             steps = min(train.max_steps or MOST_STEPS, max(1, int(left / seconds)))
         plan = Plan(config, order, steps, steps / order.batches_per_epoch, seconds)
@@ -155,7 +153,8 @@ def make_plan(
     config = chosen.with_("fixed", {"model": data.tokenizer.model_settings}).config
     seconds = plan.seconds_per_step
     if seconds is None:  # without a time limit only the chosen preset is timed
-        seconds = seconds_per_step(config, plan.order, max(1, plan.steps // _TIMED_SHARE))
+        most = max(1, plan.steps // _TIMED_SHARE)
+        seconds = _seconds_per_step(config, plan.order, data, device, num_workers, own, most)
     return replace(plan, config=completed(config, plan.order.batches_per_epoch), seconds_per_step=seconds)
 
 

@@ -44,7 +44,6 @@ _FEWEST_PAIRS = 100
 """Minimum number of pairs; with fewer the correlation may be chance."""
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
-_TOO_LITTLE_TIME = "too little time"
 
 _Trend = Literal["improving", "likelier", "over-fitted", "memorizing", "worse", "converged"]
 
@@ -106,9 +105,8 @@ def verdict(
     if trend and not (is_useless and epochs < _FEW_EPOCHS and trend == "converged"):
         sentences.append(_course(trend, valid, losses, go_on))
     if is_useless:
-        why = _why_useless(trend, epochs, num_pairs)
-        if why.startswith(_TOO_LITTLE_TIME) and not any(go_on in sentence for sentence in sentences):
-            why += f"; {go_on}"
+        more_time = "" if any(go_on in sentence for sentence in sentences) else f"; {go_on}"
+        why = _why_useless(trend, epochs, num_pairs, more_time)
         sentences.append(f"BLEU is below {_USELESS_BLEU:g}, so the translations are of no use; {why}")
     elif validation.bleu < _USELESS_BLEU:
         sentences.append(
@@ -120,13 +118,13 @@ def verdict(
     return [*about_data, *sentences]
 
 
-def _why_useless(trend: str | None, epochs: float, num_pairs: int) -> str:
-    """Return the likely reason why the translations are of no use, and what helps."""
+def _why_useless(trend: str | None, epochs: float, num_pairs: int, more_time: str) -> str:
+    """Return the likely reason why the translations are of no use, and what helps; `more_time` says how to go on."""
     if epochs < _FEW_EPOCHS and trend == "converged":
         return "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
     if epochs < _FEW_EPOCHS and trend not in ("over-fitted", "memorizing", "worse"):  # more time does not help these
         read = f"passed {epochs:.1f} times" if epochs >= 1 else f"read to {100 * epochs:.2g} %"
-        return f"{_TOO_LITTLE_TIME}: the text was {read}"
+        return f"too little time: the text was {read}{more_time}"
     why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
     if num_pairs < _FEW_PAIRS:
         return f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
