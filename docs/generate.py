@@ -77,8 +77,9 @@ A setting of `clearhead train` may have a value in several places. The last of t
 What cannot be changed: the shape and the tokenizer of the model that `--from` names; the token ids and the vocabulary
 size that a run's tokenizer determines; and in a resumed run everything that would make it another run.
 
-Of an unfinished run, `clearhead info RUN --all` says behind each setting where it is from: `default`, the preset,
-`plan`, `saved` (given for this run, or chosen for its corpus), or `fixed` (by the tokenizer or the model before it).
+`clearhead info RUN --all` names the origin of each setting of an unfinished run: `default`, the preset, `plan`, `saved`
+(given for this run, taken from the model of `--from`, or chosen for the corpus), or `fixed` (by the tokenizer or the
+model of `--from`).
 """
 
 
