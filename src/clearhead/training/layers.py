@@ -64,12 +64,13 @@ class Layers:
 
         Args:
             layer: One of `LAYERS`.
-            values: Values, nested or by dotted name.
+            values: Values, nested or, but for a file, by dotted name.
 
         Raises:
-            ConfigError: If a section is no mapping, or a top-level setting no text.
+            ConfigError: If a section is no mapping, or a top-level setting no text, or a name in a file has a dot.
         """
-        if problems := [*_misshapen(values)]:
+        dotted = [name for name in values if layer == "file" and "." in f"{name}"]
+        if problems := [*_misshapen(values), *(f"unknown setting {name!r}: leave out the quotes" for name in dotted)]:
             raise ConfigError("\n".join(problems))
         return Layers({**self._layers, layer: {**self._layers[layer], **flat(values)}})
 

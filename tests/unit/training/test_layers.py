@@ -89,6 +89,8 @@ def test_one_message_names_every_problem():
         draft({"decode": {"target_lang": "de"}, "model": {"num_segments": 2}})
     with pytest.raises(ConfigError, match=r"(?s)preset = 3.*\ntrain = 4"):
         draft({"train": 4, "preset": 3})
+    with pytest.raises(ConfigError, match=r"train = 4.*\nunknown setting 'data\.swap': leave out the quotes"):
+        draft({"train": 4, "data.swap": True})  # a key in quotes
 
 
 def test_each_layer_overrides_those_below():
@@ -97,7 +99,7 @@ def test_each_layer_overrides_those_below():
         layers = layers.with_(name, {"train": {"seed": number}}).with_preset("small")
         assert layers.config.train.seed == len(LAYERS) - 1
     for number, name in enumerate(LAYERS[1:], start=1):
-        layers = Layers().with_("plan", {"train.seed": 0}).with_(name, {"train.seed": number}).with_preset("small")
+        layers = Layers().with_("plan", {"train.seed": 0}).with_(name, {"train": {"seed": number}}).with_preset("small")
         assert (layers.config.train.seed, layers.origin("train.seed")) == (number, name)
     assert layers.origin("train.batch_tokens") == "preset small"
     assert layers.origin("train.patience") == "default"

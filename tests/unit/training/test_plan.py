@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clearhead.config import Config
-from clearhead.config.nested import flat, merge
+from clearhead.config.nested import flat, merge, nested
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.files.tensors import read_weights
@@ -203,7 +203,7 @@ def test_the_plan_chooses_all_settings_of_its_list_and_no_others(planned):
     config = planned({"train": {"max_steps": 700}}).config
     assert config.train.planned == PLANNED
     values = flat(config.model_dump())
-    given = planned({name: values[name] for name in ("train.max_steps", *PLANNED)}).config
+    given = planned(nested({name: values[name] for name in ("train.max_steps", *PLANNED)})).config
     assert changed(given, {"train.planned": PLANNED}) == config
     assert given.train.planned == ()
 
