@@ -12,7 +12,7 @@ from clearhead.cli.options import Device, Force, NewModel, Threads
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     output: NewModel,
     last: Annotated[
         int | None,

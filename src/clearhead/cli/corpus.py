@@ -81,6 +81,8 @@ def stats(files: Files = None, *, options: CorpusOptions, as_json: Json = False)
 
     with progress("measuring") as advance:
         result = measure(rows, advance)
+    for _, problem in corpus.unequal:
+        notice(f"{problem}; the lines without a partner are not counted")
     facts = {"files": corpus.read_as, **result.sizes()}
     with open_output(None) as out:
         lines = [json.dumps(facts, ensure_ascii=False)] if as_json else size_lines(result)

@@ -13,7 +13,7 @@ from clearhead.cli.options import Force, NewModel, Threads
 
 
 def import_model(
-    path: Annotated[Path, typer.Argument(help="Model directory or file of the other library.", show_default=False)],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Model directory or file of the other library.")],
     output: NewModel,
     kind: Annotated[
         str | None, typer.Option(help="Kind of model, if its config.json does not name it (docs/models.md).")

@@ -48,14 +48,16 @@ _DRAWN_WITHOUT_PLOTS = (PartName.FIGURE1, PartName.FIGURE2, PartName.WALK)
 
 
 def paper(
-    part: Annotated[PartName | None, typer.Argument(help="Part to compute; all parts if not given.")] = None,
+    part: Annotated[
+        PartName | None, typer.Argument(metavar="PART", help="Part to compute; all parts if not given.")
+    ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
-            help="With `concepts`: the concept whose program to show and run; all are listed if not given. With "
-            "`walk`: a sentence of the words that its model knows. With `figure1` and `figure2`: a preset, or the "
-            "directory of a model or run, to draw instead of paper-base. With `exercises`: the number of one to show, "
-            "or a file of answers to check; all are listed if not given."
+            metavar="NAME",
+            help="With `concepts`: the concept whose program to show and run. With `walk`: a sentence of words that "
+            "its model knows. With `figure1` and `figure2`: a preset, or the directory of a model or run, to draw "
+            "instead of paper-base. With `exercises`: the number of one to show, or a file of answers to check.",
         ),
     ] = None,
     answers: Annotated[

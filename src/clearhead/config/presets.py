@@ -65,7 +65,13 @@ The width of a head is d_model / num_heads, except in rows B, where only queries
 
 
 def table3_row(name: str, *, vocab_size: int = 37_000) -> ModelConfig:
-    """Return the model of a row of Table 3, by its name in `TABLE3`."""
+    """Return the model of a row of Table 3, by its name in `TABLE3`.
+
+    Raises:
+        ConfigError: If there is no such row.
+    """
+    if name not in TABLE3:
+        raise ConfigError(f"no row {name!r} of Table 3{nearest_name(name, TABLE3)}")
     return ModelConfig(vocab_size=vocab_size, **TABLE3[name].get("model", {}))
 
 

@@ -281,8 +281,10 @@ def refuse_unwritable(path: str) -> None:
     """Check that a file can be written, as far as possible without writing.
 
     Raises:
-        DataError: If it is a directory or read-only, or its directory is read-only or cannot be made.
+        DataError: If it has no name, is a directory or read-only, or its directory is read-only or cannot be made.
     """
+    if not path:
+        raise DataError("cannot write '': a file needs a name")
     final = Path(os.path.realpath(path))  # through a link, so that the link is kept
     if final.is_dir():
         raise DataError(f"cannot write {path}: it is a directory")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearhead.errors import DeviceError
+from clearhead.errors import ConfigError, DeviceError
 from clearhead.runtime.cpus import openmp_threads, usable_cpus
 from clearhead.runtime.pytorch import imported_pytorch, needing_pytorch
 
@@ -152,7 +152,13 @@ def _pytorch_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Set the number of threads of PyTorch and translations; in a forked process, PyTorch keeps using one."""
+    """Set the number of threads of PyTorch and translations; in a forked process, PyTorch keeps using one.
+
+    Raises:
+        ConfigError: If it is not a whole number of 1 or more.
+    """
+    if type(count) is not int or count < 1:
+        raise ConfigError(f"the number of threads must be a whole number of 1 or more, not {count!r}")
     global _inherited_threads
     if _inherited_threads:
         _inherited_threads = count

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -123,8 +123,11 @@ class Tokenizer(Vocabulary):
             placeholders: Whether to add tokens for the placeholder characters.
 
         Raises:
-            ConfigError: If `vocab_size` is too small for the bytes and the special tokens, or the kind is `imported`.
+            ConfigError: If `vocab_size` is too small for the bytes and the special tokens, or the kind is unknown or
+                `imported`.
         """
+        if kind not in get_args(TokenizerKind):
+            raise ConfigError(f"tokenizer.kind: no kind {kind!r}; there are {', '.join(get_args(TokenizerKind)[:-1])}")
         special = [*SPECIAL_TOKENS, *map(language_tag, language_tags)]
         signs = SIGNS if placeholders else ()
         if vocab_size < (least := len(special) + len(_BYTES) + 1 + len(signs)):

@@ -138,8 +138,9 @@ class Translator:
             if other.tokenizer.sha256 != bundle.tokenizer.sha256:
                 raise ModelError(
                     f"{_tokenizer_of(other)} is not the vocabulary of {_tokenizer_of(bundle)}, and an ensemble "
-                    f"averages the probabilities of the same tokens; models of one vocabulary are those of the same "
-                    f"training text, with another train.seed or shape, and those that were begun with --from"
+                    f"averages the probabilities of the same tokens; models share a vocabulary if they are "
+                    f"fine-tuned with --from, or trained on the same training and validation files, with another "
+                    f"train.seed or shape"
                 )
         return cls(bundle, Path(path), ensemble=tuple(others))
 

@@ -74,6 +74,14 @@ def test_files_of_unequal_length_are_a_finding_and_the_next_files_are_read(run_c
     assert "has 90 lines but" in finding["examples"][0]["detail"]
 
 
+def test_stats_says_which_lines_without_a_partner_are_not_counted(run_command, write_lines):
+    files = ["--source", write_lines("a.de", "eins", "zwei", "drei"), "--target", write_lines("a.en", "one", "two")]
+    ran = run_command(stats, *files, "--json")
+    assert json.loads(ran.stdout)["rows"]["pairs"] == 2
+    assert "has 3 lines but" in ran.stderr
+    assert "the lines without a partner are not counted" in ran.stderr
+
+
 def test_leakage_is_looked_for_in_every_split(run_command, tsv, write_lines):
     valid = write_lines("v.tsv", "NULL null null!\tx", "nichts\tnothing")
     de, en = write_lines("t.de", "etwas"), write_lines("t.en", "five five five")

@@ -16,6 +16,7 @@ from clearhead.config.presets import (
     paper_base,
     paper_big,
     recipe,
+    table3_row,
 )
 from clearhead.errors import ConfigError
 
@@ -114,6 +115,11 @@ def test_a_row_of_table_3_changes_what_it_names_and_nothing_else(name):
     run = {"preset": name, "train": {"average_last": 1, "max_steps": 100_000}}
     expected = merge(recipe("paper-base"), run, TABLE_3_CHANGES[name])
     assert Config.from_dict(recipe(name)) == Config.from_dict(expected)
+
+
+def test_an_unknown_row_of_table_3_is_refused():
+    with pytest.raises(ConfigError, match="no row 'table3-b-dk-17' of Table 3; did you mean 'table3-b-dk-16'"):
+        table3_row("table3-b-dk-17")
 
 
 def test_rows_d_train_with_the_smoothing_they_name():

@@ -297,6 +297,7 @@ def test_missing_directories_of_an_output_are_made(tmp_path):
 def test_unwritable_places_are_named(tmp_path):
     (tmp_path / "file").write_text("")
     for path, message in [
+        ("", "a file needs a name"),
         (tmp_path, "it is a directory"),
         (tmp_path / "file" / "t.txt", "file is not a directory that may be changed"),
         (tmp_path / "file" / "no" / "t.txt", "file is not a directory that may be changed"),

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from clearhead.errors import ClearheadError, DeviceError
+from clearhead.errors import ClearheadError, ConfigError, DeviceError
 from clearhead.runtime import device
 from clearhead.runtime.device import device_name, resolve_device
 from every_run import slow
@@ -94,6 +94,14 @@ def test_threads_without_pytorch_are_those_that_pytorch_would_use():
     program = "from clearhead.runtime import device; print(device.num_threads(), 'torch' in sys.modules)"
     with_pytorch = run(f"import sys, torch; {program}")
     assert run(f"import sys; {program}") == with_pytorch.replace("True", "False")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
+def test_impossible_numbers_of_threads_are_refused(count):
+    before = device.num_threads()
+    with pytest.raises(ConfigError, match="a whole number of 1 or more, not"):
+        device.set_num_threads(count)
+    assert device.num_threads() == before
 
 
 def test_threads_that_were_set_before_pytorch_was_imported_are_its_own_too():

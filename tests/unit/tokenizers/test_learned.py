@@ -234,6 +234,11 @@ def test_a_small_corpus_yields_a_small_vocabulary(kind):
     assert tokenizer.decode(tokenizer.encode("ab 日本")) == "ab 日本"
 
 
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ConfigError, match="no kind 'words'; there are bpe, unigram, wordpiece"):
+        Tokenizer.train(CORPUS, kind="words", vocab_size=300)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_vocabulary_is_never_larger_than_asked(kind):
     for vocab_size in (261, 283, 307):
