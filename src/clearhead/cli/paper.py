@@ -48,9 +48,7 @@ _DRAWN_WITHOUT_PLOTS = (PartName.FIGURE1, PartName.FIGURE2, PartName.WALK)
 
 
 def paper(
-    part: Annotated[
-        PartName | None, typer.Argument(metavar="PART", help="Part to compute; all parts if not given.")
-    ] = None,
+    part: Annotated[PartName | None, typer.Argument(metavar="PART", help="Part to compute; otherwise all.")] = None,
     name: Annotated[
         str | None,
         typer.Argument(
