@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,18 +152,18 @@ def evaluate(
     for path in (model, results.compare):
         if path is not None:
             model_directory(path)  # what is not there is refused before an hour of translating
-    how, others = (given, judging, gold, decoding), decoding.ensemble or ()
+    evaluated, others = partial(_evaluated, given, judging, gold, decoding), decoding.ensemble or ()
     if model is None:
         made_elsewhere = list(read_lines(text.hypothesis or "")) if text.pairs else given.sources
-        found = ModelEvaluation.of_texts(made_elsewhere, given.targets, **judging.settings)
+        found = ModelEvaluation.of_texts(made_elsewhere, given.targets, intervals=True, **judging.settings)
     else:
-        found = _evaluated(model, others, *how)
+        found = evaluated(model, others)
     unwritten = None if results.output is None else _write(results.output, found.texts if model else ())
     if model is not None:
         found = _with_parts(found, model, given.sources)
     if results.compare is not None:
         names = str(results.compare), " + ".join(map(str, [model, *others]))
-        found = found.compared_with(_evaluated(results.compare, (), *how), names)
+        found = found.compared_with(evaluated(results.compare), names)
     typer.echo(json.dumps(found.to_dict(), ensure_ascii=False) if results.as_json else "\n".join(found.lines()))
     if model is not None and not others:
         changed = {"tokenize": judging.tokenize, "lowercase": judging.lowercase or None, **decoding.settings}
@@ -180,12 +181,12 @@ def evaluate(
 
 
 def _evaluated(
-    path: Path,
-    ensemble: Sequence[Path],
     given: GivenPairs,
     judging: JudgingOptions,
     gold: GoldOptions,
     decoding: TranslatorOptions,
+    path: Path,
+    ensemble: Sequence[Path] = (),
 ) -> ModelEvaluation:
     """Evaluate a model, and report what is notable in its translations."""
     from clearhead.translation.test_set import evaluate_model

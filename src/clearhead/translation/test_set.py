@@ -64,7 +64,7 @@ class ModelEvaluation:
 
     @classmethod
     def of_texts(
-        cls, texts: Sequence[str], references: Sequence[str], *, intervals: bool = True, **judging: Any
+        cls, texts: Sequence[str], references: Sequence[str], *, intervals: bool = False, **judging: Any
     ) -> Self:
         """Judge translations.
 
@@ -170,14 +170,15 @@ def evaluate_model(
     make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # fail before an hour of translation
     alignment = None
     if gold_alignments is not None:
-        names = ("source_lang", "target_lang", "batch_tokens", "align_by")
-        how: Any = {key: value for key, value in decode_settings.items() if key in names}
-        target_language = translator.decode_config(how).target_lang
+        translator.translate([], **decode_settings)  # an impossible setting is refused before pairs are aligned
+        target_language = translator.decode_config(decode_settings).target_lang
         sides = [text for _, text in translator.pair_encoder.split_sources(sources, target_language, name=name)]
         gold = read_gold_links(gold_alignments, sides, references, base=gold_base)
         with stage("aligning", total=len(sources)) as advance:
-            how |= {"name": name, "on_progress": advance, "words": spaced_words}
-            alignment = alignment_scores(translator.align(sources, references, **how), gold)
+            links = translator.align(
+                sources, references, words=spaced_words, name=name, on_progress=advance, **decode_settings
+            )
+        alignment = alignment_scores(links, gold)
     with stage(f"translating with {translator.path}", total=sum(bool(line.strip()) for line in sources)) as advance:
         start = perf_counter()
         translations = translator.translate(

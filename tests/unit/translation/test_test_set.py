@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from clearhead.data.store import StoreWriter
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.test_set import ModelEvaluation, evaluate_model, near_training
 
@@ -81,6 +81,13 @@ def test_unequal_and_empty_test_sets_are_refused_before_translating(english_tran
         evaluate_model(english_translator, english_sentences, english_sentences[:4])
     with pytest.raises(DataError, match="no lines"):
         evaluate_model(english_translator, [], [])
+
+
+def test_impossible_settings_are_refused_before_pairs_are_aligned(english_translator, english_sentences, tmp_path):
+    (tmp_path / "gold").write_text("0-0\n" * len(english_sentences))
+    asked = {"gold_alignments": str(tmp_path / "gold"), "stage": lambda what, total: pytest.fail(f"{what} for nothing")}
+    with pytest.raises(ModelError, match="no shortlist"):
+        evaluate_model(english_translator, english_sentences, english_sentences, shortlist=True, **asked)
 
 
 def test_near_is_a_source_with_half_of_the_words_of_a_training_source(tmp_path):
