@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clearhead.formats import PairFile, SentencePair
 
 
-SEARCHED = "It is searched for pairs that the corpus also contains."
+SEARCHED = "Searched for pairs that the corpus also contains."
 
 Paths = list[str] | None
 Files = Annotated[

@@ -23,12 +23,12 @@ from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
 from clearhead.cli.options import (
     OUTPUT,
+    REFERENCE,
     Device,
     Languages,
     Model,
     OptionGroup,
     Plain,
-    ReferenceFile,
     Threads,
     with_option_groups,
 )
@@ -102,7 +102,7 @@ class QuestionOptions(OptionGroup):
             rich_help_panel="More",
         ),
     ] = None
-    reference: ReferenceFile = None
+    reference: str | None = typer.Option(None, metavar="FILE", help=REFERENCE, rich_help_panel="More")
     compare: Path | None = typer.Option(None, metavar="MODEL2", help="Compare with another model on the same sentence.")
     compare_text: str | None = typer.Option(None, metavar="TEXT", help="Compare with another sentence.")
 

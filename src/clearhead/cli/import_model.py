@@ -11,6 +11,8 @@ from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
 from clearhead.cli.options import Force, NewModel, Threads
 
+DEFAULT = "This becomes the model's default."
+
 
 def import_model(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Model directory or file of the other library.")],
@@ -18,8 +20,8 @@ def import_model(
     kind: Annotated[
         str | None, typer.Option(help="Kind of model, if its config.json does not name it (docs/models.md).")
     ] = None,
-    source_lang: Annotated[str | None, option("decode.source_lang", metavar="L")] = None,
-    target_lang: Annotated[str | None, option("decode.target_lang", metavar="L")] = None,
+    source_lang: Annotated[str | None, option("decode.source_lang", metavar="L", more=DEFAULT)] = None,
+    target_lang: Annotated[str | None, option("decode.target_lang", metavar="L", more=DEFAULT)] = None,
     markers: Annotated[
         str | None,
         typer.Option(

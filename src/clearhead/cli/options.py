@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -30,7 +30,8 @@ class OptionGroup:
         vars(self).update({**{one.name: one.default for one in self.parameters()}, **values})
 
     @classmethod
-    def parameters(cls) -> list[inspect.Parameter]:
+    @cache
+    def parameters(cls) -> Sequence[inspect.Parameter]:
         """Return the options as parameters of a command."""
         hints, options = get_type_hints(cls, include_extras=True), dict[str, tuple[Any, Any]]()
         for name, value in _attributes(cls).items():
@@ -48,7 +49,7 @@ class OptionGroup:
             for name, (default, hint) in options.items()
         ]
 
-    def given(self, section: str) -> dict[str, Any]:
+    def settings_of(self, section: str) -> dict[str, Any]:
         """Return the settings of a section that are options here; None was not given."""
         options = {name: one for name, one in _attributes(type(self)).items() if isinstance(one, SettingOption)}
         keys = {name: one.setting.rpartition(".") for name, one in options.items()}
@@ -93,6 +94,8 @@ def _use_threads(count: int | None) -> int | None:
 OUTPUT = ("--output", "-o", "--out")
 """Names of the option for the file or directory that a command writes, the same in every command."""
 
+REFERENCE = "Reference translations, aligned line by line with the source."
+
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory that contains a model.")
 ]
@@ -101,9 +104,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an existing model 
 NewModel = Annotated[Path, typer.Option(*OUTPUT, help="Model directory to write.", show_default=False)]
 SourceFile = Annotated[str | None, option("data.source", metavar="FILE")]
 TargetFile = Annotated[str | None, option("data.target", metavar="FILE")]
-ReferenceFile = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Reference translations, aligned line by line with the source.")
-]
+ReferenceFile = Annotated[str | None, typer.Option(metavar="FILE", help=REFERENCE)]
 AlignBy = Annotated[AlignByChoice | None, option("decode.align_by")]
 Ensemble = Annotated[
     list[Path] | None,
@@ -167,13 +168,13 @@ class DecodeSettings(OptionGroup):
     @property
     def settings(self) -> dict[str, Any]:
         """The options as settings of `[decode]`; None keeps the model's value."""
-        return self.given("decode")
+        return self.settings_of("decode")
 
 
 class Languages(DecodeSettings):
     """The languages of lines that are not split."""
 
-    source_lang = option("decode.source_lang", metavar="L")
+    source_lang = option("decode.source_lang", metavar="L", more="Lines are not split here: for such models only.")
     target_lang = option("decode.target_lang", metavar="L")
 
 

@@ -56,7 +56,7 @@ class SearchOptions(DecodeSettings):
         Raises:
             ConfigError: If a value of sampling is impossible.
         """
-        drawn = given(**self.given("sampling"))
+        drawn = given(**self.settings_of("sampling"))
         is_drawn = self.sample or self.mbr is not None
         return {**self.settings, "mbr": self.mbr, "sampling": Sampling(**drawn) if is_drawn else None}
 

@@ -42,7 +42,8 @@ class RunOptions(PairFormat):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that were given."""
-        return _given({**self.given(""), **{section: self.given(section) for section in ("data", "train")}})
+        sections = {section: self.settings_of(section) for section in ("data", "train")}
+        return _given({**self.settings_of(""), **sections})
 
 
 class StartOptions(OptionGroup):

@@ -101,15 +101,15 @@ def translate(
     }
     with load() as translator:
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
-        arguments["only_if"] = outputs.only_if or 0.0
+        translated = partial(translate_lines, translator, only_if=outputs.only_if or 0.0, **arguments)
         with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
             for path in paths:
                 name, before, is_typed = display_name(path), writer.count, _is_typed(path)
                 check = None if documents.as_text or is_typed else partial(_refuse_markup, path)
                 # Whoever types a line wants to see its translation before typing the next.
-                how: dict[str, Any] = {"chunk_lines": 1 if is_typed else CHUNK_LINES * workers, "on_first": check}
+                chunk_lines = 1 if is_typed else CHUNK_LINES * workers
                 notices, lines = TranslationNotices(name, translator), read_lines(path)
-                for chunk in translate_lines(translator, lines, name=name, on_progress=advance, **how, **arguments):
+                for chunk in translated(lines, chunk_lines=chunk_lines, on_first=check, name=name, on_progress=advance):
                     notices.add_left(chunk.left)
                     notices.add(chunk.kept, places=chunk.places)
                     writer.write(chunk, name)

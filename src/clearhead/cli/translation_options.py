@@ -92,7 +92,7 @@ class TranslationOptions(OptionGroup):
             "scores": self.is_jsonl or num_best > 1 or self.report is not None,
             "quality": self.quality or self.only_if is not None or self.report is not None,
             "plain": self.plain,
-            **self.given("decode"),
+            **self.settings_of("decode"),
         }
 
     def refuse_overwriting(self, paths: Sequence[str]) -> None:
@@ -126,9 +126,7 @@ class TranslationOptions(OptionGroup):
 
                 # Begun first, the report is written last: what comes of it does no harm to the translations.
                 report = opened.enter_context(reporting(self.report, some_names(paths)))
-            writer = LineWriter(
-                opened.enter_context(open_output(self.output)), is_jsonl=self.is_jsonl, num_best=num_best, report=report
-            )
+            out, links = opened.enter_context(open_output(self.output)), None
             if self.alignments is not None and not is_standard_output(self.alignments):
-                writer.links = opened.enter_context(open_output(self.alignments))
-            yield writer
+                links = opened.enter_context(open_output(self.alignments))
+            yield LineWriter(out, is_jsonl=self.is_jsonl, num_best=num_best, links=links, report=report)

@@ -38,8 +38,8 @@ class Config(Settings):
     out: str | None = None
     """Run directory. Running `clearhead train` again with the same directory resumes the run."""
     from_model: str | None = None
-    """Model directory or run directory of the model to start from, instead of random weights (`--from`). The run uses
-    the model's shape and tokenizer."""
+    """Model directory or run directory of the model to start from, instead of random weights. The run uses the
+    model's shape and tokenizer."""
     from_sha256: str | None = None
     """SHA-256 of the weights of `from_model`. The run determines it when it starts; if it is set already, a model with
     other weights is rejected."""

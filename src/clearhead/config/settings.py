@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -81,7 +82,7 @@ class Settings(BaseModel):
             for one in field.metadata
             if isinstance(one, SameAs)
         }
-        return {**same, **own}
+        return {**same, **{name: inspect.cleandoc(text) for name, text in own.items()}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:

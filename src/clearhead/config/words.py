@@ -7,7 +7,6 @@ setting is given, as a flag too; further paragraphs are about the sections of a 
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
@@ -29,11 +28,11 @@ SECTIONS: Mapping[str, str] = {
 
 @cache
 def docstrings(path: Path) -> dict[str, dict[str, str]]:
-    """Return the docstring of each field of each class in a file."""
-    classes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)]
+    """Return the docstring of each field of each class in a file, indented as it is there."""
+    classes = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ClassDef)]
     return {
         one.name: {
-            field.target.id: inspect.cleandoc(text.value.value)
+            field.target.id: text.value.value
             for field, text in pairwise(one.body)
             if isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
@@ -54,7 +53,7 @@ def words(setting: str) -> str:
     section, _, key = setting.rpartition(".")
     file, _, name = SECTIONS[section].partition(":")
     text = docstrings(Path(__file__).with_name(f"{file}.py"))[name][key]
-    return text.split("\n\n")[0].replace("\n", " ")
+    return " ".join(text.split("\n\n")[0].split())
 
 
 class SameAs(NamedTuple):
