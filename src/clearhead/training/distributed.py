@@ -33,7 +33,6 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from clearhead.config.nested import flat
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.runtime.cpus import usable_cpus
 from clearhead.training.liveness import Watch, lost_workers
@@ -153,7 +152,7 @@ class Workers:
         From then on a watch ends this process if another worker stops sending heartbeats.
 
         Args:
-            greeting: Values that must be equal on all workers, such as settings and versions; plain values for JSON.
+            greeting: Values by name that must be equal on all workers, such as settings and versions.
             say: Called with the reason when the watch ends this process.
 
         Raises:
@@ -162,7 +161,7 @@ class Workers:
         if self._store is None:
             return
         with self.together():
-            _greet(self._store, self.rank, self.count, json.loads(json.dumps(greeting)))
+            _greet(self._store, self.rank, self.count, greeting)
 
         own = self._store.clone()  # own connection: this thread may be blocked in a call on the other one
 
@@ -450,10 +449,10 @@ def _number(name: str) -> int:
 
 def _greet(store: dist.Store, rank: int, count: int, greeting: Mapping[str, Any]) -> None:
     """Wait for all workers; raise TrainingError if one was given different values."""
-    store.set(f"greeting/{rank}", json.dumps(greeting))
-    first = flat(json.loads(_wait(store, "greeting/0", "worker 0")))
+    store.set(f"greeting/{rank}", json.dumps(greeting, default=str))  # a date of a TOML file is refused later
+    first = json.loads(_wait(store, "greeting/0", "worker 0"))
     for other in range(1, count) if rank == 0 else ():
-        found = flat(json.loads(_wait(store, f"greeting/{other}", f"worker {other}")))
+        found = json.loads(_wait(store, f"greeting/{other}", f"worker {other}"))
         for name in sorted(first.keys() | found.keys()):
             if first.get(name) != found.get(name):
                 raise TrainingError(

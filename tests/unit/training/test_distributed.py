@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -403,7 +404,10 @@ def test_one_of_several_may_speak():
 def test_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(distributed, "Watch", lambda *_: None)
     found = together(
-        *(partial(Workers.greet, greeting={"PyTorch": version}, say=print) for version in ("2.13.0", "2.5.1"))
+        *(
+            partial(Workers.greet, greeting={"PyTorch": version, "train.seed": date(1979, 5, 27)}, say=print)
+            for version in ("2.13.0", "2.5.1")
+        )
     )
     assert str(found[0]) == (
         "all workers must be given the same, but PyTorch is '2.13.0' for worker 0 and '2.5.1' for worker 1"
