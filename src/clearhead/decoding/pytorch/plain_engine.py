@@ -154,6 +154,7 @@ class PlainSlots:
         self._model, self._beam_size = model, beam_size
         self._places: list[int] = []
         """The place in the batch of the sentence in each slot."""
+        self._has_left = False
         self.source_lengths: list[int] = []
 
     def encode(self, sentences: Sequence[Sentence]) -> list[Sentence]:
@@ -173,6 +174,7 @@ class PlainSlots:
         for column in (self._places, self.source_lengths):
             column[slot] = column[-1]
             column.pop()
+        self._has_left = True
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
@@ -189,7 +191,9 @@ class PlainSlots:
             masks += [beams.masks[row] for row in rows]
             numbers += [slot * self._beam_size + row for row in range(len(beams.parents))]
         device = self._model.device
-        self._batch.select(torch.tensor(parents, device=device), torch.tensor(self._places, device=device))
-        self._places = list(range(len(active)))
+        # While all stay, what is of a sentence, such as the keys of its source, is not copied.
+        kept = torch.tensor(self._places, device=device) if self._has_left else None
+        self._batch.select(torch.tensor(parents, device=device), kept)
+        self._places, self._has_left = list(range(len(active))), False
         log_probs = next_log_probs(self._model, self._batch, torch.tensor(newest, device=device), masks)
         return log_probs.numpy(force=True)[numbers]
