@@ -471,15 +471,15 @@ def has_gpu() -> bool:
 
 
 def _gpu_mib() -> float:
-    """Return the GPU's memory that this process holds, of which PyTorch does not know all; NaN if that is not told."""
+    """Return the GPU's memory that this process holds, of which PyTorch does not know all; NaN if it is unknown."""
     query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
     try:
         lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
     except FileNotFoundError:
         return math.nan
     used = dict(line.split(", ") for line in lines)
-    told = used.get(str(os.getpid()), "")
-    return float(told) if told.isdecimal() else math.nan
+    own = used.get(str(os.getpid()), "")
+    return float(own) if own.isdecimal() else math.nan
 
 
 def _serve(name: str, directory: Path, threads: int) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a machine with a GPU (CUDA) has to say: bench/gpu.sh [PART..].
+# Tests and benchmarks for a machine with a GPU (CUDA): bench/gpu.sh [PART..].
 #
-#   tests     the tests that need a GPU; under "warnings" stands each line of Python that waits for the GPU
+#   tests     the tests that need a GPU; the warnings list each line of Python that waits for the GPU
 #   training  the presets tiny and paper-base beside torch.nn.Transformer (also compiled) and Marian's
 #             model: target tokens a second, share of the peak of products, memory, and the kernels of paper-base's step
 #   search    the shape of the paper's base model, greedy and beam 4, on the GPU and by the compiled core on the CPUs,

@@ -13,7 +13,6 @@ import pkgutil
 import runpy
 import shlex
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -69,15 +68,10 @@ def _run_one(words: list[str], directory: Path, scratch: Path) -> Result:
         at = words.index("<")
         source = str(directory / words[at + 1])
         del words[at : at + 2]
-    if words[0] == "clearhead" and not is_apart:
-        return _forked(lambda: _as_main(words[1:]), directory, scratch, source, environment)
-    if words[0] == "clearhead":
-        words = [sys.executable, "-m", *words]
-    with open(source, "rb") as opened:
-        done = subprocess.run(
-            words, cwd=directory, stdin=opened, capture_output=True, check=False, env=os.environ | environment
-        )
-    return Result(done.returncode, done.stdout, done.stderr)
+    run = (
+        (lambda: os.execv(sys.executable, [sys.executable, "-m", *words])) if is_apart else lambda: _as_main(words[1:])
+    )
+    return _forked(run, directory, scratch, source, environment)
 
 
 def _as_main(arguments: list[str]) -> None:

@@ -124,9 +124,9 @@ class Servers:
         answer = server.answer("POST", "/translate_file", body, kind | dict(headers))
         yield answer
         if answer["status"] == 200:
-            told = json.loads(answer["body"])
+            addresses = json.loads(answer["body"])
             for field in ("translatedFileUrl", "reportUrl"):
-                yield server.answer("GET", urlsplit(told[field]).path, b"", {})
+                yield server.answer("GET", urlsplit(addresses[field]).path, b"", {})
 
     def _running(self, name: str) -> Server:
         if name not in self.running:

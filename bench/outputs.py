@@ -298,10 +298,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.command == "compare":
         sys.exit(compare(options.before, options.after, options.allow) > 0)
-    if any(
-        os.environ.get(name) != value for name, value in ENVIRONMENT.items()
-    ):  # the first must be set from the start
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
+    # Of the processes that are started, each is in a directory of its own.
+    paths = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)}
+    if any(os.environ.get(name) != value for name, value in environment.items()):  # some must be set from the start
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | environment)
     record(options.output, options.only, options.materials)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -41,12 +42,24 @@ for name in ("before.jsonl", "after.jsonl"):
 """
 
 
+OPEN_A_PIPE = """
+from pathlib import Path
+
+import output_processes
+
+output_processes.SECONDS = 1
+[result] = output_processes.run_command("$ clearhead corpus stats pipe", Path.cwd(), Path.cwd())
+print(result.status)
+"""
+PATHS = os.pathsep.join([str(BENCH), *sys.path])
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     directory = tmp_path_factory.mktemp("recorded")
     (directory / "calls").mkdir()
     (directory / "calls" / "few.txt").write_text(CALLS, encoding="utf-8")
-    environment = {**os.environ, **outputs.ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(BENCH), *sys.path])}
+    environment = {**os.environ, **outputs.ENVIRONMENT, "PYTHONPATH": PATHS}
     subprocess.run([sys.executable, "-c", RECORD_TWICE], cwd=directory, env=environment, check=True, timeout=600)
     return directory
 
@@ -71,6 +84,31 @@ def test_a_call_gives_its_status_streams_files_and_value(recorded):
     assert found["$ clearhead corpus stats pairs/nothing.tsv"]["stderr"].startswith("clearhead: ")
     assert found[">>> ch.presets.tiny().d_model"]["value"] == "128"
     assert '"DataError"' in found['>>> ch.Terms.load("terms/malformed.tsv").found_in("drei")']["value"]
+
+
+def test_run_command_ends_a_process_of_its_own_that_takes_too_long(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_A_PIPE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": PATHS},
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=True,
+    )
+    assert int(done.stdout) == -signal.SIGKILL
+
+
+def test_record_runs_processes_with_absolute_paths_of_python(monkeypatch):
+    def execve(path, arguments, environment):
+        raise SystemExit(environment["PYTHONPATH"])
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["src", "/somewhere"]))
+    monkeypatch.setenv("COLUMNS", "7")
+    monkeypatch.setattr("os.execve", execve)
+    with pytest.raises(SystemExit) as ended:
+        outputs.main(["record", "never.jsonl"])
+    assert ended.value.code == os.pathsep.join([os.path.abspath("src"), "/somewhere"])
 
 
 def test_two_recordings_are_equal(recorded, capsys):

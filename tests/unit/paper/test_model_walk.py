@@ -106,7 +106,7 @@ def test_attention_has_the_tokens_that_it_is_about(explained):
     assert decoder[weights + 1].split()[1:] == ["1.000", "0.000", "0.000", "0.000"]  # <s> sees itself alone
 
 
-def test_what_has_no_row_for_each_token_is_not_shown(explained):
+def test_tensors_without_a_row_for_each_token_are_not_shown(explained):
     lines = list(walk_of(explained(norm="post", positions="rotary")).lines())
     assert not {"    view_as", "    unflatten", "    stack"}.intersection(lines)
     queries = lines.index("    queries: Q_i = x W_i^Q, head by head (section 3.2.2)")
@@ -136,7 +136,7 @@ def test_a_long_sentence_does_not_fill_the_memory(make_translator, monkeypatch):
     assert most[0] == most[1] == most[2]
 
 
-def test_the_words_end_it(explained):
+def test_the_probabilities_of_the_steps_end_the_text(explained):
     explanation = explained(norm="post")
     last = list(walk_of(explanation).lines())[-min(6, len(explanation.steps)) :]
     assert [line.rsplit(" ", 1)[1] for line in last] == [f"{step.probability:.3f}" for step in explanation.steps[:6]]
