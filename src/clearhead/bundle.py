@@ -1,54 +1,46 @@
-"""The model directory: save and load a model with tokenizer, settings and metadata, verified by checksums.
-
-config.json             the model's shape, versions, checksums of it and the other files, how it was trained
-model.safetensors       the weights, also rounded ones; their metadata contain the hash of the tokenizer they belong to
-tokenizer.json          the vocabulary
-generation_config.json  the default decode settings
-golden.jsonl            sentences with the translations and scores of the model when it was saved
-README.md               the model card
-shortlist.safetensors   the shortlist of `clearhead optimize`, if it was run; read only on request
-quality.json            the constants of its quality estimate, fitted at the end of training
-alignment.json          the best head for word alignment, chosen in training or by `clearhead optimize`
-
-The last three are side files: a model may lack them. The directory is written whole, and its checksums cover every file
-but the card. A file of such a name that config.json does not list is not part of the model, and is ignored.
-"""
+"""A model with its tokenizer, settings and metadata: written as a model directory, and read from one."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.choices import StoredPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
-    blocked_by,
     file_sha256,
-    is_utf8,
-    json_sha256,
     keep_others,
-    link_or_copy,
     new_directory,
     os_error_as,
     read_json,
     read_json_lines,
     read_text,
-    readable_version,
     write_json,
     write_text,
 )
 from clearhead.files.arrays import read_arrays, read_headers, require_fit, write_arrays
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
 from clearhead.model.stored import StoredModel, module_arrays, require_finite
+from clearhead.model_directory import (
+    CHECKED_FILES,
+    FORMAT_VERSION,
+    ROUNDED_FORMAT,
+    directory_identity,
+    model_directory,
+    read_config,
+    refuse_foreign,
+    verify_checksums,
+    write_config,
+)
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__, full_version
+from clearhead.side_files import SIDE_FILE_NAMES, SideFiles, read_side_files, unlisted_side_file
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
 
@@ -56,34 +48,12 @@ if TYPE_CHECKING:
     from clearhead.model.own_model import OwnModel
     from clearhead.model.transformer import Transformer
 
-FORMAT_VERSION = 2
-"""Increased when an older version of clearhead could misread a model directory."""
-
-ROUNDED_FORMAT = 3
-"""Format of a model whose matrices are stored in 8 bits or in bfloat16; other models keep the earlier number."""
-
-SHORTLIST_FILE = "shortlist.safetensors"
-QUALITY_FILE = "quality.json"
-ALIGNMENT_FILE = "alignment.json"
-
-SideFiles = Mapping[str, Callable[[Path, Mapping[str, str]], None]]
-"""Side files to write, by name: each is called with its path and with the hashes of the model (`Bundle.identity`)."""
-
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
 _MOST_REPLACEMENTS = 20
 """Maximum attempts to read a model that is replaced during reading."""
 
-_CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
-"""Files of every model, whose checksums are in config.json beside its own; the card may be edited."""
-
-_SIDE_FILES = (SHORTLIST_FILE, QUALITY_FILE, ALIGNMENT_FILE)
-"""Files that a model may have; config.json lists those it has with their checksums, as `side_files`.
-
-Models of earlier versions have no such list. Their side files name the model that they were made for.
-"""
-
-_OWN_NAMES = {*_CHECKED, "config.json", "README.md", *_SIDE_FILES}
+_OWN_NAMES = {*CHECKED_FILES, "config.json", "README.md", *SIDE_FILE_NAMES}
 
 
 @dataclass
@@ -146,15 +116,13 @@ class Bundle:
         """
         if self.side_files is not None or self.directory is None:
             return (self.side_files or {}).get(name)
-        path = self.directory / name
-        values = read_json(path, ModelError) if path.is_file() else {}
-        return values if values.items() >= self.identity().items() else None  # one of another model is a leftover
+        return unlisted_side_file(self.directory / name, self.identity())
 
     def leftovers(self) -> list[str]:
         """Return the names of side files in the directory that are not part of the model, and ignored."""
         if self.side_files is None or self.directory is None:
             return []
-        return [name for name in _SIDE_FILES if name not in self.side_files and (self.directory / name).exists()]
+        return [name for name in SIDE_FILE_NAMES if name not in self.side_files and (self.directory / name).exists()]
 
     @property
     def model(self) -> Transformer:
@@ -271,55 +239,6 @@ def save_bundle(
         keep_others(Path(directory), temporary, _OWN_NAMES)
 
 
-def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, str]) -> None:
-    """Add side files to a model directory, or replace them, all at once; nothing else in it changes.
-
-    Args:
-        directory: The model directory.
-        side_files: The side files.
-        model: Hashes of the model that they were made for.
-
-    Raises:
-        ModelError: If another model is there by now, or the directory cannot be written.
-    """
-    before, config = _identity(directory), _read_config(directory)
-    if config["checksums"]["model.safetensors"] != model["model_sha256"]:
-        raise ModelError(f"{directory} holds another model by now; run the command again")
-
-    def refuse_replaced(final: Path) -> None:
-        if _identity(final) != before:
-            raise ModelError(f"{directory} was replaced or changed meanwhile; run the command again")
-
-    with (
-        os_error_as(ModelError, f"cannot write the model directory {directory}"),
-        new_directory(directory, refuse=refuse_replaced) as temporary,
-    ):
-        for path in directory.iterdir():
-            link_or_copy(path, temporary / path.name)
-        for name, write in side_files.items():
-            (temporary / name).unlink(missing_ok=True)  # not through a link
-            write(temporary / name, model)
-        listed = {*side_files, *_listed(temporary, config, model, but=side_files)}
-        (temporary / "config.json").unlink()
-        _write_config(temporary, config, listed)
-
-
-def side_file_path(directory: Path, name: str) -> Path:
-    """Return the path of a side file that is read on request, after comparing it with its checksum.
-
-    The file need not exist, for its reader says best what is to be done.
-
-    Raises:
-        ModelError: If it is damaged, or not part of the model.
-    """
-    path, listed = directory / name, _read_config(directory).get("side_files")
-    if listed is not None and path.is_file():
-        if name not in listed:
-            raise ModelError(f"{path} is not part of this model: its config.json does not list it; remove it")
-        _require_checksum(path, listed[name])
-    return path
-
-
 def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True, model: OwnModel | None = None) -> Bundle:
     """Read a model directory, or the model of a run directory; nothing in it is executed.
 
@@ -337,23 +256,23 @@ def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True, m
             settings, tokenizer and weights contradict each other.
     """
     for _ in range(_MOST_REPLACEMENTS):
-        before = _identity(path)
+        before = directory_identity(path)
         try:
             bundle = _load(path, device, verify, model)
         except Exception:  # a mix of two models' files can fail in any way
-            if _identity(path) == before:
+            if directory_identity(path) == before:
                 raise
         else:
-            if _identity(path) == before:  # otherwise the weights may be the new ones and the settings the old
+            if directory_identity(path) == before:  # otherwise the weights may be the new ones and the settings the old
                 return bundle
     raise ModelError(f"{path} is replaced by another model again and again; try once more when it is not")
 
 
 def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> Bundle:
     directory = model_directory(path)
-    config = _read_config(directory)
+    config = read_config(directory)
     if verify:
-        _verify(directory, config)
+        verify_checksums(directory, config)
     tokenizer = load_vocabulary(directory / "tokenizer.json")
     settings = _parse(ModelConfig, config.get("model"), directory / "config.json")
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
@@ -397,7 +316,7 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
         format_version=config["format_version"],
         clearhead_version=str(config.get("clearhead_version")),
         directory=directory,
-        side_files=_read_side_files(directory, config),
+        side_files=read_side_files(directory, config),
     )
     try:
         bundle.line_statistics  # noqa: B018 - read here, where the file name is known
@@ -412,15 +331,6 @@ def own_parts(info: Mapping[str, Any]) -> list[str]:
     for name in ("settings", "train", "own_parts"):
         found = found.get(name) if isinstance(found, Mapping) else None
     return [str(name) for name in found] if isinstance(found, list | tuple) else []
-
-
-def _identity(path: str | Path) -> tuple[int, int] | None:
-    """Return values that change when another model replaces the directory; None if there is no model."""
-    try:
-        found = model_directory(path).stat()
-    except (ModelError, OSError):
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origin: str) -> None:
@@ -459,61 +369,6 @@ def require_fitting_weights(
     require_fit(stored_headers(config, precision), headers, origin=str(path))
 
 
-def refuse_foreign(directory: Path) -> None:
-    """Require that a model may be written to a directory: it is absent or empty, or holds an older model.
-
-    Raises:
-        ModelError: If it holds something else, its path is not UTF-8, or a directory above it is none or read-only.
-    """
-    if not is_utf8(directory):
-        raise ModelError(f"cannot write a model to {directory}: its path is not UTF-8; choose another name")
-    if directory.exists() and not _is_model_or_empty(directory):
-        raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
-    _refuse_blocked(directory)
-
-
-def refuse_model(directory: Path) -> None:
-    """Require that a directory holds no model, for commands that replace one only with --force.
-
-    Raises:
-        ModelError: If it holds one.
-    """
-    if (readable_version(directory) / "config.json").is_file():
-        raise ModelError(f"there is a model at {directory}; give -o another name, or --force to replace it")
-
-
-def require_new(path: Path, is_export: Callable[[Path], bool], *, force: bool) -> None:
-    """Require that `export` may write to a path: nothing is there or, with `force`, an earlier export.
-
-    Args:
-        path: The path of a directory, or of a page in a single file.
-        is_export: Returns whether an existing path holds what this export writes.
-        force: Whether that is replaced; so is an empty directory.
-
-    Raises:
-        ModelError: If something else is there, the path is not UTF-8, or a directory above it is none or read-only.
-    """
-    if not is_utf8(path):
-        raise ModelError(f"cannot write to {path}: its path is not UTF-8; choose another name")
-    there = readable_version(path)
-    if there.exists():
-        may_go = is_export(there) or (there.is_dir() and not any(there.iterdir()))
-        if not (may_go and force):
-            instead = "--force to replace it" if may_go else "remove it first: it is not what this export writes"
-            raise ModelError(f"{path} is there already; choose another name, or {instead}")
-    _refuse_blocked(path)
-
-
-def is_small_model(directory: Path) -> bool:
-    """Return whether a path holds what `export --to clearhead` writes: a model whose matrices are rounded."""
-    return _model_values(directory).get("precision") is not None
-
-
-def _refuse_blocked(directory: Path) -> None:
-    if above := blocked_by(directory.resolve()):
-        raise ModelError(f"cannot write to {directory}: {above} is not a directory that may be changed")
-
-
 def read_card(directory: Path) -> str:
     """Return the text of the README.md in a model directory; empty if there is none.
 
@@ -526,28 +381,6 @@ def read_card(directory: Path) -> str:
             return read_text(path, errors="replace") if path.is_file() else ""
     except ValueError as error:
         raise ModelError(f"{path} is no card of a model: {error}; leave it out") from None
-
-
-def model_directory(path: str | Path) -> Path:
-    """Return the model directory of a path: the path itself or its `model/`.
-
-    Raises:
-        ModelError: If there is none, or it cannot be accessed.
-    """
-    if not isinstance(path, str | Path):
-        raise ModelError(f"a model is named by the path of its directory, not by {type(path).__name__}")
-    path = Path(path)
-    # An error is, for example, a name that is too long, or a directory without search permission.
-    with os_error_as(ModelError, f"no model at {path}"):
-        for directory in map(readable_version, (path, path / "model")):
-            if (directory / "config.json").is_file():
-                return directory
-        is_there = path.exists()
-    if not is_there:
-        raise ModelError(f"no model at {path}: there is no such directory")
-    if (path / "config.toml").is_file():
-        raise ModelError(f"{path} is a run without a model; clearhead train {shlex.quote(str(path))} continues it")
-    raise ModelError(f"no model at {path}: it holds no config.json; name a model directory or a run directory")
 
 
 def read_golden(directory: Path) -> list[dict[str, Any]]:
@@ -595,93 +428,7 @@ def _write_files(
     }
     for name, write in side_files.items():
         write(directory / name, model)
-    _write_config(directory, config, side_files)
-
-
-def _write_config(directory: Path, values: Mapping[str, Any], side_files: Collection[str]) -> None:
-    """Write config.json, the last file of a model directory, with the checksums of all others."""
-    config = {name: value for name, value in values.items() if name != "checksums"}
-    config["side_files"] = {name: file_sha256(directory / name) for name in sorted(side_files)}
-    checksums = {name: file_sha256(directory / name) for name in _CHECKED}
-    write_json(directory / "config.json", {**config, "checksums": {**checksums, "config.json": json_sha256(config)}})
-
-
-def _listed(directory: Path, config: Mapping[str, Any], model: Mapping[str, str], *, but: Collection[str]) -> set[str]:
-    """Return the names of a model's side files, but for some; of an earlier version, those that name the model."""
-    if config.get("side_files") is not None:
-        return set(config["side_files"]) - set(but)
-    there = [directory / name for name in _SIDE_FILES if name not in but and (directory / name).is_file()]
-    named = {
-        path.name: read_json(path, ModelError) if path.suffix == ".json" else read_arrays(path)[1] for path in there
-    }
-    return {name for name, values in named.items() if values.items() >= model.items()}
-
-
-def _read_side_files(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    listed = config.get("side_files")
-    if listed is None:
-        return None
-    return {name: read_json(directory / name, ModelError) if name.endswith(".json") else None for name in listed}
-
-
-def _verify(directory: Path, config: Mapping[str, Any]) -> None:
-    checksums = config["checksums"]
-    for name, sha256 in {**{name: checksums[name] for name in _CHECKED}, **config.get("side_files", {})}.items():
-        _require_checksum(directory / name, sha256)
-    said = {name: value for name, value in config.items() if name != "checksums"}
-    if json_sha256(said) != checksums["config.json"]:
-        raise ModelError(
-            f"{directory / 'config.json'} is damaged or was edited: it does not match its own checksum; copy the whole "
-            f"directory again"
-        )
-
-
-def _require_checksum(path: Path, sha256: str) -> None:
-    try:
-        found = file_sha256(path)
-    except FileNotFoundError:
-        raise ModelError(f"{path} is missing: the model directory is incomplete; copy it again, whole") from None
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    if found != sha256:
-        raise ModelError(
-            f"{path} is damaged or belongs to another model: its SHA-256 is not the one in config.json; "
-            f"copy the whole directory again"
-        )
-
-
-def _read_config(directory: Path) -> dict[str, Any]:
-    path = directory / "config.json"
-    config = read_json(path, ModelError)
-    version = config.get("format_version")
-    if config.get("model_type") != "clearhead" or type(version) is not int or version < 1:  # true is an int too
-        hint = f"clearhead import {shlex.quote(str(directory))} -o NEW makes one of a model of another library"
-        is_ours = config.get("model_type") == "clearhead"
-        raise ModelError(f"{path} does not describe a clearhead model" + ("" if is_ours else f"; {hint}"))
-    if version > ROUNDED_FORMAT:
-        raise ModelError(
-            f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
-            f"clearhead {__version__}, which reads formats up to {ROUNDED_FORMAT}: upgrade with pip"
-        )
-    precision = config.get("precision")
-    if (precision is not None) != (version == ROUNDED_FORMAT) or precision not in (None, *get_args(StoredPrecision)):
-        raise ModelError(
-            f"{path} is damaged: its 'precision' must be one of {', '.join(get_args(StoredPrecision))} in format "
-            f"{ROUNDED_FORMAT}, and missing in earlier ones; copy the model directory again, whole"
-        )
-    checksums = config.get("checksums")
-    if not isinstance(checksums, dict) or set(checksums) != {*_CHECKED, "config.json"}:
-        raise ModelError(f"{path} is damaged: its checksums are incomplete; copy the model directory again, whole")
-    side_files = config.get("side_files", {})
-    if not isinstance(side_files, dict) or any(Path(name).name != name for name in side_files):
-        raise ModelError(
-            f"{path} is damaged: its 'side_files' are not those of a model; copy the model directory again"
-        )
-    if not isinstance(config.get("clearhead_version"), str):
-        raise ModelError(f"{path} is damaged: its 'clearhead_version' is no text; copy the model directory again")
-    if not isinstance(config.get("info"), dict):
-        raise ModelError(f"{path} is damaged: its 'info' is not an object; copy the model directory again, whole")
-    return config
+    write_config(directory, config, side_files)
 
 
 def _parse(kind: type[T], values: Any, path: Path) -> T:
@@ -689,22 +436,6 @@ def _parse(kind: type[T], values: Any, path: Path) -> T:
         return kind(**values)
     except (ConfigError, TypeError) as error:
         raise ModelError(f"{path} is damaged or from another version: {error}") from None
-
-
-def _is_model_or_empty(directory: Path) -> bool:
-    if not directory.is_dir():
-        return False
-    # Weights alone prove nothing: checkpoints and other libraries' models have them too.
-    return not any(directory.iterdir()) or bool(_model_values(directory))
-
-
-def _model_values(directory: Path) -> dict[str, Any]:
-    """Return what `config.json` of a model says; nothing if it is not one of a model."""
-    try:
-        values = read_json(directory / "config.json", ModelError)
-    except ModelError:
-        return {}
-    return values if values.get("model_type") == "clearhead" else {}
 
 
 def _in_names(files: Any) -> list[str]:

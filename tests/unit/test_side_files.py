@@ -8,22 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from model_files import forget_side_files
+from model_files import contents, forget_side_files, message_of
 
-from clearhead.bundle import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files, load_bundle, save_bundle
-from clearhead.errors import ModelError
+from clearhead.bundle import load_bundle, save_bundle
 from clearhead.files import write_json
+from clearhead.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files
 from processes import FileOperations, call
-
-
-def message_of(function, *arguments) -> str:
-    with pytest.raises(ModelError) as caught:
-        function(*arguments)
-    return str(caught.value)
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 @pytest.fixture

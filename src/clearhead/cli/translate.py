@@ -101,15 +101,17 @@ def translate(
     }
     with load() as translator:
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
-        translated = partial(translate_lines, translator, only_if=outputs.only_if or 0.0, **arguments)
         with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
+            arguments |= {"only_if": outputs.only_if or 0.0, "on_progress": advance}
             for path in paths:
                 name, before, is_typed = display_name(path), writer.count, _is_typed(path)
                 check = None if documents.as_text or is_typed else partial(_refuse_markup, path)
                 # Whoever types a line wants to see its translation before typing the next.
-                chunk_lines = 1 if is_typed else CHUNK_LINES * workers
+                size = 1 if is_typed else CHUNK_LINES * workers
                 notices, lines = TranslationNotices(name, translator), read_lines(path)
-                for chunk in translated(lines, chunk_lines=chunk_lines, on_first=check, name=name, on_progress=advance):
+                for chunk in translate_lines(
+                    translator, lines, chunk_lines=size, on_first=check, name=name, **arguments
+                ):
                     notices.add_left(chunk.left)
                     notices.add(chunk.kept, places=chunk.places)
                     writer.write(chunk, name)

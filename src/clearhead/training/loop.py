@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle, SideFiles, model_directory, read_card, save_bundle
+from clearhead.bundle import Bundle, read_card, save_bundle
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
+from clearhead.model_directory import model_directory
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
@@ -28,7 +29,7 @@ from clearhead.training.optimizer import build_optimizer, load_optimizer_state, 
 from clearhead.training.outcome import FEWEST_DECIDING
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import Display, done_by
-from clearhead.training.publish import publish
+from clearhead.training.publish import SideFilesOf, publish
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
 from clearhead.training.signals import StopSignals
@@ -233,13 +234,11 @@ class Loop:
         self.stop.end_at_once()  # the state is saved
         return ended_by
 
-    def publish_best(
-        self, side_files: Callable[[Translator], SideFiles] | None = None
-    ) -> tuple[Validation, Translator | None]:
+    def publish_best(self, side_files: SideFilesOf | None = None) -> tuple[Validation, Translator | None]:
         """Publish the best checkpoint, or the average of the last ones if it validates better (paper section 6.1).
 
         Args:
-            side_files: Returns the side files of the model, which is written with them.
+            side_files: Function that returns the side files of the model; without it, there are none.
         """
         best = self.state.best
         assert best is not None, "training ends with a validation"
@@ -394,7 +393,7 @@ class Loop:
         validation: Validation,
         chosen: str,
         state: TrainingState,
-        side_files: Callable[[Translator], SideFiles] | None = None,
+        side_files: SideFilesOf | None = None,
     ) -> Translator | None:
         """Write the model directory and return its model; None on workers that do not write."""
         self.workers.begin("")

@@ -13,14 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.bundle import (
-    ALIGNMENT_FILE,
-    Bundle,
-    SideFiles,
-    refuse_foreign,
-    require_fitting_weights,
-    save_bundle,
-)
+from clearhead.bundle import Bundle, require_fitting_weights, save_bundle
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
@@ -28,7 +21,9 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.files import read_lines
 from clearhead.files.tensors import average_weights
+from clearhead.model_directory import refuse_foreign
 from clearhead.runtime.device import resolve_device
+from clearhead.side_files import ALIGNMENT_FILE, SideFiles
 from clearhead.text.languages import split_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.checkpoints import Checkpoints, TrainingState
@@ -45,6 +40,9 @@ from clearhead.translation.quality import Calibration, QualityEstimator
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
+SideFilesOf = Callable[[Translator], SideFiles]
+"""Returns the side files of a model, which are written with it."""
+
 _MOST_GOLDEN = 100
 _MOST_LOOKED_AT = 200
 """Validation pairs among which to look for ones short enough to choose an alignment head."""
@@ -59,7 +57,7 @@ def publish(
     state: TrainingState,
     validation: Validation,
     chosen: str,
-    side_files: Callable[[Translator], SideFiles] | None = None,
+    side_files: SideFilesOf | None = None,
     own: OwnParts = NO_OWN_PARTS,
 ) -> Translator:
     """Write a model directory.
@@ -72,7 +70,7 @@ def publish(
         state: State of the run when it had these weights, or the last of those averaged.
         validation: Validation result of these weights.
         chosen: Description of the weights, such as "step 500".
-        side_files: Returns the side files of the model, which is written with them; none if not given.
+        side_files: Function that returns the side files of the model; without it, there are none.
         own: The run's own parts.
 
     Returns:

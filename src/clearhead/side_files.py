@@ -1,0 +1,116 @@
+"""Side files of a model directory: added, listed, and read if they belong to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import ModelError
+from clearhead.files import link_or_copy, new_directory, os_error_as, read_json
+from clearhead.files.arrays import read_arrays
+from clearhead.model_directory import directory_identity, read_config, require_checksum, write_config
+
+SHORTLIST_FILE = "shortlist.safetensors"
+QUALITY_FILE = "quality.json"
+ALIGNMENT_FILE = "alignment.json"
+
+SideFiles = Mapping[str, Callable[[Path, Mapping[str, str]], None]]
+"""Side files to write, by name: each is called with its path and with the hashes of the model (`Bundle.identity`)."""
+
+SIDE_FILE_NAMES = (SHORTLIST_FILE, QUALITY_FILE, ALIGNMENT_FILE)
+"""Files that a model may have; config.json lists those it has with their checksums, as `side_files`.
+
+Models of earlier versions have no such list. Their side files name the model that they were made for.
+"""
+
+
+def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, str]) -> None:
+    """Add side files to a model directory, or replace them, all at once; nothing else in it changes.
+
+    Args:
+        directory: The model directory.
+        side_files: The side files.
+        model: Hashes of the model that they were made for.
+
+    Raises:
+        ModelError: If another model is there by now, or the directory cannot be written.
+    """
+    before, config = directory_identity(directory), read_config(directory)
+    if config["checksums"]["model.safetensors"] != model["model_sha256"]:
+        raise ModelError(f"{directory} holds another model by now; run the command again")
+
+    def refuse_replaced(final: Path) -> None:
+        if directory_identity(final) != before:
+            raise ModelError(f"{directory} was replaced or changed meanwhile; run the command again")
+
+    with (
+        os_error_as(ModelError, f"cannot write the model directory {directory}"),
+        new_directory(directory, refuse=refuse_replaced) as temporary,
+    ):
+        for path in directory.iterdir():
+            link_or_copy(path, temporary / path.name)
+        for name, write in side_files.items():
+            (temporary / name).unlink(missing_ok=True)  # not through a link
+            write(temporary / name, model)
+        listed = {*side_files, *_listed(temporary, config, model, but=side_files)}
+        (temporary / "config.json").unlink()
+        write_config(temporary, config, listed)
+
+
+def side_file_path(directory: Path, name: str) -> Path:
+    """Return the path of a side file that is read on request, after comparing it with its checksum.
+
+    The file need not exist, for its reader says best what is to be done.
+
+    Raises:
+        ModelError: If it is damaged, or not part of the model.
+    """
+    path, listed = directory / name, read_config(directory).get("side_files")
+    if listed is not None and path.is_file():
+        if name not in listed:
+            raise ModelError(f"{path} is not part of this model: its config.json does not list it; remove it")
+        require_checksum(path, listed[name])
+    return path
+
+
+def read_side_files(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the side files that `config` lists, with the contents of those in JSON, None of others.
+
+    Returns:
+        Name to content; None if an earlier version wrote the directory, which did not list them.
+
+    Raises:
+        ModelError: If one is missing or damaged.
+    """
+    listed = config.get("side_files")
+    if listed is None:
+        return None
+    return {name: read_json(directory / name, ModelError) if name.endswith(".json") else None for name in listed}
+
+
+def unlisted_side_file(path: Path, model: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the values in a side file of an earlier version, which name its model; in safetensors, the metadata.
+
+    Args:
+        path: The side file.
+        model: Hashes of the model.
+
+    Returns:
+        The values; None if there is no such file, or if it is a leftover of another model.
+
+    Raises:
+        ModelError: If it is damaged.
+    """
+    if not path.is_file():
+        return None
+    values = read_json(path, ModelError) if path.suffix == ".json" else read_arrays(path)[1]
+    return dict(values) if values.items() >= model.items() else None
+
+
+def _listed(directory: Path, config: Mapping[str, Any], model: Mapping[str, str], *, but: Collection[str]) -> set[str]:
+    """Return the names of a model's side files, but for some; of an earlier version, those that name the model."""
+    if config.get("side_files") is not None:
+        return set(config["side_files"]) - set(but)
+    others = [name for name in SIDE_FILE_NAMES if name not in but]
+    return {name for name in others if unlisted_side_file(directory / name, model) is not None}
