@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import tomllib
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+import clearhead
 from clearhead.config import (
     Config,
     DataConfig,
+    DecodeChanges,
     DecodeConfig,
     ModelConfig,
     Sampling,
@@ -31,6 +35,14 @@ def refusal(values, **kwargs):
     with pytest.raises(ConfigError) as caught:
         Config.from_dict(values, **kwargs)
     return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def attributes_read():
+    """The names behind a dot in any file of the package."""
+    files = Path(clearhead.__file__).parent.rglob("*.py")
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_bytes())))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def test_defaults_are_the_paper():
@@ -53,6 +65,16 @@ def test_every_setting_is_described(section):
     plain = {"data", "tokenizer", "model", "train", "decode"} if section is Config else set()
     assert set(section.model_fields) - section.descriptions().keys() == plain
     assert all(section.descriptions().values())
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_setting_is_read_somewhere(section, attributes_read):
+    assert not section.model_fields.keys() - attributes_read
+
+
+def test_decode_changes_have_the_names_and_types_of_the_settings_of_decode():
+    types = get_type_hints(DecodeConfig)
+    assert get_type_hints(DecodeChanges) == {name: types[name] | None for name in DecodeConfig.model_fields}
 
 
 @pytest.mark.parametrize("section", SECTIONS)
