@@ -24,7 +24,7 @@ def others(field: str) -> list:
     return [
         pytest.param(erratum.number, name, id=f"{erratum.number}-{name}")
         for erratum in ERRATA
-        for name, _ in getattr(erratum, field)
+        for name in getattr(erratum, field)
     ]
 
 
@@ -41,9 +41,7 @@ def findings(number: int) -> dict[str, CheckResult]:
     """Test every version of an erratum, once for all tests here."""
     erratum = BY_NUMBER[number]
     versions = {"right": erratum.right_version, "wrong": erratum.wrong_version}
-    return {
-        name: erratum.test(version) for name, version in (versions | dict(erratum.mutants + erratum.also_right)).items()
-    }
+    return {name: erratum.test(version) for name, version in (versions | erratum.mutants | erratum.also_right).items()}
 
 
 @cache
@@ -75,7 +73,7 @@ class TestErratum:
         assert finding.holds, finding.figures
 
     def test_right_version_wrong_version_and_near_misses_compute_different_things(self, erratum: Erratum):
-        names = ["right", "wrong", *(name for name, _ in erratum.mutants)]
+        names = ["right", "wrong", *erratum.mutants]
         outputs = {name: findings(erratum.number)[name].output for name in names}
         same = [pair for pair in combinations(names, 2) if computes_the_same(*map(outputs.get, pair))]
         assert same == []
@@ -94,7 +92,7 @@ class TestErratum:
         assert wrong != right
 
     def test_every_statement_is_there(self, erratum: Erratum):
-        names = [name for name, _ in (*erratum.mutants, *erratum.also_right)]
+        names = (*erratum.mutants, *erratum.also_right)
         assert len(set(names)) == len(names)
         for text in (erratum.title, erratum.wrong, erratum.right, erratum.source, erratum.demands, *names):
             assert text == text.strip() != ""
@@ -161,12 +159,12 @@ def test_without_projections_words_of_equal_length_alone_look_at_themselves_most
 
 def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
     erratum = BY_NUMBER[6]
-    (no_near_miss, _), *_ = erratum.mutants
-    erratum = replace(erratum, mutants=erratum.mutants[:1], also_right=())
+    no_near_miss = next(iter(erratum.mutants))
+    erratum = replace(erratum, mutants={no_near_miss: erratum.mutants[no_near_miss]}, also_right={})
     both_right = replace(erratum, wrong_version=erratum.right_version)
     both_wrong = replace(erratum, right_version=erratum.wrong_version)
-    missed = replace(erratum, mutants=((no_near_miss, erratum.right_version),))
-    refused = replace(erratum, also_right=(("no variant", erratum.wrong_version),))
+    missed = replace(erratum, mutants={no_near_miss: erratum.right_version})
+    refused = replace(erratum, also_right={"no variant": erratum.wrong_version})
     assert both_right.check().right_passes
     assert not both_right.check().wrong_fails
     assert both_wrong.check().wrong_fails
@@ -209,7 +207,7 @@ def test_every_check_runs_once(monkeypatch):
     part = module.errata_part()
     assert part.failures == []
     assert "1 of 1 tests fail the wrong version and pass the right one.\n" in part.text
-    others = [version for _, version in (*counted.mutants, *counted.also_right)]
+    others = [*counted.mutants.values(), *counted.also_right.values()]
     assert runs == [counted.wrong_version, counted.right_version, *others]
 
 

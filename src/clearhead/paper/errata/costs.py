@@ -209,12 +209,12 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda n, d: True,
         right_version=lambda n, d: n < d,
         test=_predicts_the_cheaper,
-        mutants=(
-            ("while n < 512, whatever d is", lambda n, d: n < 512),
-            ("while n < 2 d", lambda n, d: n < 2 * d),
-            ("while d > 256", lambda n, d: d > 256),
-        ),
-        also_right=(("n^2 d < n d^2", lambda n, d: n * n * d < n * d * d),),
+        mutants={
+            "while n < 512, whatever d is": lambda n, d: n < 512,
+            "while n < 2 d": lambda n, d: n < 2 * d,
+            "while d > 256": lambda n, d: d > 256,
+        },
+        also_right={"n^2 d < n d^2": lambda n, d: n * n * d < n * d * d},
     ),
     Erratum(
         number=41,
@@ -227,11 +227,11 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_sentence_by_sentence,
         right_version=_all_sentences_at_once,
         test=_takes_as_many_steps_as_words,
-        mutants=(
-            ("two sentences at a time", _two_sentences_at_a_time),
-            ("words in reverse", lambda cell, x: _all_sentences_at_once(cell, x.flip(1))),
-            ("all words at once, without earlier states", lambda cell, x: cell(x[:, -1])),
-        ),
+        mutants={
+            "two sentences at a time": _two_sentences_at_a_time,
+            "words in reverse": lambda cell, x: _all_sentences_at_once(cell, x.flip(1)),
+            "all words at once, without earlier states": lambda cell, x: cell(x[:, -1]),
+        },
     ),
     Erratum(
         number=42,
@@ -242,12 +242,12 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda x: (x > 0).to(x.dtype) + 0 * x,
         right_version=torch.sigmoid,
         test=_is_the_gate_of_an_lstm,
-        mutants=(
-            ("a ramp from 0 to 1", functional.hardsigmoid),
-            ("the hyperbolic tangent", torch.tanh),
-            ("a step with the gradient of a sigmoid", lambda x: (x > 0) + x.sigmoid() - x.sigmoid().detach()),
-        ),
-        also_right=(("(1 + tanh(x / 2)) / 2", lambda x: (1 + (x / 2).tanh()) / 2),),
+        mutants={
+            "a ramp from 0 to 1": functional.hardsigmoid,
+            "the hyperbolic tangent": torch.tanh,
+            "a step with the gradient of a sigmoid": lambda x: (x > 0) + x.sigmoid() - x.sigmoid().detach(),
+        },
+        also_right={"(1 + tanh(x / 2)) / 2": lambda x: (1 + (x / 2).tanh()) / 2},
     ),
     Erratum(
         number=43,
@@ -259,12 +259,12 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda d: (8 * d**2, 4 * d**2),
         right_version=lambda d: (8 * d**2, 12 * d**2),
         test=_counts_the_weights,
-        mutants=(
-            ("one gate of the LSTM", lambda d: (2 * d**2, 12 * d**2)),
-            ("the feed-forward network alone", lambda d: (8 * d**2, 8 * d**2)),
-            ("d_ff = d", lambda d: (8 * d**2, 6 * d**2)),
-        ),
-        also_right=(("with biases and norms", lambda d: (8 * d**2 + 8 * d, 12 * d**2 + 9 * d)),),
+        mutants={
+            "one gate of the LSTM": lambda d: (2 * d**2, 12 * d**2),
+            "the feed-forward network alone": lambda d: (8 * d**2, 8 * d**2),
+            "d_ff = d": lambda d: (8 * d**2, 6 * d**2),
+        },
+        also_right={"with biases and norms": lambda d: (8 * d**2 + 8 * d, 12 * d**2 + 9 * d)},
     ),
     Erratum(
         number=44,
@@ -277,12 +277,12 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda residual, x, update: residual.norm(update),
         right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),
         test=_lets_gradients_pass,
-        mutants=(
-            ("no sub-layer", lambda residual, x, update: x),
-            ("the norm without the sub-layer", lambda residual, x, update: residual.norm(x)),
-            ("x + LayerNorm(Sublayer(x))", lambda residual, x, update: x + residual.norm(update)),
-            ("the mean in place of the sum", lambda residual, x, update: (x + update) / 2),
-        ),
+        mutants={
+            "no sub-layer": lambda residual, x, update: x,
+            "the norm without the sub-layer": lambda residual, x, update: residual.norm(x),
+            "x + LayerNorm(Sublayer(x))": lambda residual, x, update: x + residual.norm(update),
+            "the mean in place of the sum": lambda residual, x, update: (x + update) / 2,
+        },
     ),
     Erratum(
         number=52,
@@ -295,10 +295,10 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda words, window: False,
         right_version=lambda words, window: window < words,
         test=_predicts_the_shorter,
-        mutants=(
-            ("always cheaper", lambda words, window: True),
-            ("cheaper with windows up to 8", lambda words, window: window <= 8),
-            ("cheaper with less than half of the words", lambda words, window: window < words / 2),
-        ),
+        mutants={
+            "always cheaper": lambda words, window: True,
+            "cheaper with windows up to 8": lambda words, window: window <= 8,
+            "cheaper with less than half of the words": lambda words, window: window < words / 2,
+        },
     ),
 )

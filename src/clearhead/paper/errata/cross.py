@@ -191,11 +191,11 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_values_from_the_decoder,
         right_version=_ours,
         test=_returns_what_the_memory_holds,
-        mutants=(
-            ("queries from the memory", lambda attention, states, memory: attention(memory, memory)),
-            ("queries and keys exchanged", _with_queries_as_keys),
-            ("the mean of the values", _mean_of_values),
-        ),
+        mutants={
+            "queries from the memory": lambda attention, states, memory: attention(memory, memory),
+            "queries and keys exchanged": _with_queries_as_keys,
+            "the mean of the values": _mean_of_values,
+        },
     ),
     Erratum(
         number=23,
@@ -207,11 +207,11 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_embedded_outputs,
         right_version=_states_after_self_attention,
         test=_questions_know_the_whole_prefix,
-        mutants=(
-            ("the mean of the prefix's embeddings", _means_of_prefixes),
-            ("states that see the future", lambda model, source, target: _after_self_attention(model, target)),
-            ("states before the norm", _before_the_norm),
-        ),
+        mutants={
+            "the mean of the prefix's embeddings": _means_of_prefixes,
+            "states that see the future": lambda model, source, target: _after_self_attention(model, target),
+            "states before the norm": _before_the_norm,
+        },
     ),
     Erratum(
         number=24,
@@ -222,10 +222,10 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_without_the_encoder,
         right_version=lambda model, source, target: model(source, target),
         test=_encoder_learns_from_the_target,
-        mutants=(
-            ("no cross-attention; the memory's mean is added to the embeddings", _memory_beside_the_embeddings),
-            ("the memory's first position alone", _first_memory_alone),
-            ("the encoder is not trained", _memory_without_gradient),
-        ),
+        mutants={
+            "no cross-attention; the memory's mean is added to the embeddings": _memory_beside_the_embeddings,
+            "the memory's first position alone": _first_memory_alone,
+            "the encoder is not trained": _memory_without_gradient,
+        },
     ),
 )

@@ -156,11 +156,11 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=partial(_wide_model, embedding_scale=False),
         right_version=_wide_model,
         test=_words_are_heard,
-        mutants=(
-            ("the factor 512", partial(_wide_model, 512)),
-            ("the factor 16", partial(_wide_model, 16)),
-            ("the factor sqrt(64)", partial(_wide_model, 8)),
-        ),
+        mutants={
+            "the factor 512": partial(_wide_model, 512),
+            "the factor 16": partial(_wide_model, 16),
+            "the factor sqrt(64)": partial(_wide_model, 8),
+        },
     ),
     Erratum(
         number=33,
@@ -172,11 +172,11 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=partial(_base, "none"),
         right_version=lambda vocab_size: Transformer(paper_base(vocab_size=vocab_size)),
         test=_has_the_printed_size,
-        mutants=(
-            ("three matrices of 13,000 rows", lambda vocab_size: _base("none", 13_000)),
-            ("three matrices, each with a third of the rows", lambda vocab_size: _base("none", vocab_size // 3)),
-            ("source and target alone share", partial(_base, "embeddings")),
-        ),
+        mutants={
+            "three matrices of 13,000 rows": lambda vocab_size: _base("none", 13_000),
+            "three matrices, each with a third of the rows": lambda vocab_size: _base("none", vocab_size // 3),
+            "source and target alone share": partial(_base, "embeddings"),
+        },
     ),
     Erratum(
         number=34,
@@ -188,16 +188,16 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda: small_model(positions="none"),
         right_version=small_model,
         test=_order_matters,
-        mutants=(
-            ("the same vector at every position", lambda: _marked(torch.ones_like)),
-            ("only the first position is marked", lambda: _marked(lambda positions: (positions == 0).float())),
-            ("odd and even positions are marked", lambda: _marked(lambda positions: positions % 2)),
-        ),
-        also_right=(
-            ("learned positions", lambda: small_model(positions="learned")),
-            ("relative positions", lambda: small_model(positions="relative")),
-            ("rotary positions", lambda: small_model(positions="rotary")),
-        ),
+        mutants={
+            "the same vector at every position": lambda: _marked(torch.ones_like),
+            "only the first position is marked": lambda: _marked(lambda positions: (positions == 0).float()),
+            "odd and even positions are marked": lambda: _marked(lambda positions: positions % 2),
+        },
+        also_right={
+            "learned positions": lambda: small_model(positions="learned"),
+            "relative positions": lambda: small_model(positions="relative"),
+            "rotary positions": lambda: small_model(positions="rotary"),
+        },
     ),
     Erratum(
         number=35,
@@ -208,11 +208,11 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_concatenated,
         right_version=_first_input,
         test=_positions_are_added,
-        mutants=(
-            ("positions without the word", lambda model, ids: sinusoidal_positions(ids.size(1), 16)),
-            ("words without positions", lambda model, ids: model.source_embedding.vectors(ids)[0]),
-            ("positions multiplied like the embedding", _positions_scaled_too),
-            ("positions counted from 1", lambda model, ids: model.source_embedding(ids, start=1)[0]),
-        ),
+        mutants={
+            "positions without the word": lambda model, ids: sinusoidal_positions(ids.size(1), 16),
+            "words without positions": lambda model, ids: model.source_embedding.vectors(ids)[0],
+            "positions multiplied like the embedding": _positions_scaled_too,
+            "positions counted from 1": lambda model, ids: model.source_embedding(ids, start=1)[0],
+        },
     ),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 Version = TypeVar("Version")
@@ -61,10 +61,10 @@ class Erratum(Generic[Version]):
     """The right statement as code or data, using the package's own code where possible."""
     test: Callable[[Version], CheckResult]
     """Measures a version against a criterion that is independent of both versions; its docstring is that criterion."""
-    mutants: tuple[tuple[str, Version], ...] = ()
-    """Near misses, (name, version): versions that are wrong in another way, which the test must fail too."""
-    also_right: tuple[tuple[str, Version], ...] = ()
-    """Other right versions, (name, version), which the test must pass."""
+    mutants: Mapping[str, Version] = field(default_factory=dict)
+    """Near misses by name: versions that are wrong in another way, which the test must fail too."""
+    also_right: Mapping[str, Version] = field(default_factory=dict)
+    """Other right versions by name, which the test must pass."""
     kind: Kind = "computed"
 
     @property
@@ -83,8 +83,8 @@ class Erratum(Generic[Version]):
             wrong_fails=not wrong.holds,
             right_passes=right.holds,
             evidence=_evidence(wrong, right),
-            missed=tuple(name for name, version in self.mutants if self.test(version).holds),
-            refused=tuple(name for name, version in self.also_right if not self.test(version).holds),
+            missed=tuple(name for name, version in self.mutants.items() if self.test(version).holds),
+            refused=tuple(name for name, version in self.also_right.items() if not self.test(version).holds),
         )
 
 

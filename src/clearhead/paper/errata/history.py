@@ -206,18 +206,17 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda: build(lambda: _Convolutions(1, then=_OurLayer())),
         right_version=lambda: build(_OurLayer),
         test=_has_no_convolution,
-        mutants=(
-            ("a convolution in place of the feed-forward network", lambda: build(lambda: _OurLayer(_Convolutions(1)))),
-            ("the feed-forward network alone", lambda: build(lambda: FeedForward(d_model=16, d_ff=24))),
-            ("a recurrent network in place of attention", lambda: build(lambda: _Convolutions(then=_bidirectional()))),
-            ("a running mean of the words, then attention", lambda: build(_RunningMean)),
-        ),
-        also_right=(
-            (
-                "two convolutions of kernel size 1 as the feed-forward network",
-                lambda: build(lambda: _OurLayer(_Convolutions(1, 1, kernel=1))),
-            ),
-        ),
+        mutants={
+            "a convolution in place of the feed-forward network": lambda: build(lambda: _OurLayer(_Convolutions(1))),
+            "the feed-forward network alone": lambda: build(lambda: FeedForward(d_model=16, d_ff=24)),
+            "a recurrent network in place of attention": lambda: build(lambda: _Convolutions(then=_bidirectional())),
+            "a running mean of the words, then attention": lambda: build(_RunningMean),
+        },
+        also_right={
+            "two convolutions of kernel size 1 as the feed-forward network": lambda: build(
+                lambda: _OurLayer(_Convolutions(1, 1, kernel=1))
+            )
+        },
     ),
     Erratum(
         number=46,
@@ -233,15 +232,15 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         ),
         right_version=lambda num_layers: build(lambda: _Convolutions(*num_layers * [1])),
         test=_distance_costs_layers,
-        mutants=(
-            ("then an LSTM", lambda layers: build(lambda: _Convolutions(*layers * [1], then=_bidirectional()))),
-            ("then self-attention", lambda layers: build(lambda: _Convolutions(*layers * [1], then=_OurLayer()))),
-            ("kernel size 1", lambda layers: build(lambda: _Convolutions(*layers * [1], kernel=1))),
-        ),
-        also_right=(
-            ("dilations 1, 2, 4", lambda layers: build(lambda: _Convolutions(*(2**i for i in range(layers))))),
-            ("dilations 1, 3, 9", lambda layers: build(lambda: _Convolutions(*(3**i for i in range(layers))))),
-        ),
+        mutants={
+            "then an LSTM": lambda layers: build(lambda: _Convolutions(*layers * [1], then=_bidirectional())),
+            "then self-attention": lambda layers: build(lambda: _Convolutions(*layers * [1], then=_OurLayer())),
+            "kernel size 1": lambda layers: build(lambda: _Convolutions(*layers * [1], kernel=1)),
+        },
+        also_right={
+            "dilations 1, 2, 4": lambda layers: build(lambda: _Convolutions(*(2**i for i in range(layers)))),
+            "dilations 1, 3, 9": lambda layers: build(lambda: _Convolutions(*(3**i for i in range(layers)))),
+        },
     ),
     Erratum(
         number=47,
@@ -253,20 +252,12 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda source, text: small_model()(source, text),
         right_version=lambda source, text: _decoder_alone()(None, text),
         test=_needs_no_source,
-        mutants=(
-            ("the same logits everywhere", lambda source, text: torch.zeros(1, 4, 11)),
-            ("the text as its own source", lambda source, text: small_model()(text, text)),
-            (
-                "the decoder sees the last token first",
-                lambda source, text: _decoder_alone()(None, text.flip(1)).flip(1),
-            ),
-        ),
-        also_right=(
-            (
-                "a table of pairs of tokens",
-                lambda source, text: standard_normal(11, 11, seed=92)[text],
-            ),
-        ),
+        mutants={
+            "the same logits everywhere": lambda source, text: torch.zeros(1, 4, 11),
+            "the text as its own source": lambda source, text: small_model()(text, text),
+            "the decoder sees the last token first": lambda source, text: _decoder_alone()(None, text.flip(1)).flip(1),
+        },
+        also_right={"a table of pairs of tokens": lambda source, text: standard_normal(11, 11, seed=92)[text]},
     ),
     Erratum(
         number=48,
@@ -290,11 +281,11 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_THE_PAPER,
         right_version="1601.06733",
         test=_used_self_attention_before,
-        mutants=(
-            ("attention to the source (Bahdanau et al.)", "1409.0473"),
-            ("attention to the source, with convolutions (ConvS2S)", "1705.03122"),
-        ),
-        also_right=(("Parikh et al.", "1606.01933"), ("Lin et al.", "1703.03130"), ("Paulus et al.", "1705.04304")),
+        mutants={
+            "attention to the source (Bahdanau et al.)": "1409.0473",
+            "attention to the source, with convolutions (ConvS2S)": "1705.03122",
+        },
+        also_right={"Parikh et al.": "1606.01933", "Lin et al.": "1703.03130", "Paulus et al.": "1705.04304"},
         kind="quotation",
     ),
     Erratum(

@@ -162,16 +162,16 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_embeddings_set_to_zero,
         right_version=lambda x, shown: _masked(x, shown[None, :]),
         test=_hides_completely,
-        mutants=(
-            ("scores set to 0", lambda x, shown: _with_scores(x, shown, 0.0)),
-            ("scores set to -2", lambda x, shown: _with_scores(x, shown, -2.0)),
-            ("weights set to 0 after the softmax", _weights_set_to_zero),
-            ("rows hidden in place of columns", lambda x, shown: _masked(x, (shown[:, None] | ~shown).expand(6, 6))),
-        ),
-        also_right=(
-            ("scores set to -10^9", lambda x, shown: _with_scores(x, shown, -1e9)),
-            ("weights set to 0, and scaled to the sum 1", _weights_set_to_zero_and_rescaled),
-        ),
+        mutants={
+            "scores set to 0": lambda x, shown: _with_scores(x, shown, 0.0),
+            "scores set to -2": lambda x, shown: _with_scores(x, shown, -2.0),
+            "weights set to 0 after the softmax": _weights_set_to_zero,
+            "rows hidden in place of columns": lambda x, shown: _masked(x, (shown[:, None] | ~shown).expand(6, 6)),
+        },
+        also_right={
+            "scores set to -10^9": lambda x, shown: _with_scores(x, shown, -1e9),
+            "weights set to 0, and scaled to the sum 1": _weights_set_to_zero_and_rescaled,
+        },
     ),
     Erratum(
         number=20,
@@ -183,15 +183,15 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1)).T),
         right_version=_as_it_is,
         test=_shows_what_came_before,
-        mutants=(
-            ("itself hidden but at the first position", lambda layer, x, _: masked_by(layer, x, _strictly_before(6))),
-            ("one later position visible", lambda layer, x, _: masked_by(layer, x, torch.ones(6, 6).tril(1).bool())),
-            ("the first position always hidden", lambda layer, x, _: masked_by(layer, x, _without_the_first(6))),
-        ),
-        also_right=(
-            ("each prefix alone", lambda layer, x, is_token: _alone(layer, x)),
-            ("an explicit mask", lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1)))),
-        ),
+        mutants={
+            "itself hidden but at the first position": lambda layer, x, _: masked_by(layer, x, _strictly_before(6)),
+            "one later position visible": lambda layer, x, _: masked_by(layer, x, torch.ones(6, 6).tril(1).bool()),
+            "the first position always hidden": lambda layer, x, _: masked_by(layer, x, _without_the_first(6)),
+        },
+        also_right={
+            "each prefix alone": lambda layer, x, is_token: _alone(layer, x),
+            "an explicit mask": lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1))),
+        },
     ),
     Erratum(
         number=21,
@@ -203,16 +203,15 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda layer, x, is_token: masked_by(layer, x, is_token[:, None, None, :]),
         right_version=_as_it_is,
         test=_later_tokens_change_nothing,
-        mutants=(
-            ("itself alone", lambda layer, x, is_token: masked_by(layer, x, torch.eye(6).bool())),
-            ("a window of two", lambda layer, x, is_token: masked_by(layer, x, causal_mask(6).triu(-1))),
-            ("the future hidden from the first two alone", lambda layer, x, _: masked_by(layer, x, _first_two(6))),
-        ),
-        also_right=(
-            (
-                "the causal mask and that of padding",
-                lambda layer, x, is_token: masked_by(layer, x, causal_mask(6) & is_token[:, None, None, :]),
-            ),
-        ),
+        mutants={
+            "itself alone": lambda layer, x, is_token: masked_by(layer, x, torch.eye(6).bool()),
+            "a window of two": lambda layer, x, is_token: masked_by(layer, x, causal_mask(6).triu(-1)),
+            "the future hidden from the first two alone": lambda layer, x, _: masked_by(layer, x, _first_two(6)),
+        },
+        also_right={
+            "the causal mask and that of padding": lambda layer, x, is_token: masked_by(
+                layer, x, causal_mask(6) & is_token[:, None, None, :]
+            )
+        },
     ),
 )

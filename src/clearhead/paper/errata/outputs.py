@@ -146,13 +146,13 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda model, source, target: model(source, target),
         right_version=lambda model, source, target: model(source, target).softmax(dim=-1),
         test=_is_a_distribution,
-        mutants=(
-            ("sigmoids divided by their sum", _share_of_the_sigmoid),
-            ("equal probabilities", lambda model, source, target: torch.full_like(model(source, target), 1 / 11)),
-            ("the softmax twice", lambda model, source, target: model(source, target).softmax(-1).softmax(-1)),
-            ("a softmax over the positions", lambda model, source, target: model(source, target).softmax(dim=1)),
-        ),
-        also_right=(("e^(log-softmax)", lambda model, source, target: model(source, target).log_softmax(-1).exp()),),
+        mutants={
+            "sigmoids divided by their sum": _share_of_the_sigmoid,
+            "equal probabilities": lambda model, source, target: torch.full_like(model(source, target), 1 / 11),
+            "the softmax twice": lambda model, source, target: model(source, target).softmax(-1).softmax(-1),
+            "a softmax over the positions": lambda model, source, target: model(source, target).softmax(dim=1),
+        },
+        also_right={"e^(log-softmax)": lambda model, source, target: model(source, target).log_softmax(-1).exp()},
     ),
     Erratum(
         number=37,
@@ -165,16 +165,16 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda logits: logits.softmax(dim=0),
         right_version=lambda logits: logits.softmax(dim=-1),
         test=_keeps_the_choice,
-        mutants=(
-            ("of the negative logits", lambda logits: (-logits).softmax(dim=-1)),
-            ("of absolute values", lambda logits: logits.abs().softmax(dim=-1)),
-        ),
-        also_right=(
-            ("no softmax", lambda logits: logits),
-            ("the log-softmax", lambda logits: logits.log_softmax(dim=-1)),
-            ("a softmax at temperature 5", lambda logits: (logits / 5).softmax(dim=-1)),
-            ("`dim=0` of each vector", lambda logits: torch.stack([row.softmax(dim=0) for row in logits])),
-        ),
+        mutants={
+            "of the negative logits": lambda logits: (-logits).softmax(dim=-1),
+            "of absolute values": lambda logits: logits.abs().softmax(dim=-1),
+        },
+        also_right={
+            "no softmax": lambda logits: logits,
+            "the log-softmax": lambda logits: logits.log_softmax(dim=-1),
+            "a softmax at temperature 5": lambda logits: (logits / 5).softmax(dim=-1),
+            "`dim=0` of each vector": lambda logits: torch.stack([row.softmax(dim=0) for row in logits]),
+        },
     ),
     Erratum(
         number=38,
@@ -187,12 +187,12 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=with_inputs(lambda target: target),
         right_version=_shifted_right,
         test=_scores_are_probabilities,
-        mutants=(
-            ("shifted by two", with_inputs(lambda target: [1, 1, *target[:-2]])),
-            ("shifted left", with_inputs(lambda target: [*target[1:], 2])),
-            ("equal probabilities", lambda model, source, target: torch.full((len(target),), 1 / 11).log()),
-        ),
-        also_right=(("start token by hand", with_inputs(lambda target: [1, *target[:-1]])),),
+        mutants={
+            "shifted by two": with_inputs(lambda target: [1, 1, *target[:-2]]),
+            "shifted left": with_inputs(lambda target: [*target[1:], 2]),
+            "equal probabilities": lambda model, source, target: torch.full((len(target),), 1 / 11).log(),
+        },
+        also_right={"start token by hand": with_inputs(lambda target: [1, *target[:-1]])},
     ),
     Erratum(
         number=39,
@@ -204,11 +204,11 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_one_pass,
         right_version=_step_by_step,
         test=_each_token_follows_from_those_before,
-        mutants=(
-            ("the end token alone", lambda model, source: [2]),
-            ("one pass, then the end token", lambda model, source: [*_one_pass(model, source), 2]),
-            ("the end token too early", lambda model, source: [*_step_by_step(model, source)[:-2], 2]),
-        ),
-        also_right=(("each prefix anew", _prefix_by_prefix),),
+        mutants={
+            "the end token alone": lambda model, source: [2],
+            "one pass, then the end token": lambda model, source: [*_one_pass(model, source), 2],
+            "the end token too early": lambda model, source: [*_step_by_step(model, source)[:-2], 2],
+        },
+        also_right={"each prefix anew": _prefix_by_prefix},
     ),
 )

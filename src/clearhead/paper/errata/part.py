@@ -81,8 +81,8 @@ def statements(erratum: Erratum[Any], evidence: str) -> dict[str, str]:
         "source": erratum.source,
         "test": erratum.demands,
         "found": evidence,
-        "also fails": "; ".join(name for name, _ in erratum.mutants),
-        "also passes": "; ".join(name for name, _ in erratum.also_right),
+        "also fails": "; ".join(erratum.mutants),
+        "also passes": "; ".join(erratum.also_right),
     }
     return {label: text for label, text in statements.items() if text}
 

@@ -292,16 +292,16 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda config: [_WithoutWeights() for _ in range(18)],
         right_version=_attention_of_the_model,
         test=_has_the_papers_weights,
-        mutants=(
-            ("one matrix of 512 x 2048", lambda config: 18 * [_linear((512, 2048))]),
-            ("without W^O", lambda config: 18 * [_linear(*3 * [(512, config.num_heads * config.key_dim)])]),
-            ("twelve sub-layers", lambda config: _attention_of_the_model(config)[:12]),
-            ("heads of full width", lambda config: 18 * [_linear(*3 * [(512, 4096)], (4096, 512))]),
-        ),
-        also_right=(
-            ("the printed matrices one by one", lambda config: 18 * [_matrix_by_matrix(config)]),
-            ("queries, keys and values by one matrix", lambda config: 18 * [_fused(config)]),
-        ),
+        mutants={
+            "one matrix of 512 x 2048": lambda config: 18 * [_linear((512, 2048))],
+            "without W^O": lambda config: 18 * [_linear(*3 * [(512, config.num_heads * config.key_dim)])],
+            "twelve sub-layers": lambda config: _attention_of_the_model(config)[:12],
+            "heads of full width": lambda config: 18 * [_linear(*3 * [(512, 4096)], (4096, 512))],
+        },
+        also_right={
+            "the printed matrices one by one": lambda config: 18 * [_matrix_by_matrix(config)],
+            "queries, keys and values by one matrix": lambda config: 18 * [_fused(config)],
+        },
     ),
     Erratum(
         number=14,
@@ -313,12 +313,12 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda x, w_q, w_k: _weights(x, x),
         right_version=_projected,
         test=_can_look_at_the_next,
-        mutants=(
-            ("a fixed shift that ignores the words", lambda x, w_q, w_k: torch.eye(len(x)).roll(1, dims=1)),
-            ("keys not projected", lambda x, w_q, w_k: _weights(x @ w_q, x)),
-            ("W^Q and W^K exchanged", lambda x, w_q, w_k: _weights(x @ w_k, x @ w_q)),
-        ),
-        also_right=(("one matrix W^Q W^K^T", lambda x, w_q, w_k: _weights(x @ (w_q @ w_k.T), x)),),
+        mutants={
+            "a fixed shift that ignores the words": lambda x, w_q, w_k: torch.eye(len(x)).roll(1, dims=1),
+            "keys not projected": lambda x, w_q, w_k: _weights(x @ w_q, x),
+            "W^Q and W^K exchanged": lambda x, w_q, w_k: _weights(x @ w_k, x @ w_q),
+        },
+        also_right={"one matrix W^Q W^K^T": lambda x, w_q, w_k: _weights(x @ (w_q @ w_k.T), x)},
     ),
     Erratum(
         number=15,
@@ -329,11 +329,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_word_vectors,
         right_version=_second_layer_values,
         test=_are_what_attention_averages,
-        mutants=(
-            ("the previous layer's output, not projected", _input_of_the_second_layer),
-            ("keys", _second_layer_keys),
-            ("projected embeddings", _projected_embeddings),
-        ),
+        mutants={
+            "the previous layer's output, not projected": _input_of_the_second_layer,
+            "keys": _second_layer_keys,
+            "projected embeddings": _projected_embeddings,
+        },
     ),
     Erratum(
         number=16,
@@ -345,11 +345,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_four_times_the_same,
         right_version=_four_heads,
         test=_heads_look_at_different_places,
-        mutants=(
-            ("a slice of the embedding for each head", _slices),
-            ("random weights", lambda sublayer, x: standard_normal(4, 6, 6, seed=35).softmax(dim=-1)),
-            ("one projection at four temperatures", _at_four_temperatures),
-        ),
+        mutants={
+            "a slice of the embedding for each head": _slices,
+            "random weights": lambda sublayer, x: standard_normal(4, 6, 6, seed=35).softmax(dim=-1),
+            "one projection at four temperatures": _at_four_temperatures,
+        },
     ),
     Erratum(
         number=17,
@@ -361,19 +361,18 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda config: _WithoutWeights() if config.num_heads == 1 else _sublayer(config),
         right_version=_sublayer,
         test=_heads_do_not_change_the_count,
-        mutants=(
-            (
-                "one head has no W^O",
-                lambda config: _sublayer(config) if config.num_heads > 1 else _linear(*3 * [(512, 512)]),
+        mutants={
+            "one head has no W^O": lambda config: (
+                _sublayer(config) if config.num_heads > 1 else _linear(*3 * [(512, 512)])
             ),
-            ("heads of 64 whatever h", lambda config: _heads_of_width(config.num_heads, 64)),
-            ("one set of keys and values for all heads", _with_shared_keys),
-            ("one matrix of 512 x 2048", lambda config: _linear((512, 2048))),
-        ),
-        also_right=(
-            ("the printed matrices one by one", _matrix_by_matrix),
-            ("queries, keys and values by one matrix", _fused),
-        ),
+            "heads of 64 whatever h": lambda config: _heads_of_width(config.num_heads, 64),
+            "one set of keys and values for all heads": _with_shared_keys,
+            "one matrix of 512 x 2048": lambda config: _linear((512, 2048)),
+        },
+        also_right={
+            "the printed matrices one by one": _matrix_by_matrix,
+            "queries, keys and values by one matrix": _fused,
+        },
     ),
     Erratum(
         number=18,
@@ -385,11 +384,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda heads: _heads_of_width(heads, _D_MODEL),
         right_version=lambda heads: _sublayer(ModelConfig(num_heads=heads)),
         test=_eight_heads_cost_one,
-        mutants=(
-            ("eight heads of 32", lambda heads: _heads_of_width(heads, 512 if heads == 1 else 32)),
-            ("one head", lambda heads: _sublayer(ModelConfig(num_heads=1))),
-            ("heads of 64, also one", lambda heads: _heads_of_width(heads, 64)),
-        ),
+        mutants={
+            "eight heads of 32": lambda heads: _heads_of_width(heads, 512 if heads == 1 else 32),
+            "one head": lambda heads: _sublayer(ModelConfig(num_heads=1)),
+            "heads of 64, also one": lambda heads: _heads_of_width(heads, 64),
+        },
     ),
     Erratum(
         number=51,
@@ -401,11 +400,11 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda layer, x: x[0, :, :8] @ layer.q_proj.weight[:8, :8].T,
         right_version=lambda layer, x: layer.queries(x)[0, 0],
         test=_reads_the_whole_word,
-        mutants=(
-            ("all numbers but the last", lambda layer, x: x[0, :, :31] @ layer.q_proj.weight[:8, :31].T),
-            ("the second head's matrix", lambda layer, x: layer.queries(x)[0, 1]),
-            ("columns of the matrix in place of rows", lambda layer, x: x[0] @ layer.q_proj.weight[:, :8]),
-        ),
-        also_right=(("row by row", lambda layer, x: torch.stack([layer.q_proj.weight[:8] @ word for word in x[0]])),),
+        mutants={
+            "all numbers but the last": lambda layer, x: x[0, :, :31] @ layer.q_proj.weight[:8, :31].T,
+            "the second head's matrix": lambda layer, x: layer.queries(x)[0, 1],
+            "columns of the matrix in place of rows": lambda layer, x: x[0] @ layer.q_proj.weight[:, :8],
+        },
+        also_right={"row by row": lambda layer, x: torch.stack([layer.q_proj.weight[:8] @ word for word in x[0]])},
     ),
 )

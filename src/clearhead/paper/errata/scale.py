@@ -120,18 +120,17 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_divided_by(lambda width: width**-2),
         right_version=_ours,
         test=_is_as_spread_as_unit_scores,
-        mutants=(
-            ("cosine times sqrt(d_k)", lambda q, k: (_cosine(q, k) * q.size(-1) ** 0.5).softmax(dim=-1)),
-            ("sqrt(number of queries)", lambda q, k: (q @ k.T / q.size(0) ** 0.5).softmax(dim=-1)),
-            ("d_k^-0.5", _divided_by(lambda width: width**-0.5)),
-        ),
-        also_right=(
-            ("queries divided first", lambda q, k: ((q / q.size(-1) ** 0.5) @ k.T).softmax(dim=-1)),
-            (
-                "queries and keys each divided by d_k^0.25",
-                lambda q, k: (q / q.size(-1) ** 0.25 @ (k / q.size(-1) ** 0.25).T).softmax(dim=-1),
-            ),
-        ),
+        mutants={
+            "cosine times sqrt(d_k)": lambda q, k: (_cosine(q, k) * q.size(-1) ** 0.5).softmax(dim=-1),
+            "sqrt(number of queries)": lambda q, k: (q @ k.T / q.size(0) ** 0.5).softmax(dim=-1),
+            "d_k^-0.5": _divided_by(lambda width: width**-0.5),
+        },
+        also_right={
+            "queries divided first": lambda q, k: ((q / q.size(-1) ** 0.5) @ k.T).softmax(dim=-1),
+            "queries and keys each divided by d_k^0.25": lambda q, k: (
+                q / q.size(-1) ** 0.25 @ (k / q.size(-1) ** 0.25).T
+            ).softmax(dim=-1),
+        },
     ),
     Erratum(
         number=2,
@@ -144,10 +143,10 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_divided_by(lambda _: math.sqrt(512)),
         right_version=_ours,
         test=_is_as_spread_as_unit_scores,
-        mutants=(
-            ("8 whatever d_k", _divided_by(lambda _: 8.0)),
-            ("sqrt(2 d_k)", _divided_by(lambda width: math.sqrt(2 * width))),
-        ),
+        mutants={
+            "8 whatever d_k": _divided_by(lambda _: 8.0),
+            "sqrt(2 d_k)": _divided_by(lambda width: math.sqrt(2 * width)),
+        },
     ),
     Erratum(
         number=3,
@@ -160,14 +159,11 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_divided_by(lambda _: 1.0),
         right_version=_ours,
         test=_keeps_the_softmax_steep,
-        mutants=(
-            ("cosine", lambda q, k: _cosine(q, k).softmax(dim=-1)),
-            (
-                "scores of variance 1 for each query",
-                lambda q, k: functional.layer_norm(q @ k.T, k.shape[:1]).softmax(-1),
-            ),
-            ("d_k^0.25", _divided_by(lambda width: width**0.25)),
-        ),
+        mutants={
+            "cosine": lambda q, k: _cosine(q, k).softmax(dim=-1),
+            "scores of variance 1 for each query": lambda q, k: functional.layer_norm(q @ k.T, k.shape[:1]).softmax(-1),
+            "d_k^0.25": _divided_by(lambda width: width**0.25),
+        },
     ),
     Erratum(
         number=4,
@@ -178,9 +174,9 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_divided_by(lambda width: 1 / math.sqrt(width)),
         right_version=_ours,
         test=_is_as_spread_as_unit_scores,
-        mutants=(
-            ("d_k in place of sqrt(d_k)", _divided_by(float)),
-            ("the weights divided, not the scores", lambda q, k: (q @ k.T).softmax(dim=-1) / q.size(-1) ** 0.5),
-        ),
+        mutants={
+            "d_k in place of sqrt(d_k)": _divided_by(float),
+            "the weights divided, not the scores": lambda q, k: (q @ k.T).softmax(dim=-1) / q.size(-1) ** 0.5,
+        },
     ),
 )

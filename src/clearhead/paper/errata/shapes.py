@@ -33,8 +33,6 @@ from clearhead.paper.plain import attention, feed_forward, matmul
 
 _ROW_A = {1: 512, 4: 128, 8: 64, 16: 32, 32: 16}
 """Number of heads -> width of a head, as printed in Table 3, rows A and base."""
-_BASE_PARAMETERS = 65e6
-"""Number of weights in Table 3, row base."""
 
 
 def _is_the_rank_of_the_scores(width: Callable[[ModelConfig], int]) -> CheckResult:
@@ -192,12 +190,12 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda config: config.d_model,
         right_version=_output_of_a_head,
         test=_is_the_rank_of_the_scores,
-        mutants=(
-            ("64 in every model", lambda config: 64),
-            ("d_model / N", lambda config: config.d_model // config.num_encoder_layers),
-            ("d_ff / 4 h", lambda config: config.d_ff // (4 * config.num_heads)),
-        ),
-        also_right=(("d_model / h", lambda config: config.d_model // config.num_heads),),
+        mutants={
+            "64 in every model": lambda config: 64,
+            "d_model / N": lambda config: config.d_model // config.num_encoder_layers,
+            "d_ff / 4 h": lambda config: config.d_ff // (4 * config.num_heads),
+        },
+        also_right={"d_model / h": lambda config: config.d_model // config.num_heads},
     ),
     Erratum(
         number=26,
@@ -209,7 +207,7 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=4,
         right_version=paper_base().num_heads,
         test=_heads_are_64_wide,
-        mutants=(("as many as layers", 6), ("as in the big model", 16)),
+        mutants={"as many as layers": 6, "as in the big model": 16},
         kind="quotation",
     ),
     Erratum(
@@ -221,12 +219,12 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda sublayer: sublayer.q_proj.weight[:4, :4],
         right_version=_of_the_first_head,
         test=_projects_into_a_head,
-        mutants=(
-            ("columns in place of rows", lambda sublayer: sublayer.q_proj.weight[:, :4]),
-            ("the second head's", lambda sublayer: sublayer.q_proj.weight[4:8].T),
-            ("the first head's W^K", lambda sublayer: sublayer.k_proj.weight[:4].T),
-            ("all heads' at once", lambda sublayer: sublayer.q_proj.weight.T),
-        ),
+        mutants={
+            "columns in place of rows": lambda sublayer: sublayer.q_proj.weight[:, :4],
+            "the second head's": lambda sublayer: sublayer.q_proj.weight[4:8].T,
+            "the first head's W^K": lambda sublayer: sublayer.k_proj.weight[:4].T,
+            "all heads' at once": lambda sublayer: sublayer.q_proj.weight.T,
+        },
     ),
     Erratum(
         number=28,
@@ -238,11 +236,11 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda network: (network.up_proj.weight, network.down_proj.weight),
         right_version=lambda network: (network.up_proj.weight.T, network.down_proj.weight.T),
         test=_computes_equation_2,
-        mutants=(
-            ("reshaped, not transposed", _reshaped),
-            ("W1 transposed, W2 reshaped", lambda network: (network.up_proj.weight.T, _reshaped(network)[1])),
-            ("W2 transposed is W1", lambda network: (network.down_proj.weight, network.down_proj.weight.T)),
-        ),
+        mutants={
+            "reshaped, not transposed": _reshaped,
+            "W1 transposed, W2 reshaped": lambda network: (network.up_proj.weight.T, _reshaped(network)[1]),
+            "W2 transposed is W1": lambda network: (network.down_proj.weight, network.down_proj.weight.T),
+        },
     ),
     Erratum(
         number=29,
@@ -266,16 +264,16 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_one_network_over_the_sentence,
         right_version=_our_network,
         test=_treats_positions_alike,
-        mutants=(
-            ("the input", lambda network, x: x),
-            ("the mean of the positions", lambda network, x: _our_network(network, x).mean(dim=0).expand_as(x)),
-            ("self-attention", lambda network, x: scaled_dot_product_attention(x, x, x)[0]),
-            ("no activation", lambda network, x: network.down_proj(network.up_proj(x))),
-        ),
-        also_right=(
-            ("two convolutions of kernel size 1", _two_convolutions),
-            ("word by word", lambda network, x: torch.cat([_our_network(network, word) for word in x.split(1)])),
-        ),
+        mutants={
+            "the input": lambda network, x: x,
+            "the mean of the positions": lambda network, x: _our_network(network, x).mean(dim=0).expand_as(x),
+            "self-attention": lambda network, x: scaled_dot_product_attention(x, x, x)[0],
+            "no activation": lambda network, x: network.down_proj(network.up_proj(x)),
+        },
+        also_right={
+            "two convolutions of kernel size 1": _two_convolutions,
+            "word by word": lambda network, x: torch.cat([_our_network(network, word) for word in x.split(1)]),
+        },
     ),
     Erratum(
         number=31,
@@ -287,7 +285,7 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_activation_of(paper_base()),
         right_version=_activation_of(bert_base()),
         test=_is_gelu,
-        mutants=(("SiLU, x times the sigmoid of x", functional.silu), ("Phi(x) without x", torch.special.ndtr)),
-        also_right=(("the approximation by tanh", partial(functional.gelu, approximate="tanh")),),
+        mutants={"SiLU, x times the sigmoid of x": functional.silu, "Phi(x) without x": torch.special.ndtr},
+        also_right={"the approximation by tanh": partial(functional.gelu, approximate="tanh")},
     ),
 )

@@ -179,17 +179,17 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda q, k, v: (_LEFT_OVER / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_look_up_known_keys,
-        mutants=(
-            ("the nearest key's value alone", _of_the_nearest),
-            ("no scale", lambda q, k, v: (q @ k.T).softmax(dim=-1) @ v),
-            ("the length of q ignored", lambda q, k, v: _ours(100 * functional.normalize(q, dim=-1), k, v)),
-            ("k ignored", lambda q, k, v: _ours(q, torch.eye(*k.shape), v)),
-            ("q ignored", lambda q, k, v: _ours(100 * k[[3, 0, 4, 1, 2]], k, v)),
-        ),
-        also_right=(
-            ("torch's function", functional.scaled_dot_product_attention),
-            ("each query alone", lambda q, k, v: torch.cat([_ours(each, k, v) for each in q.split(1)])),
-        ),
+        mutants={
+            "the nearest key's value alone": _of_the_nearest,
+            "no scale": lambda q, k, v: (q @ k.T).softmax(dim=-1) @ v,
+            "the length of q ignored": lambda q, k, v: _ours(100 * functional.normalize(q, dim=-1), k, v),
+            "k ignored": lambda q, k, v: _ours(q, torch.eye(*k.shape), v),
+            "q ignored": lambda q, k, v: _ours(100 * k[[3, 0, 4, 1, 2]], k, v),
+        },
+        also_right={
+            "torch's function": functional.scaled_dot_product_attention,
+            "each query alone": lambda q, k, v: torch.cat([_ours(each, k, v) for each in q.split(1)]),
+        },
     ),
     Erratum(
         number=6,
@@ -201,11 +201,11 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda q, k, v: _scores(q, k).sigmoid() @ v,
         right_version=_ours,
         test=_keeps_a_constant,
-        mutants=(
-            ("sigmoids divided by their sum", lambda q, k, v: _shares(_scores(q, k).sigmoid()) @ v),
-            ("a softmax in base 2", lambda q, k, v: _shares(2 ** _scores(q, k)) @ v),
-        ),
-        also_right=(("odds of the sigmoid", lambda q, k, v: _shares(_odds(_scores(q, k).sigmoid())) @ v),),
+        mutants={
+            "sigmoids divided by their sum": lambda q, k, v: _shares(_scores(q, k).sigmoid()) @ v,
+            "a softmax in base 2": lambda q, k, v: _shares(2 ** _scores(q, k)) @ v,
+        },
+        also_right={"odds of the sigmoid": lambda q, k, v: _shares(_odds(_scores(q, k).sigmoid())) @ v},
     ),
     Erratum(
         number=7,
@@ -217,14 +217,14 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_over_the_whole_matrix,
         right_version=_ours,
         test=_keeps_a_constant,
-        mutants=(
-            ("a softmax over the queries, made to sum to 1", _over_the_queries),
-            ("a softmax over the queries", lambda q, k, v: _scores(q, k).softmax(dim=0) @ v),
-        ),
-        also_right=(
-            ("over the whole matrix, each row then divided by its sum", _rows_of_the_whole_matrix),
-            ("base 2 with the scores times log2(e)", lambda q, k, v: _shares(2 ** (_scores(q, k) / math.log(2))) @ v),
-        ),
+        mutants={
+            "a softmax over the queries, made to sum to 1": _over_the_queries,
+            "a softmax over the queries": lambda q, k, v: _scores(q, k).softmax(dim=0) @ v,
+        },
+        also_right={
+            "over the whole matrix, each row then divided by its sum": _rows_of_the_whole_matrix,
+            "base 2 with the scores times log2(e)": lambda q, k, v: _shares(2 ** (_scores(q, k) / math.log(2))) @ v,
+        },
     ),
     Erratum(
         number=8,
@@ -236,11 +236,11 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda q, k, v: _scores(q, k) @ v,
         right_version=_ours,
         test=_stays_among_the_values,
-        mutants=(
-            ("positive scores divided by their sum", lambda q, k, v: _shares(_scores(q, k).clamp_min(1e-6)) @ v),
-            ("equal weights", lambda q, k, v: v.mean(dim=0).expand(q.size(0), -1)),
-            ("the scale after the softmax", lambda q, k, v: (q @ k.T).softmax(dim=-1) / q.size(-1) ** 0.5 @ v),
-        ),
+        mutants={
+            "positive scores divided by their sum": lambda q, k, v: _shares(_scores(q, k).clamp_min(1e-6)) @ v,
+            "equal weights": lambda q, k, v: v.mean(dim=0).expand(q.size(0), -1),
+            "the scale after the softmax": lambda q, k, v: (q @ k.T).softmax(dim=-1) / q.size(-1) ** 0.5 @ v,
+        },
     ),
     Erratum(
         number=9,
@@ -251,10 +251,10 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda q, k, v: v.sum(dim=0).expand(q.size(0), -1),
         right_version=_ours,
         test=_look_up_known_keys,
-        mutants=(
-            ("the nearest key's value alone", _of_the_nearest),
-            ("no scale", lambda q, k, v: (q @ k.T).softmax(dim=-1) @ v),
-        ),
+        mutants={
+            "the nearest key's value alone": _of_the_nearest,
+            "no scale": lambda q, k, v: (q @ k.T).softmax(dim=-1) @ v,
+        },
     ),
     Erratum(
         number=10,
@@ -266,10 +266,10 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda q, k, v: v,
         right_version=_ours,
         test=_mixes_all_values,
-        mutants=(
-            ("the mean of the values", lambda q, k, v: v.mean(dim=0).expand(q.size(0), -1)),
-            ("the same weights for each query", lambda q, k, v: _ours(q.mean(dim=0, keepdim=True), k, v).expand_as(v)),
-        ),
+        mutants={
+            "the mean of the values": lambda q, k, v: v.mean(dim=0).expand(q.size(0), -1),
+            "the same weights for each query": lambda q, k, v: _ours(q.mean(dim=0, keepdim=True), k, v).expand_as(v),
+        },
     ),
     Erratum(
         number=11,
@@ -282,10 +282,10 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=_share_of_similarity,
         right_version=_ours,
         test=_becomes_an_exact_look_up,
-        mutants=(
-            ("the nearest key's value, or the mean", _nearest_or_mean),
-            ("shares of the cubed softmax", lambda q, k, v: _shares(_scores(q, k).softmax(dim=-1) ** 3) @ v),
-        ),
+        mutants={
+            "the nearest key's value, or the mean": _nearest_or_mean,
+            "shares of the cubed softmax": lambda q, k, v: _shares(_scores(q, k).softmax(dim=-1) ** 3) @ v,
+        },
     ),
     Erratum(
         number=12,
@@ -296,14 +296,14 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         wrong_version=lambda q, k, v: (q @ _reverse_axes(k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_treats_each_sentence_of_a_batch,
-        mutants=(
-            ("k not transposed", lambda q, k, v: (q @ k / q.size(-1) ** 0.5).softmax(dim=-1) @ v),
-            ("batch and length exchanged", lambda q, k, v: _ours(*(x.transpose(0, 1) for x in (q, k, v)))),
-            ("the scores transposed", lambda q, k, v: _ours(k, q, v)),
-        ),
-        also_right=(
-            ("`.mT`", lambda q, k, v: (q @ k.mT / q.size(-1) ** 0.5).softmax(dim=-1) @ v),
-            ("einsum", lambda q, k, v: (torch.einsum("btk,bsk->bts", q, k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v),
-        ),
+        mutants={
+            "k not transposed": lambda q, k, v: (q @ k / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
+            "batch and length exchanged": lambda q, k, v: _ours(*(x.transpose(0, 1) for x in (q, k, v))),
+            "the scores transposed": lambda q, k, v: _ours(k, q, v),
+        },
+        also_right={
+            "`.mT`": lambda q, k, v: (q @ k.mT / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
+            "einsum": lambda q, k, v: (torch.einsum("btk,bsk->bts", q, k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
+        },
     ),
 )

@@ -265,7 +265,7 @@ def _hint(exercise: Exercise, outcomes: list[Outcome]) -> str:
 
 def _near_miss(erratum: Erratum[Any], output: Any) -> str:
     """Return the name of the near miss with this output; empty if there is none."""
-    return next((name for name, version in erratum.mutants if same(erratum.test(version).output, output)), "")
+    return next((name for name, version in erratum.mutants.items() if same(erratum.test(version).output, output)), "")
 
 
 def _alike(some: Iterable[Outcome], others: Iterable[Outcome]) -> bool:
