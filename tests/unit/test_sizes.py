@@ -37,7 +37,7 @@ ROOMS = {
     "model": 1_282,
     "model_directory.py": 134,
     "pages": 263,
-    "paper": 7_364,
+    "paper": 7_279,
     "pipelines.py": 259,
     "runtime": 303,
     "serving": 3_874,

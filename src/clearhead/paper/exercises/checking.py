@@ -249,7 +249,7 @@ def _kind(value: Any) -> str:
 def _hint(exercise: Exercise, outcomes: list[Outcome]) -> str:
     """Return the hint for the known wrong answer that has the same outcomes; empty if there is none."""
     for expression, hint in exercise.wrong.items():
-        if isinstance(hint, str) and _alike(_outcomes(exercise, exercise.filled(expression)), outcomes):
+        if _alike(_outcomes(exercise, exercise.filled(expression)), outcomes):
             return hint
     found = dict(zip(exercise.errata, outcomes[len(exercise.tests) :], strict=True))
     failed = {number: each.output for number, each in found.items() if isinstance(each, CheckResult) and not each.holds}

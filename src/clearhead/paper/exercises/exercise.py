@@ -50,10 +50,8 @@ class Exercise:
     """The complete function; its docstring is the task."""
     blank: str
     """The expression of the solution that is to be filled in."""
-    wrong: Mapping[str, str | int]
-    """Wrong expression -> hint, or the number of the erratum that recognizes it."""
-    also_right: tuple[str, ...] = ()
-    """Other right expressions."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """Wrong expression -> hint, for mistakes that no erratum of `errata` recognizes."""
     tests: tuple[Test, ...] = ()
     """Comparisons with a reference that is computed in another way."""
     errata: Mapping[int, Callable[[Answer], Any]] = field(default_factory=dict)

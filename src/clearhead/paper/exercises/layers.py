@@ -110,14 +110,12 @@ LAYERS_EXERCISES = (
         blank="torch.relu(x @ w_1 + b_1)",
         errata={30: lambda answer: lambda network, x: _network(answer, network, x)},
         wrong={
-            "x @ w_1 + b_1": 30,
             "torch.relu(x @ w_1) + b_1": "The bias is added before the maximum: max(0, x W1 + b1).",
             "torch.relu(x) @ w_1 + b_1": "The maximum is of the hidden layer, not of x.",
             "torch.sigmoid(x @ w_1 + b_1)": "The activation is max(0, .), not a sigmoid.",
             "torch.nn.functional.gelu(x @ w_1 + b_1)": "GELU is BERT's activation (erratum 31); the paper's is "
             "max(0, .).",
         },
-        also_right=("(x @ w_1 + b_1).clamp_min(0)",),
     ),
     Exercise(
         number=20,
@@ -132,7 +130,6 @@ LAYERS_EXERCISES = (
             "table.size(1) ** -0.5": "This divides by sqrt(d_model), as scores are divided by sqrt(d_k). Embeddings "
             "are multiplied.",
         },
-        also_right=("table.size(-1) ** 0.5",),
     ),
     Exercise(
         number=21,
@@ -141,13 +138,9 @@ LAYERS_EXERCISES = (
         blank="logits.softmax(dim=-1)",
         errata={36: lambda answer: lambda model, source, target: answer(model(source, target)[0])[None]},
         wrong={
-            "logits": 36,
-            "logits.softmax(dim=0)": 36,
-            "logits.softmax(dim=-1).softmax(dim=-1)": 36,
             "logits.sigmoid()": "Each is between 0 and 1, but those of a position do not sum to 1.",
             "logits.log_softmax(dim=-1)": "These are the logarithms of the probabilities.",
         },
-        also_right=("logits.log_softmax(dim=-1).exp()",),
     ),
     Exercise(
         number=22,
@@ -169,7 +162,6 @@ LAYERS_EXERCISES = (
             "2 * math.pi * position / 10_000 ** (2 * pair / d_model)": "The paper's formula has no 2 pi; its "
             "wavelengths do.",
         },
-        also_right=("position * math.exp(-math.log(10_000) * 2 * pair / d_model)",),
     ),
     Exercise(
         number=23,
@@ -184,7 +176,6 @@ LAYERS_EXERCISES = (
             "on the wave a position is.",
             "torch.stack((cosines, sines), dim=-1).flatten(1)": "The even numbers are sines, the odd ones cosines.",
         },
-        also_right=("torch.cat((sines[..., None], cosines[..., None]), dim=-1).view(len(angles), -1)",),
     ),
     Exercise(
         number=24,
@@ -195,12 +186,8 @@ LAYERS_EXERCISES = (
         wrong={
             "torch.cat([words * math.sqrt(table.size(1)), positions], dim=-1)": "This is concatenated, so it is twice "
             "as wide. Positions are added (erratum 35).",
-            "(words + positions) * math.sqrt(table.size(1))": 35,
-            "words * math.sqrt(table.size(1))": 35,
-            "positions": 35,
             "words + positions": "The factor sqrt(d_model) is missing (erratum 32).",
         },
-        also_right=("torch.add(positions, words, alpha=table.size(1) ** 0.5)",),
     ),
     Exercise(
         number=25,
@@ -222,6 +209,5 @@ LAYERS_EXERCISES = (
             "cosine + math.cos(offset)": "The cosine of a sum is not the sum of the cosines.",
             "math.cos(cosine + offset)": "`cosine` is the cosine of the angle, not the angle.",
         },
-        also_right=("math.cos(math.atan2(sine, cosine) + offset)",),
     ),
 )

@@ -149,7 +149,6 @@ RESULTS_EXERCISES = (
             "next_logits([bos_id, *tokens[:-1]])": "The last token that was written is missing.",
             "-next_logits([bos_id, *tokens])": "This takes the least probable token.",
         },
-        also_right=("next_logits([bos_id] + tokens).softmax(dim=-1)",),
     ),
     Exercise(
         number=35,
@@ -170,7 +169,6 @@ RESULTS_EXERCISES = (
             "probability is meant.",
             "scores[:, None] - log_probs": "The sign: log-probabilities are added.",
         },
-        also_right=("log_probs + scores.unsqueeze(1)",),
     ),
     Exercise(
         number=36,
@@ -193,7 +191,6 @@ RESULTS_EXERCISES = (
             "((5 + length) / (5 + 1)) ** -alpha": "The log-probability is divided by the penalty, so the exponent is "
             "positive.",
         },
-        also_right=("(5 + length) ** alpha / (5 + 1) ** alpha",),
     ),
     Exercise(
         number=37,
@@ -215,7 +212,6 @@ RESULTS_EXERCISES = (
             "(word in in_reference)": "A word that both have twice counts twice.",
             "max(count, in_reference[word])": "The smaller of the two counts.",
         },
-        also_right=("(Counter({word: count}) & in_reference)[word]",),
     ),
     Exercise(
         number=38,
@@ -231,7 +227,6 @@ RESULTS_EXERCISES = (
             "are punished. Long ones have lower precisions already.",
             "1.0": "There is no penalty: one sure word would be a perfect translation.",
         },
-        also_right=("math.exp(min(0, 1 - reference_length / hypothesis_length))",),
     ),
     Exercise(
         number=39,
@@ -248,7 +243,6 @@ RESULTS_EXERCISES = (
             "2 * (attention + 4 * d_model) + feed_forward + 3 * norm": "The projections of attention have no biases in "
             "the paper.",
         },
-        also_right=("encoder_layer + attention + norm",),
     ),
     Exercise(
         number=40,
@@ -269,6 +263,5 @@ RESULTS_EXERCISES = (
             "precision * recall / (precision + recall)": "This is half of it: with both 1, it must be 1.",
             "min(precision, recall)": "This ignores the better of the two.",
         },
-        also_right=("2 / (1 / precision + 1 / recall)",),
     ),
 )
