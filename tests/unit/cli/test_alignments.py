@@ -80,12 +80,14 @@ def test_given_translations_are_aligned_and_judged(run_command, model, source, w
         ),
     ],
 )
-def test_what_makes_no_sense_in_translate_is_refused(run_command, model, source, options, message):
+def test_translate_rejects_invalid_alignment_options(run_command, model, source, options, message):
     with pytest.raises(ConfigError, match=message):
         run_command(translate, model, source, *options)
 
 
-def test_what_makes_no_sense_elsewhere_is_refused(run_command, model, source, write_lines, tmp_path):
+def test_alignment_output_conflicts_and_invalid_options_of_score_and_evaluate(
+    run_command, model, source, write_lines, tmp_path
+):
     with pytest.raises(DataError, match="is an input as well"):
         run_command(translate, model, source, "--alignments", source)
     with pytest.raises(ConfigError, match="is where the translations go"):

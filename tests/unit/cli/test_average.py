@@ -102,7 +102,7 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(run, tmp_path, capsys, argum
     assert not output.exists()
 
 
-def test_nothing_but_a_model_is_replaced(run, tmp_path, capsys):
+def test_average_replaces_only_model_directories(run, tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("precious")
     assert clearhead("average", run, "-o", tmp_path) == 1
     assert "is not a model directory" in capsys.readouterr().err

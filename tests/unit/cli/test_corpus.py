@@ -156,7 +156,7 @@ def test_shifted_rows_are_listed_one_by_one_and_unequal_files_too(run_command, w
     assert (shifted[0]["source"], shifted[0]["target"]) == (sources[41], targets[41])
 
 
-def test_the_list_is_no_input_and_no_other_output(run_command, tsv, tmp_path):
+def test_check_rejects_all_equal_to_input_report_or_stdout(run_command, tsv, tmp_path):
     with pytest.raises(DataError, match="is an input as well"):
         run_command(check, tsv, "--all", tsv)
     page = tmp_path / "page.html"
@@ -176,7 +176,7 @@ def test_standard_input_and_empty_files_are_corpora(run_command, write_lines):
 
 
 @pytest.mark.parametrize("command", [check, stats])
-def test_what_cannot_be_read_is_an_error(run_command, command, tsv, tmp_path, write_lines):
+def test_unreadable_corpora_are_errors(run_command, command, tsv, tmp_path, write_lines):
     with pytest.raises(ConfigError, match="name the corpus: FILE with both sides, or --source FILE --target FILE"):
         run_command(command)
     with pytest.raises(DataError, match=r"nowhere\.tsv: there is no such file"):
@@ -340,7 +340,7 @@ def test_clean_says_which_lines_have_no_partner(run_command, write_lines, tmp_pa
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_is_told_with_the_file_that_is_not_written(run_command, write_lines, tmp_path):
+def test_clean_on_a_full_disk_names_the_file_and_writes_no_output(run_command, write_lines, tmp_path):
     path, out = write_lines("p.tsv", *["Ei\t"] * 20_000), tmp_path / "out.tsv"
     with pytest.raises(DataError, match="cannot write /dev/full"):
         run_command(clean, path, "-o", out, "--rejected", "/dev/full")
@@ -380,7 +380,7 @@ def test_ctrl_c_leaves_no_page(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_starts_without_torch(tsv):
+def test_corpus_stats_and_check_do_not_import_torch(tsv):
     code = (
         "import sys; from clearhead.cli.main import app\n"
         "for command in ('stats', 'check'): app(['corpus', command, sys.argv[1]], standalone_mode=False)\n"

@@ -80,7 +80,7 @@ def test_a_corpus_of_somebody_else_is_not_overwritten(tmp_path, capsys):
     assert path.read_text() == "ein Satz\ta sentence\n"
 
 
-def test_no_time_is_no_usage(tmp_path, capsys):
+def test_demo_rejects_zero_minutes(tmp_path, capsys):
     assert clearhead("demo", "--out", tmp_path / "demo", "--minutes", "0") == 2
     assert "--minutes" in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()

@@ -90,7 +90,7 @@ def test_another_model_is_compared(run_command, test_set, make_model_dir):
     assert "p = " in lines
 
 
-def test_a_model_compared_with_itself_is_no_better(run_command, test_set):
+def test_comparing_a_model_with_itself_gives_difference_zero_and_p_value_one(run_command, test_set):
     model, files, *_ = test_set
     comparison = json.loads(run_command(evaluate, model, *files, "--json", "--compare", model).stdout)["comparison"]
     assert (comparison["bleu"]["difference"], comparison["bleu"]["p_value"]) == (0.0, 1.0)
@@ -140,7 +140,7 @@ def test_a_long_line_is_named(run_command, make_model_dir, write_lines):
     ]
 
 
-def test_nothing_is_scored(run_command, make_model_dir, write_lines, monkeypatch):
+def test_evaluate_with_precision_does_not_call_score(run_command, make_model_dir, write_lines, monkeypatch):
     monkeypatch.setattr("clearhead.translation.search.score", lambda *_, **__: pytest.fail("scored for nothing"))
     files = ["--source", write_lines("a", "Ein Hund."), "--reference", write_lines("b", "A dog.")]
     assert run_command(evaluate, make_model_dir(), *files, "--precision", "bf16").exit_code == 0
@@ -186,7 +186,9 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
             run_command(evaluate, *arguments)
 
 
-def test_nothing_is_translated_that_would_be_lost(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+def test_evaluate_checks_compare_and_output_before_translating(
+    run_command, make_model_dir, write_lines, tmp_path, monkeypatch
+):
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("translated for nothing"))
     command = [evaluate, make_model_dir(), "--source", write_lines("a", "x"), "--reference", write_lines("b", "y")]
     with pytest.raises(ModelError, match="nowhere: there is no such directory"):
@@ -240,7 +242,7 @@ def test_columns_and_direction_of_a_test_set_can_be_chosen(run_command, test_set
     assert f"line by line, swapped: from {files[1]} to {files[3]}" in result.stderr
 
 
-def test_a_row_that_is_no_pair_is_never_left_out(run_command, make_model_dir, write_lines):
+def test_evaluate_rejects_a_pairs_row_without_a_tab(run_command, make_model_dir, write_lines):
     pairs = write_lines("p.tsv", *(f"{n}\tx" for n in range(400)), "torn")
     with pytest.raises(DataError, match=r"p\.tsv, line 401: there is no tab \(the row begins 'torn'\)"):
         run_command(evaluate, make_model_dir(), "--pairs", pairs)
@@ -299,7 +301,7 @@ def test_metrics_and_their_form_can_be_chosen(run_command, write_lines):
     assert run_command(evaluate, *files, "--metric", "ter").exit_code == 2
 
 
-def test_a_model_with_languages_must_be_told_which(run_command, make_model_dir, write_lines):
+def test_evaluate_with_language_tags_needs_target_lang(run_command, make_model_dir, write_lines):
     model = make_model_dir(language_tags=("de", "fr"))
     files = ["--source", write_lines("a", "x"), "--reference", write_lines("b", "y")]
     with pytest.raises(ConfigError, match="a, line 1: into which language"):
@@ -391,7 +393,7 @@ def test_scores_are_those_of_the_model_that_translated(run_command, run_and_file
 
 
 @pytest.mark.parametrize("name", ["evaluations.jsonl", "report.html"])
-def test_what_cannot_be_written_does_not_stop_an_evaluation(run_command, run_and_files, name):
+def test_unwritable_evaluations_jsonl_or_report_does_not_stop_evaluate(run_command, run_and_files, name):
     run, files = run_and_files
     (run / name).unlink(missing_ok=True)
     (run / name).mkdir()

@@ -168,7 +168,7 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
         (["a " * 1100], DataError, "the text has .* tokens; at most"),
     ],
 )
-def test_what_cannot_be_done_is_said(run_command, model, tmp_path, arguments, error, message):
+def test_explain_rejects_invalid_arguments(run_command, model, tmp_path, arguments, error, message):
     with pytest.raises(error, match=message):
         run_command(explain, model, *(argument.format(tmp_path) for argument in arguments))
 
@@ -189,7 +189,7 @@ def test_the_model_of_a_run_has_the_name_of_the_run(run_command, model, tmp_path
     assert "second (small)" in out
 
 
-def test_models_whose_directories_are_called_alike_are_told_apart(run_command, model, tmp_path):
+def test_compared_models_with_equal_directory_names_show_their_parents(run_command, model, tmp_path):
     for parent in ("a", "b"):
         shutil.copytree(model, tmp_path / parent / "best")
     out = run_command(explain, tmp_path / "a" / "best", TEXT, "--compare", tmp_path / "b" / "best").stdout
@@ -197,7 +197,7 @@ def test_models_whose_directories_are_called_alike_are_told_apart(run_command, m
     assert "second (b/best)" in out
 
 
-def test_a_picture_that_is_not_there_is_named_with_those_that_are(run_command, model):
+def test_unknown_picture_is_rejected_with_the_existing_heads(run_command, model):
     pytest.importorskip("matplotlib")
     with pytest.raises(DataError, match=r"no head cross.7.1; encoder has 1 layers of 2"):
         run_command(explain, model, TEXT, "--format", "svg", "--picture", "cross.7.1")

@@ -121,7 +121,7 @@ def test_options_of_a_page_are_checked(make_model_dir, tmp_path, run_command, op
 
 
 @pytest.mark.usefixtures("unproven")
-def test_what_stands_there_stays(make_model_dir, tmp_path, run_command):
+def test_export_does_not_replace_an_existing_directory(make_model_dir, tmp_path, run_command):
     (tmp_path / "mine").mkdir()
     with pytest.raises(ModelError, match="mine is there already; choose another name, or --force to replace it"):
         run_command(export, make_model_dir(), "-o", tmp_path / "mine", "--to", "hf")
@@ -250,7 +250,7 @@ def test_a_comparison_of_no_sentences_is_called_none(make_bundle, tmp_path, monk
     assert compared == "not compared: the vocabulary has no words to make sentences of"
 
 
-def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command, monkeypatch):
+def test_export_writes_nothing_when_the_comparison_fails(make_model_dir, tmp_path, run_command, monkeypatch):
     model = make_model_dir()
     monkeypatch.setattr(imported, "can_prove", lambda: True)
 
@@ -319,7 +319,7 @@ def test_an_interrupted_export_leaves_nothing(make_model_dir, tmp_path, run_comm
 
 
 @pytest.mark.usefixtures("unproven")
-def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_command):
+def test_export_rejects_models_and_precisions_the_target_format_lacks(make_model_dir, tmp_path, run_command):
     with pytest.raises(
         ConfigError,
         match=r"no kind of model in Hugging Face transformers can hold this one; of the nearest, m2m_100, differs: "
@@ -362,7 +362,7 @@ def test_onnx_files_are_written_and_compared(make_model_dir, tmp_path, run_comma
     assert "use_io_binding" not in said.stderr
 
 
-def test_a_model_that_transformers_has_not_goes_out_as_onnx_with_a_note(make_model_dir, tmp_path, run_command):
+def test_onnx_export_of_a_model_unknown_to_transformers_prints_a_note(make_model_dir, tmp_path, run_command):
     said = run_command(export, make_model_dir(positions="rotary", d_k=4), "-o", tmp_path / "theirs", "--to", "onnx")
     assert "transformers has no such model: config.json calls it marian" in said.stderr
     assert "give it use_io_binding=False there" in said.stderr
@@ -382,7 +382,7 @@ def test_onnx_files_that_say_something_else_are_not_written(make_model_dir, tmp_
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_onnx_needs_is_named(make_model_dir, tmp_path, run_command, monkeypatch):
+def test_onnx_export_names_missing_packages(make_model_dir, tmp_path, run_command, monkeypatch):
     model = make_model_dir()
     monkeypatch.setattr(
         onnx_directory.importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else name
@@ -395,7 +395,9 @@ def test_what_onnx_needs_is_named(make_model_dir, tmp_path, run_command, monkeyp
     assert not (tmp_path / "theirs").exists()
 
 
-def test_what_does_not_fit_is_not_written_as_onnx(make_model_dir, tmp_path, run_command, monkeypatch):
+def test_onnx_export_on_a_full_disk_or_above_most_bytes_leaves_nothing(
+    make_model_dir, tmp_path, run_command, monkeypatch
+):
     model = make_model_dir()
     before = sorted(tmp_path.iterdir())
 

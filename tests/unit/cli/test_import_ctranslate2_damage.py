@@ -299,7 +299,7 @@ MATRIX = "encoder/layer_0/ffn/linear_0/weight"
         ),
     ],
 )
-def test_what_is_damaged_is_named_and_nothing_is_written(
+def test_damaged_ctranslate2_models_are_rejected_and_nothing_is_written(
     directory, tmp_path, run_command, monkeypatch, damage, error, message
 ):
     damage(directory)
@@ -413,7 +413,7 @@ def test_a_pipe_is_not_read(directory):
         import_path(directory)
 
 
-def test_what_was_asked_of_languages_must_fit(directory, tmp_path, run_command):
+def test_target_lang_must_be_in_the_ctranslate2_vocabulary(directory, tmp_path, run_command):
     run_command(import_model, directory, "-o", tmp_path / "ours", "--target-lang", "fr")
     bundle = load_bundle(tmp_path / "ours")
     assert bundle.decode.target_lang == "fr"
@@ -422,7 +422,7 @@ def test_what_was_asked_of_languages_must_fit(directory, tmp_path, run_command):
         run_command(import_model, directory, "-o", tmp_path / "other", "--target-lang", "xx")
 
 
-def test_what_lies_beside_the_model_is_kept_or_named(make_model_dir, tmp_path, run_command):
+def test_import_keeps_the_model_card_and_names_ignored_files(make_model_dir, tmp_path, run_command):
     run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "ctranslate2")
     (tmp_path / "theirs" / "vmap.txt").write_text("")
     (tmp_path / "theirs" / "README.md").write_text("# Their card\n")

@@ -204,7 +204,7 @@ def test_without_decoder_yml_the_file_says_what_there_is(directory):
     assert bundle.tokenizer.encode("ein Hund") == import_path(directory / WEIGHTS).bundle.tokenizer.encode("ein Hund")
 
 
-def test_a_vocabulary_of_several_languages_is_told_which_to_write(directory):
+def test_target_lang_selects_a_language_tag_of_a_multilingual_vocabulary(directory):
     as_yml(directory, lambda ids: ids.update({">>deu<<": ids.pop("M"), ">>fra<<": ids.pop("k")}))
     bundle = import_path(directory, target_lang="fra").bundle
     assert bundle.decode.target_lang == "fra"
@@ -311,7 +311,7 @@ def test_pieces_that_yaml_would_read_as_something_else_are_pieces(directory):
         (lambda d: as_yml(d, lambda ids: ids.update({"no": ids.pop("<unk>")})), ModelError, "has no piece <unk>"),
     ],
 )
-def test_what_is_damaged_or_not_taken_is_named_and_nothing_is_written(
+def test_damaged_or_unsupported_marian_models_are_rejected_and_nothing_is_written(
     directory, tmp_path, run_command, monkeypatch, damage, error, message
 ):
     damage(directory)

@@ -133,7 +133,7 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
 
 
 @pytest.mark.usefixtures("without_their_library")
-def test_spaces_that_their_tokenizer_takes_out_are_said_to_stay(directory, tmp_path, run_command):
+def test_clean_up_tokenization_spaces_is_reported_as_not_taken_over(directory, tmp_path, run_command):
     for asked in (True, False):
         (directory / "tokenizer_config.json").write_text(json.dumps({"clean_up_tokenization_spaces": asked}))
         said = run_command(import_model, directory, "-o", tmp_path / str(asked))
@@ -259,7 +259,7 @@ def test_a_t5_comes_with_a_note_of_the_tasks_it_has_learned(published_t5, tmp_pa
     ],
 )
 @pytest.mark.usefixtures("without_their_library")
-def test_what_is_wrong_with_a_t5_is_named(published_t5, tmp_path, run_command, name, values, error, message):
+def test_import_rejects_invalid_t5_models(published_t5, tmp_path, run_command, name, values, error, message):
     directory = Path(shutil.copytree(published_t5, tmp_path / "there"))
     (directory / name).write_text(json.dumps({**json.loads((directory / name).read_text()), **values}))
     with pytest.raises(error, match=message):
@@ -431,7 +431,7 @@ def set_nan(tensors):
     ],
 )
 @pytest.mark.usefixtures("without_their_library")
-def test_what_is_damaged_is_named_and_nothing_is_written(
+def test_damaged_huggingface_models_are_rejected_and_nothing_is_written(
     directory, tmp_path, run_command, monkeypatch, damage, error, message
 ):
     damage(directory)
@@ -446,7 +446,7 @@ def test_what_is_damaged_is_named_and_nothing_is_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_cannot_be_written_to_is_said_before_anything_is_read(tmp_path, run_command, write_lines):
+def test_import_checks_output_then_rejects_missing_paths_and_hub_names(tmp_path, run_command, write_lines):
     write_lines("notes.txt", "mine")
     with pytest.raises(ModelError, match="exists and is not a model directory"):
         run_command(import_model, tmp_path / "nowhere", "-o", tmp_path)
@@ -499,7 +499,7 @@ def test_code_in_a_directory_is_never_run(directory, tmp_path, run_command):
         ("model.deen.intgemm.alphas.bin", r"there is a model of Bergamot: .*import the \.npz file"),
     ],
 )
-def test_what_cannot_be_imported_is_named_for_what_it_is(tmp_path, name, message):
+def test_import_recognizes_and_rejects_peft_adapters_and_bergamot_models(tmp_path, name, message):
     there = tmp_path / "there"
     there.mkdir()
     (there / name).write_bytes(b"{}")

@@ -70,7 +70,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
     assert found["decode"]["beam_size"] == 3
 
 
-def test_without_a_model_the_installation_is_told(run_command):
+def test_info_without_a_model_shows_the_installation(run_command):
     found = json.loads(run_command(info, "--json").stdout)["installation"]
     assert found.pop("clearhead_version") == full_version()
     assert found.pop("python") == ".".join(map(str, sys.version_info[:3]))
@@ -84,7 +84,7 @@ def test_without_a_model_the_installation_is_told(run_command):
     assert f"\ncompiled_core: {core}\n" in run_command(info).stdout
 
 
-def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
+def test_info_shows_a_missing_compiled_core_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
     monkeypatch.setattr("clearhead.kernels.library._load", lambda: (None, None))
     monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
     installation = json.loads(run_command(info, "--json").stdout)["installation"]
@@ -93,7 +93,7 @@ def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model
     assert found == {"engine": "PyTorch", "device": "cpu", "because": installation["compiled_core"]}
 
 
-def test_where_neither_the_core_nor_pytorch_translates_that_is_told(run_command, make_model_dir, monkeypatch):
+def test_info_shows_that_neither_compiled_core_nor_pytorch_is_installed(run_command, make_model_dir, monkeypatch):
     model = make_model_dir()
     monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -102,7 +102,7 @@ def test_where_neither_the_core_nor_pytorch_translates_that_is_told(run_command,
 
 
 @pytest.mark.skipif(library() is None, reason="the compiled core is not in use here")
-def test_the_engine_that_translates_a_model_is_told_with_its_reason(run_command, make_model_dir):
+def test_info_shows_the_engine_of_a_model_with_its_reason(run_command, make_model_dir):
     odd, wide = make_model_dir("odd"), make_model_dir("wide", d_model=64, num_heads=2, d_ff=32)
     found = [json.loads(run_command(info, model, "--json").stdout)["translated_by"] for model in (odd, wide)]
     assert [facts["engine"] for facts in found] == ["PyTorch", "compiled core"]
@@ -113,7 +113,7 @@ def test_the_engine_that_translates_a_model_is_told_with_its_reason(run_command,
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-def test_the_kind_of_tokenizer_is_told(run_command, make_model_dir, kind):
+def test_info_shows_the_kind_of_tokenizer(run_command, make_model_dir, kind):
     found = json.loads(run_command(info, make_model_dir(kind=kind), "--json").stdout)
     assert found["tokenizer"]["kind"] == kind
 
@@ -148,7 +148,7 @@ def test_text_shows_every_fact_where_it_belongs(run_command, make_model_dir):
     ]
 
 
-def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_bundle):
+def test_info_of_a_run_prints_eight_lines(run_command, run_dir, make_model_dir, make_bundle):
     made = {
         **MADE,
         "weights": "step 4000",
@@ -187,7 +187,7 @@ def test_of_many_languages_a_few_are_named(run_command, make_model_dir):
         {"big": 10**30, "huge": 1e300, "tiny": -1e-300, "long": 1234567.25},
     ],
 )
-def test_whatever_stands_in_a_model_can_be_shown(run_command, make_model_dir, odd):
+def test_info_shows_arbitrary_json_in_the_model_record(run_command, make_model_dir, odd):
     model = make_model_dir(info=odd)
     assert json.loads(run_command(info, model, "--json").stdout)["made"] == odd
     assert "model: " in run_command(info, model).stdout
@@ -253,7 +253,7 @@ def test_a_run_that_has_just_begun_has_nothing_to_show_yet(run_command, run_dir)
     assert (run["newest_checkpoint"], run["checkpoints"], run["last_records"]) == (None, [], [])
 
 
-def test_damaged_checkpoints_are_told(run_command, run_dir):
+def test_info_reports_damaged_checkpoints(run_command, run_dir):
     def damage(step):
         (run_dir / "checkpoints" / f"step-{step:08d}" / "state.json").write_text("{}", encoding="utf-8")
 

@@ -149,7 +149,7 @@ def test_a_full_standard_output_is_one_line(arguments):
         ("stderr", ["nonsense"], 1),  # a mistake is one, read or not
     ],
 )
-def test_a_help_page_that_nobody_reads_to_its_end_is_no_error(gone, arguments, code):
+def test_closed_stdout_or_stderr_keeps_the_exit_status(gone, arguments, code):
     reading, writing = os.pipe()
     os.close(reading)
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, gone: writing}

@@ -41,7 +41,9 @@ def report(result) -> dict[str, str]:
     return dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines())
 
 
-def test_what_it_learns_is_used_when_asked_for(run_command, make_model_dir, text, write_lines, sentences):
+def test_optimize_writes_a_shortlist_used_only_with_shortlist_option(
+    run_command, make_model_dir, text, write_lines, sentences
+):
     # A text that is broken off as a loop may be encoded in other pieces than it was found in.
     model, source = make_model_dir(decode={"end_loops": False}), text[1]
     full = run_command(translate, model, source).stdout
@@ -162,7 +164,7 @@ def test_samples_are_drawn_without_a_shortlist(run_command, make_model_dir, text
         Translator.load(model).translate(["x"], shortlist=True, sampling=Sampling())
 
 
-def test_the_language_of_the_pairs_must_be_told(run_command, make_model_dir, text):
+def test_optimize_with_language_tags_needs_target_lang(run_command, make_model_dir, text):
     model = make_model_dir(language_tags=("de", "fr"))
     with pytest.raises(ConfigError, match=r"line 1: into which language\?"):
         run_command(optimize, model, *text)

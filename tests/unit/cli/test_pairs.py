@@ -14,7 +14,7 @@ def given(capsys, **named):
     return found, capsys.readouterr().err
 
 
-def test_messages_that_are_not_translated_are_left_out_and_said(tmp_path, capsys):
+def test_fuzzy_and_untranslated_messages_are_left_out_and_reported(tmp_path, capsys):
     path = tmp_path / "m.po"
     path.write_text(
         '#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr "d"\n\nmsgid "e"\nmsgstr ""\n', encoding="utf-8"
@@ -26,7 +26,7 @@ def test_messages_that_are_not_translated_are_left_out_and_said(tmp_path, capsys
     assert "1 of 3 entries are left out: the file has no translation of it" in said
 
 
-def test_cues_without_a_partner_are_left_out_and_said(tmp_path, capsys):
+def test_cues_without_a_counterpart_are_left_out_and_reported(tmp_path, capsys):
     first, second = "00:01.000 --> 00:02.000\n", "00:03.000 --> 00:04.000\n"
     (tmp_path / "a.srt").write_text(f"{first}eins\n\n{second}zwei\n", encoding="utf-8")
     (tmp_path / "b.srt").write_text(f"{second}two\n", encoding="utf-8")

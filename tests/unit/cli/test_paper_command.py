@@ -96,7 +96,7 @@ def test_a_usage_error_names_no_python_exception(capsys):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a place that is always full")
 @pytest.mark.slow  # test_main.py has a full disk for what takes no time
 @pytest.mark.parametrize("arguments", [["--version"], ["paper", "schedule", "--json"]])
-def test_a_full_disk_is_told_in_one_line(arguments):
+def test_full_disk_on_standard_output_is_one_line_error(arguments):
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-c", "from clearhead.cli.main import run; run()", *arguments]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -157,7 +157,7 @@ def test_a_figure_of_a_preset_or_a_model_is_drawn_without_matplotlib(
     assert all((directory / unquote(link)).is_file() for link in links)
 
 
-def test_an_unknown_model_of_a_figure_is_told_with_the_nearest_preset(run_command):
+def test_unknown_model_of_a_figure_suggests_the_nearest_preset(run_command):
     with pytest.raises(
         ConfigError, match="'paper-bas' is neither a preset nor a model directory; did you mean 'paper-base'"
     ):
@@ -207,7 +207,7 @@ def test_a_walk_takes_a_sentence_and_writes_a_page_without_matplotlib(run_comman
         ),
     ],
 )
-def test_an_unknown_name_is_told_with_what_there_is(arguments, message, capsys):
+def test_paper_rejects_unknown_names_with_suggestions(arguments, message, capsys):
     with pytest.raises(SystemExit):
         run(["paper", *arguments])
     assert message in " ".join(capsys.readouterr().err.split())
@@ -247,7 +247,7 @@ def test_exercises_are_listed_shown_written_and_checked(run_command, tmp_path):
         (["walk", "the", "cat"], "walk takes one name; write it in quotes: 'the cat'"),
     ],
 )
-def test_what_exercises_cannot_take_is_told(arguments, message, capsys):
+def test_paper_rejects_invalid_arguments_of_exercises_and_walk(arguments, message, capsys):
     with pytest.raises(SystemExit):
         run(["paper", *arguments])
     assert message in " ".join(capsys.readouterr().err.split())

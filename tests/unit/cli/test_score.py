@@ -43,7 +43,7 @@ def test_empty_files_have_no_scores(run_command, make_model_dir, write_lines):
     assert (result.stdout, result.exit_code) == ("", 0)
 
 
-def test_the_language_matters_and_must_be_told(run_command, make_model_dir, write_lines):
+def test_score_with_language_tags_needs_target_lang_and_depends_on_it(run_command, make_model_dir, write_lines):
     model = make_model_dir(language_tags=("de", "fr"))
     files = ["--source", write_lines("a", "Ein Hund."), "--target", write_lines("b", "A dog.")]
     with pytest.raises(ConfigError, match=r"a, line 1: into which language\?.*de, fr"):
@@ -54,7 +54,7 @@ def test_the_language_matters_and_must_be_told(run_command, make_model_dir, writ
     assert run_command(score, model, *tagged).stdout == french
 
 
-def test_the_language_of_the_source_is_for_models_that_are_told_it(run_command, make_model_dir, write_lines):
+def test_score_rejects_source_lang_without_source_language_tokens(run_command, make_model_dir, write_lines):
     files = ["--source", write_lines("a", "Ein Hund."), "--target", write_lines("b", "A dog.")]
     with pytest.raises(ConfigError, match="--source-lang has no meaning here: this model is not told the language"):
         run_command(score, make_model_dir(), *files, "--source-lang", "de")
@@ -122,7 +122,7 @@ def test_the_other_direction_is_scored(run_command, make_model_dir, tables):
     assert run_command(score, model, "--pairs", pairs, "--columns", "3,2").stdout == expected
 
 
-def test_a_row_that_is_no_pair_is_never_left_out(run_command, make_model_dir, write_lines):
+def test_score_rejects_a_pairs_row_without_a_tab(run_command, make_model_dir, write_lines):
     pairs = write_lines("p.tsv", *(f"{n}\tx" for n in range(400)), "torn")
     with pytest.raises(DataError, match=r"p\.tsv, line 401: there is no tab \(the row begins 'torn'\)"):
         run_command(score, make_model_dir(), "--pairs", pairs)

@@ -33,7 +33,7 @@ def test_samples_differ_by_seed(run_command, model, write_lines, sentences, tmp_
     assert (tmp_path / "1.tsv").read_bytes() != (tmp_path / "2.tsv").read_bytes()
 
 
-def test_how_lines_are_read_reaches_the_translator(run_command, model, write_lines, tmp_path, monkeypatch):
+def test_split_source_lang_and_as_is_are_passed_to_translate(run_command, model, write_lines, tmp_path, monkeypatch):
     given, translate = [], Translator.translate
     monkeypatch.setattr(Translator, "translate", lambda *args, **how: given.append(how) or translate(*args, **how))
     text = write_lines("a.txt", "Ein kleiner Hund rennt.", "Zwei Männer sitzen auf einer Bank.")

@@ -72,7 +72,7 @@ def test_the_commands_of_the_page_run(run_command, model, command):
     ("line", "found"),
     [("Close the door now.", "0 reused, 1 similar"), ("Open the file.", "1 reused, 0 similar"), ("The gearbox", None)],
 )
-def test_what_the_memory_had_is_said_only_if_it_had_something(run_command, model, line, found):
+def test_translation_memory_matches_are_reported_only_if_any(run_command, model, line, found):
     Path("text.txt").write_text(f"{line}\n", encoding="utf-8")
     said = run_command(translate, model, "text.txt", "--memory", "memory.tmx").stderr
     assert said.count("text.txt: translation memory: ") == (found is not None)
@@ -181,7 +181,7 @@ def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
         (["--from-lang", "en"], "--from-lang needs a document or --memory FILE"),
     ],
 )
-def test_what_has_no_meaning_is_refused(run_command, model, arguments, message):
+def test_translate_rejects_invalid_terms_and_memory_options(run_command, model, arguments, message):
     with pytest.raises(ConfigError, match=message):
         run_command(translate, model, "text.txt", *arguments)
 

@@ -47,7 +47,7 @@ def test_one_command_trains_and_says_where_the_model_is(tmp_path, pairs, capsys)
     assert "this run is finished (max_steps)" in capsys.readouterr().err
 
 
-def test_a_run_goes_on_by_its_name_alone(tmp_path, pairs, capsys):
+def test_train_resumes_a_run_given_only_its_directory(tmp_path, pairs, capsys):
     run = tmp_path / "run"
     assert clearhead("train", "--pairs", pairs, "--out", run, *QUICK) == 0
     capsys.readouterr()
@@ -400,7 +400,7 @@ def test_a_mistake_gets_one_paragraph_and_leaves_nothing(mistake, message, tmp_p
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_device_that_is_not_there_is_told(tmp_path, pairs, capsys):
+def test_train_rejects_an_unavailable_device(tmp_path, pairs, capsys):
     assert clearhead("train", "--pairs", pairs, "--out", tmp_path / "run", "--device", "cuda") == 1
     assert "device 'cuda' is not available: this machine has no cuda device" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -412,7 +412,7 @@ def test_the_run_must_be_named(pairs, capsys):
 
 
 @pytest.mark.parametrize("out", ["numbers.tsv/run", "/proc/run"])
-def test_a_place_that_cannot_be_written_is_told(tmp_path, pairs, capsys, monkeypatch, out):
+def test_train_rejects_an_unwritable_run_directory(tmp_path, pairs, capsys, monkeypatch, out):
     if out.startswith("/proc") and not Path("/proc/self").exists():
         pytest.skip("needs a /proc")
     monkeypatch.chdir(tmp_path)

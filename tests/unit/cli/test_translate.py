@@ -328,7 +328,7 @@ def test_json_lines_hold_the_sentences_of_a_split_line_as_score_knows_them(run_c
     assert [f"{one['score']:.6f}" for one in sentences] == [f"{score:.6f}" for score in own]
 
 
-def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
+def test_warnings_are_counted_by_kind_with_the_first_line_numbers(
     run_command, make_model_dir, write_lines, speaking, monkeypatch
 ):
     monkeypatch.setattr("clearhead.translation.lines.CHUNK_LINES", 5)
@@ -359,7 +359,7 @@ def test_the_report_has_all_lines(run_command, make_model_dir, write_lines, tmp_
     assert '<td class="number">5</td><td class="number">4</td>' in written  # a blank line is counted, and not shown
 
 
-def test_whoever_types_is_told_after_each_line(monkeypatch, make_model_dir, run_command, speaking):
+def test_warnings_are_printed_after_each_typed_line(monkeypatch, make_model_dir, run_command, speaking):
     monkeypatch.setattr(translate_module, "_is_typed", lambda path: True)
     speaking("a dog")
     model = make_model_dir(decode={"place_markup": False})

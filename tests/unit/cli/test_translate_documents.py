@@ -222,7 +222,7 @@ def test_keys_say_which_strings_are_translated(run_command, model, files, shouti
     assert translated == '{"type": "ja", "label": "JA", "x": {"a,b": "NEIN"}}'
 
 
-def test_paragraphs_that_are_left_are_told_and_in_the_report(run_command, model, files, shouting):
+def test_untranslated_paragraphs_are_printed_and_in_the_report(run_command, model, files, shouting):
     Path("a.md").write_text("ja\n\n> <p>nein</p>\n", encoding="utf-8")
     result = run_command(translate, model, "a.md", "--report", "page.html")
     assert result.stdout == "JA\n\n> <p>nein</p>\n"
@@ -261,7 +261,7 @@ def test_units_with_a_forbidden_character_are_kept_and_counted(run_command, mode
         ),
     ],
 )
-def test_a_file_for_another_language_than_the_models_is_told(
+def test_target_language_of_a_file_other_than_the_models_is_reported(
     run_command, model, make_model_dir, tmp_path, shouting, name, content
 ):
     french = make_model_dir(info={"data": {"languages": ["en", "fr"]}})
@@ -274,7 +274,7 @@ def test_a_file_for_another_language_than_the_models_is_told(
         ) == is_told
 
 
-def test_what_became_of_the_segments_is_said(run_command, model, files, shouting):
+def test_translate_prints_counts_of_segments_and_warnings(run_command, model, files, shouting):
     Path("a.tsv").write_text("ja 7\tyes\nnein 7\t\nwas\t\n42\t\n7 Hunde\t\n", encoding="utf-8")
     result = run_command(translate, model, "a.tsv", "--columns", "1,2")
     assert result.stdout == "ja 7\tyes\nnein 7\tNEIN 7\nwas\tWAS\n42\t\n7 Hunde\t7 HUNDE\n"
@@ -390,7 +390,7 @@ def stopped(files, run_command, model, shouting, monkeypatch):
     return shouting
 
 
-def test_where_the_work_is_kept_is_said(files, model, shouting, monkeypatch, capsys):
+def test_interrupted_translate_names_the_progress_file(files, model, shouting, monkeypatch, capsys):
     monkeypatch.setattr(documents, "CHUNK_LINES", 1)
     Path("a.json").write_text('["stop", "b"]', encoding="utf-8")
     Path("b.json").write_text('["b", "stop"]', encoding="utf-8")
@@ -401,7 +401,7 @@ def test_where_the_work_is_kept_is_said(files, model, shouting, monkeypatch, cap
     assert capsys.readouterr().err == kept
 
 
-def test_what_cannot_be_written_costs_no_work(files, model, shouting, capsys):
+def test_unencodable_translation_is_kept_in_the_progress_file(files, model, shouting, capsys):
     head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\n'
     Path("a.po").write_bytes((head.format("ISO-8859-1") + 'msgid "\xff ja"\nmsgstr ""\n').encode("latin-1"))
     with pytest.raises(SystemExit):
@@ -417,7 +417,7 @@ def test_what_cannot_be_written_costs_no_work(files, model, shouting, capsys):
     assert shouting == []
 
 
-def test_the_same_command_goes_on(stopped, run_command, model):
+def test_repeated_command_continues_from_the_progress_file(stopped, run_command, model):
     result = run_command(translate, model, "a.json", "-o", "b.json", "--batch-tokens", 100)
     assert stopped == [["go", "e"]]
     assert Path("b.json").read_text(encoding="utf-8") == '["A", "B", "C", "D", "GO", "E"]'
@@ -532,7 +532,9 @@ def test_a_changed_line_of_a_journal_is_translated_again(stopped, run_command, m
         (["messages.json", "--beam", 0, "-o", "b.json"], ConfigError, "decode.beam_size = 0"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_written(run_command, model, files, arguments, error, message):
+def test_translate_rejects_invalid_document_arguments_and_writes_nothing(
+    run_command, model, files, arguments, error, message
+):
     for directory in ("out", "new"):
         Path(directory).mkdir()
     Path("out/messages.json").write_text("[]")
@@ -549,7 +551,7 @@ def test_mistakes_are_told_before_anything_is_written(run_command, model, files,
     assert (names(files), names("out"), names("new")) == (*before, [])
 
 
-def test_an_output_that_cannot_be_written_is_told_before_anything_is_translated(run_command, model, files, shouting):
+def test_unwritable_output_is_rejected_before_translating(run_command, model, files, shouting):
     Path("b.json").symlink_to("film.srt/b.json")
     with pytest.raises(DataError, match=r"cannot write b\.json: .*film.srt is not a directory"):
         run_command(translate, model, "messages.json", "-o", "b.json")

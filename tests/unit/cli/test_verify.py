@@ -99,6 +99,6 @@ def test_a_damaged_file_is_named(run_command, make_golden_dir, name):
         run_command(verify, path.parent)
 
 
-def test_what_is_no_model_is_refused(run_command, tmp_path):
+def test_verify_rejects_a_directory_without_config_json(run_command, tmp_path):
     with pytest.raises(ModelError, match=r"holds no config\.json"):
         run_command(verify, tmp_path)

@@ -124,7 +124,7 @@ def test_work_ends_when_its_client_goes_away_or_the_server_must_end(work):
     assert work.num_requests == 0
 
 
-def test_who_has_waited_too_long_for_a_thread_is_told_so(work):
+def test_admitted_job_past_its_time_limit_is_answered_504(work):
     async def ask():
         with admitted(work, seconds=-1.0) as job:
             await work.run(job, lambda: 1, never)

@@ -167,7 +167,7 @@ def test_sentences_of_several_requests_are_in_flight_at_once(search, stuck, bund
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
-def test_it_searches_where_no_thread_may_give_way(search, engine, bundle, monkeypatch):
+def test_search_works_where_setpriority_is_not_permitted(search, engine, bundle, monkeypatch):
     def refuse(*_):
         asked.append(True)
         raise PermissionError
@@ -199,7 +199,7 @@ def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
         assert [len(one.result(60)) for one in held] == [len(SOURCES)] * 2
 
 
-def test_what_is_usual_is_one_kind_for_all_languages(counted, engine, bundle):
+def test_usual_options_share_one_batch_for_all_target_languages(counted, engine, bundle):
     with closing(Batches(32, 2, counted)) as own:
         usual = SharedSearch(own).decoder(job(), bundle.decode)
         for language in (None, "de", "fr"):
@@ -214,7 +214,7 @@ def test_a_job_without_time_is_refused(search, engine, bundle):
     assert refused.value.status == 504
 
 
-def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle, counted):
+def test_cancelled_and_late_requests_leave_the_search(search, stuck, bundle, counted):
     options = SearchOptions(bundle.decode)
     gone, late, patient = job(), job(seconds=0.2), job()
     with ThreadPoolExecutor(3) as threads:
@@ -230,7 +230,7 @@ def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle, coun
     wait_until(lambda: not search.searches.num_open and counted.num_translated == len(SOURCES))
 
 
-def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck, bundle):
+def test_search_error_reaches_all_waiting_requests_and_later_ones_succeed(search, stuck, bundle):
     options = SearchOptions(bundle.decode)
     stuck.error = ModelError("broken")
     with ThreadPoolExecutor(2) as threads:
@@ -242,7 +242,7 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck
     assert tokens(ask(search, stuck, options)) == tokens(decode(stuck, SOURCES, options))
 
 
-def test_where_there_is_no_thread_for_one_others_are_searched_for_on(search, engine, bundle, monkeypatch):
+def test_thread_start_failure_fails_only_the_request_that_needs_a_thread(search, engine, bundle, monkeypatch):
     def refuse(*_, **named):
         raise RuntimeError("can't start new thread")
 
@@ -264,7 +264,7 @@ def test_a_shortlist_is_known_everywhere(search, engine, bundle):
     assert found != tokens(ask(search, engine, SearchOptions(bundle.decode)))
 
 
-def test_what_is_not_used_any_more_is_let_go_in_the_other_process(counted, bundle, monkeypatch):
+def test_unused_engines_are_freed_in_the_search_process(counted, bundle, monkeypatch):
     made = []
 
     def make(*arguments):
@@ -288,7 +288,7 @@ def test_what_is_not_used_any_more_is_let_go_in_the_other_process(counted, bundl
             assert not there._known  # another engine may have its address
 
 
-def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bundle):
+def test_requests_are_answered_503_when_the_search_process_ends(counted, engine, bundle):
     options = SearchOptions(bundle.decode)
     with asking(counted) as (there, theirs), ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(ask, SharedSearch(there), engine, options) for _ in range(2)]
@@ -320,7 +320,7 @@ def test_a_process_that_takes_nothing_keeps_nobody_beyond_the_deadline(counted, 
         threads.submit(there.sweep).result(60)
 
 
-def test_what_is_loaded_is_spared_the_garbage_collection(counted, engine, bundle, spared):
+def test_spare_what_is_loaded_exempts_loaded_objects_from_garbage_collection(counted, engine, bundle, spared):
     with apart(counted) as there:
         ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
     assert spared == [True]
@@ -330,7 +330,7 @@ def test_what_is_loaded_is_spared_the_garbage_collection(counted, engine, bundle
     assert not any(one is loaded for one in gc.get_objects())
 
 
-def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle, monkeypatch):
+def test_submit_failure_in_the_search_process_fails_only_its_request(counted, engine, bundle, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("can't start new thread")
 
@@ -344,7 +344,7 @@ def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle,
 
 
 @pytest.mark.parametrize("broken", ["here", "apart"])
-def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, bundle, monkeypatch, broken):
+def test_message_handler_failure_in_either_process_ends_the_search(counted, engine, bundle, monkeypatch, broken):
     def fail(*_):
         raise MemoryError
 
@@ -362,7 +362,7 @@ def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, b
     assert reported == [(thread, MemoryError)]
 
 
-def test_where_the_other_process_ends_nobody_waits_for_an_engine(counted, engine, bundle):
+def test_request_waiting_for_an_engine_is_answered_503_when_the_process_ends(counted, engine, bundle):
     with asking(counted) as (there, theirs), ThreadPoolExecutor(1) as threads:
         asked = threads.submit(ask, SharedSearch(there), engine, SearchOptions(bundle.decode))
         assert pickle.loads(theirs.recv_bytes())[0] == "make"

@@ -80,11 +80,11 @@ def asked(operation, mode):
     return statuses
 
 
-def test_what_is_allowed_is_answered_as_it_is_described(described):
+def test_valid_requests_are_answered_as_the_openapi_schema_describes(described):
     statuses = {operation.path: asked(operation, GenerationMode.POSITIVE) for operation in described}
     assert {path for path, seen in statuses.items() if seen[200]} >= ANSWERED, statuses
 
 
-def test_what_is_not_allowed_is_refused_as_it_is_described(described):
+def test_invalid_requests_are_refused_as_the_openapi_schema_describes(described):
     statuses = {one.path: asked(one, GenerationMode.NEGATIVE) for one in described if one.path in ANSWERED}
     assert {path for path, seen in statuses.items() if seen[400]} >= ANSWERED, statuses

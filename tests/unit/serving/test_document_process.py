@@ -56,7 +56,7 @@ def test_the_language_of_translations_reaches_the_process(tmp_path):
         assert document.filled([Filling("b")]) == b'<html lang="de"><p>b'
 
 
-def test_what_needs_more_memory_than_allowed_is_refused(tmp_path, monkeypatch):
+def test_document_process_above_its_memory_limit_is_answered_413(tmp_path, monkeypatch):
     path = tmp_path / "page.md"
     path.write_text(PAGE, encoding="utf-8")
     monkeypatch.setattr(document_process, "_serve_document", _fill_the_memory)
@@ -93,7 +93,7 @@ def _end(*_):
     """End without an answer."""
 
 
-def test_when_the_time_is_over_the_process_ends(tmp_path, monkeypatch):
+def test_document_process_past_its_time_limit_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(document_process, "_serve_document", _wait)
 
     before = set(multiprocessing.active_children())
@@ -219,7 +219,7 @@ def _compute(connection, *_):
 
 @pytest.mark.skipif(not FORKS, reason="processes are not forked")
 @pytest.mark.parametrize("command", [[], ["clearhead.cli.main"]])
-def test_what_the_command_imports_is_imported_once_and_not_for_each_file(monkeypatch, command):
+def test_prepare_preloads_the_command_in_the_forkserver(monkeypatch, command):
     preloaded = []
     monkeypatch.setattr(document_process._CONTEXT, "set_forkserver_preload", preloaded.extend)
     monkeypatch.setattr("multiprocessing.forkserver.ensure_running", lambda: None)
@@ -245,7 +245,7 @@ def test_what_the_command_imports_is_imported_once_and_not_for_each_file(monkeyp
         ("a.srt", b"one", DataError, r"^a\.srt has 1 lines, and none with times, .* --> 00:00:04,000$"),
     ],
 )
-def test_what_is_wrong_names_neither_a_path_nor_an_option(tmp_path, name, data, error, message):
+def test_errors_of_uploaded_files_name_no_path_and_no_option(tmp_path, name, data, error, message):
     with pytest.raises(error, match=message), uploaded(name, data, tmp_path, no_limit):
         pass
     assert not list(tmp_path.iterdir())
@@ -364,7 +364,7 @@ def test_the_limit_of_characters_is_checked_while_segments_are_found(tmp_path, n
         assert len(document.segments) == 9
 
 
-def test_what_is_kept_or_comes_again_or_has_no_words_does_not_count(tmp_path):
+def test_character_limit_counts_each_untranslated_text_with_words_once(tmp_path):
     path = tmp_path / "a.po"
     messages = [("", ""), ("finished", "fertig"), ("open\\n1.5\\nlines", ""), ("lines", "")]
     path.write_text("".join(f'msgid "{one}"\nmsgstr "{other}"\n\n' for one, other in messages), encoding="utf-8")

@@ -54,7 +54,7 @@ def test_events_joined_are_the_texts_and_their_translations(client, asked):
     assert len([one for one in said if one["index"] == 6]) == 3
 
 
-def test_what_a_memory_has_is_not_cut(client, lists):
+def test_streamed_lines_in_the_translation_memory_are_not_split(client, lists):
     line = "Zwei Männer sitzen auf einer Bank."
     _, said = events(client, text=f"{line}\n Ein Hund rennt. Zwei Männer sitzen.", source="fr", target="de")
     assert (said[0]["text"], said[0]["memory"]["is_reused"]) == ("Two men on a bench.", True)
@@ -62,7 +62,7 @@ def test_what_a_memory_has_is_not_cut(client, lists):
     assert [one["source"] for one in said[1:3]] == ["\n Ein Hund rennt.", " Zwei Männer sitzen."]
 
 
-def test_what_goes_wrong_on_the_way_is_the_last_event(client):
+def test_error_during_a_stream_is_its_last_event(client):
     wide = {"source": "犬", "target": "x" * 100}
     names, said = events(client, text="Ein Hund rennt.\n" + "犬" * 100, model="de-en", terms=[wide])
     assert names == ["translation", "error"]
@@ -82,7 +82,7 @@ def wait_for_open_requests(client, count):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
-def test_nobody_works_for_a_client_that_went_away(server, client):
+def test_disconnected_client_cancels_the_rest_of_its_stream(server, client):
     before, text = counted(client), "Ein Hund.\n" * 1_500
     body = json.dumps({"text": text, "model": "de-en", "stream": True}).encode()
     head = "POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

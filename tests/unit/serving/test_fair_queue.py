@@ -31,7 +31,7 @@ def test_turns_are_counted_in_tokens():
     assert taken.count("short") == 3 * taken.count("long")
 
 
-def test_who_comes_later_has_saved_up_nothing():
+def test_new_client_starts_at_current_virtual_time():
     order, clients, _ = order_of([("a", 10)] * 10)
     for _ in range(5):
         order.popleft()
@@ -56,7 +56,7 @@ def test_one_sentence_at_a_time_wins_no_turns():
     assert sum(client == "one" for client in clients) == 5
 
 
-def test_what_is_let_go_of_has_cost_nothing():
+def test_discarded_sentences_cost_no_virtual_time():
     order, clients, left = order_of([("a", 10)] * 4 + [("b", 10)] * 2)
     assert order.discard({0, 1, 4, 99}) == [0, 1, 4]
     assert len(order) == 3

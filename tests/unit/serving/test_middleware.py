@@ -69,7 +69,7 @@ def status(*headers, method="POST", target=b"/translate", hosts=("localhost", ":
         ([LOCAL, LOCAL], (), 400),
     ],
 )
-def test_it_answers_to_its_names_alone(headers, hosts, expected):
+def test_only_allowed_hosts_are_answered(headers, hosts, expected):
     assert status(*headers, hosts=hosts) == expected
 
 

@@ -49,7 +49,7 @@ def test_a_text_in_the_target_language_is_returned_also_where_no_model_reads_tha
     assert names(models_of(("de", "en-GB")), texts, "en") == [None, "de-en-GB", "de-en-GB", "de-en-GB"]
 
 
-def test_what_is_said_of_an_uncertain_language_is_its_own_probability():
+def test_uncertain_language_has_its_own_confidence():
     [(_, sure), (_, unsure)] = choose_each(INTO_ENGLISH, [FRENCH, "dog"], "auto", "en")
     assert (sure.language, unsure.language) == ("fr", "fr")
     assert unsure.confidence < SURE_PERCENT < sure.confidence

@@ -16,7 +16,7 @@ from clearhead.serving.languages import languages_of
 from clearhead.serving.models import Models, ServedModel, model_sources
 
 
-def test_models_are_called_as_their_directories_or_as_they_are_told():
+def test_model_sources_names_models_by_directory_or_given_name():
     sources = model_sources(["runs/de-en", "runs/fr-en/model", "mine=runs/x"])
     assert [(one.name, one.path) for one in sources] == [
         ("de-en", Path("runs/de-en")),
@@ -47,7 +47,7 @@ ROLES = {"data": {"roles": {"source": ["train.de.gz", "more.de"], "target": ["tr
         ("x", {"info": {"data": {"languages": [None, 3]}}}, ([], [])),
     ],
 )
-def test_languages_are_told_by_the_name_the_settings_and_the_files(make_bundle, name, settings, wanted):
+def test_languages_of_reads_tags_settings_recorded_files_and_the_name(make_bundle, name, settings, wanted):
     assert languages_of(make_bundle(**settings), name) == wanted
 
 
@@ -102,7 +102,7 @@ def test_languages_that_are_not_served_are_named(models, source, target, message
     assert len(refused.value.message) < 250
 
 
-def test_where_there_are_many_pairs_a_few_are_named():
+def test_unknown_language_error_lists_a_few_of_many_pairs():
     many = [f"x{number}" for number in range(30)]
     with pytest.raises(HTTPError, match=r"this server has x0 to x1, .*, x0 to x10 and 860 more$"):
         Models({"many": served("many", many, many)}).choose("x0", "de")
@@ -115,12 +115,12 @@ def test_a_text_in_the_language_that_is_wanted_stays_as_it_is(models):
     assert [models.stays(*pair) for pair in pairs] == [True, True, False, False, False]
 
 
-def test_the_languages_are_those_that_lead_somewhere(models):
+def test_models_languages_lists_sources_with_their_targets(models):
     assert models.languages() == {"de": ["en", "pt-BR"], "en": ["de", "pt-BR"], "fr": ["fr"], "pt-BR": ["de", "en"]}
     assert models.all_languages() == ["de", "en", "fr", "pt-BR"]
 
 
-def test_languages_are_told_apart_among_those_that_are_served():
+def test_detect_chooses_only_among_the_given_languages():
     text = "Tout philosophe a deux philosophies : la sienne et celle de Spinoza."
     assert detect(text, ["de", "fr", "en"])[0][0] == "fr"
     assert detect("Zwei Männer sitzen auf einer Bank.", ["en", "de"])[0][0] == "de"
@@ -131,7 +131,7 @@ def test_languages_are_told_apart_among_those_that_are_served():
     assert detect(text, ["x1", "x2"]) == [("x1", 50.0), ("x2", 50.0)]
 
 
-def test_without_room_for_the_table_of_languages_it_is_said(monkeypatch):
+def test_detect_on_a_full_disk_raises_data_error(monkeypatch):
     def fill_the_disk(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 

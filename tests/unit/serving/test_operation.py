@@ -156,7 +156,7 @@ def serving_here(config):
         listener.close()
 
 
-def test_who_sends_slowly_is_cut_off():
+def test_slow_request_headers_and_bodies_are_cut_off():
     with serving_here(ServeConfig(header_seconds=0.1, body_seconds=0.1)) as address, contextlib.ExitStack() as held:
         headers, body, nothing = (held.enter_context(socket.create_connection(address, timeout=60)) for _ in range(3))
         headers.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n")
@@ -228,7 +228,7 @@ def test_pipelined_requests_are_all_answered_in_order(hasty):
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"])
-def test_what_is_no_request_is_refused_once_and_nothing_follows(hasty, before):
+def test_oversized_malformed_request_is_answered_431_once(hasty, before):
     with connect(hasty) as connection:
         connection.sendall(before + b"x y z" * 10_000)
         answer = b"".join(iter(lambda: connection.recv(10_000), b""))
@@ -255,7 +255,7 @@ class Untaken(asyncio.Transport):
         self.is_aborted.set()
 
 
-def test_who_takes_no_answer_is_cut_off_and_who_takes_it_slowly_is_not():
+def test_connection_is_aborted_only_when_its_client_stops_reading():
     async def send():
         config, transport = ServeConfig(answer_seconds=0.01), Untaken()
         connection = connection_class(config)(uvicorn.Config(print, lifespan="off"), ServerState(), {})
@@ -297,7 +297,7 @@ class Gone(Untaken):
         raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
 
 
-def test_who_left_before_being_refused_is_no_failure():
+def test_send_400_response_to_a_closed_connection_does_not_raise():
     async def refuse():
         connection = connection_class(ServeConfig())(uvicorn.Config(print, lifespan="off"), ServerState(), {})
         connection.connection_made(Gone())
@@ -353,7 +353,7 @@ def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(sta
     assert server.end() == 0
 
 
-def test_it_ends_in_order_while_clients_ask(start_server, model):
+def test_server_shuts_down_cleanly_while_clients_send_requests(start_server, model):
     server = start_server(str(model), "--set", "grace_seconds=60")
     statuses, broken = [], []
 
@@ -486,7 +486,7 @@ def test_a_search_that_is_stopped_is_replaced(start_server, models):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_is_said_before_it_serves(tmp_path, monkeypatch, capsys, arguments, message):
+def test_serve_rejects_invalid_arguments(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         run(["serve", *arguments])
@@ -545,7 +545,7 @@ def test_a_model_is_prepared_by_the_search_of_requests_and_by_no_other(make_bund
     assert "_edges" in vars(model.translator.term_encoder)  # the first request with a term need not wait for it
 
 
-def test_it_lives_before_it_is_ready_and_while_it_ends(models, spared):
+def test_livez_and_readyz_while_loading_serving_and_ending(models, spared):
     service = Service([ModelSource("de-en", models["de-en"])], ServeConfig(), Keys({}), device="cpu")
 
     async def statuses():
@@ -576,7 +576,7 @@ def test_a_start_without_its_search_says_why(models):
     service.close()
 
 
-def test_what_a_model_with_few_positions_does_is_usual_too(write_model, tmp_path):
+def test_batches_of_a_model_with_few_positions_are_usual(write_model, tmp_path):
     path = write_model(tmp_path / "few", positions="learned", max_positions=64)
     service = Service([ModelSource("de-en", path)], ServeConfig(), Keys({}), device="cpu")
     service.load()

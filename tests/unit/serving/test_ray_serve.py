@@ -94,7 +94,7 @@ def test_a_replica_answers_as_the_command_does_and_ends_in_order(cluster, models
         assert client.get("/readyz").status_code == 404  # of the proxy, which has no application any more
 
 
-def test_what_is_wrong_is_said_before_anything_starts(monkeypatch):
+def test_application_rejects_invalid_settings_and_missing_ray(monkeypatch):
     for given, message in (
         ({"model": "x"}, "unknown setting 'model'; did you mean 'models'?"),
         ({"models": "x", "replicas": 0}, "replicas"),

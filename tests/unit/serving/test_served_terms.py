@@ -110,7 +110,7 @@ def test_alternatives_are_the_model_s_also_where_a_memory_has_the_text(client):
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_what_cannot_be_asked_for_is_refused(client, fields, message):
+def test_translate_rejects_invalid_terms_and_memory_fields(client, fields, message):
     answer = client.post("/v1/translate", json={"text": "Ein Hund.", "model": "de-en", **fields})
     assert answer.status_code == 400
     assert message in answer.json()["error"]
@@ -145,7 +145,7 @@ def served(models):
     return Models({one.name: load_model(one, device="cpu") for one in some})
 
 
-def test_what_is_read_anew_takes_the_place_of_the_old_if_it_can_be_read(served, tmp_path):
+def test_changed_terms_file_is_reloaded_and_a_broken_one_keeps_the_old_terms(served, tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("Hund\tdog\n", encoding="utf-8")
     resources = Resources({"de-fr": str(path)})

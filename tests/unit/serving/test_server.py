@@ -66,7 +66,7 @@ def test_many_clients_at_once_get_what_the_command_gives(server, models, command
         list(threads.map(ask, range(2 * len(LINES))))
 
 
-def test_the_address_of_the_page_is_said(server):
+def test_listening_event_holds_the_address_of_the_page(server):
     assert server.wait_for("listening")["page"] == f"{server.url}/"
 
 
@@ -179,7 +179,7 @@ def test_each_text_is_translated_from_its_own_language(client, models, command):
     assert [one[0]["language"] for one in listed] == ["de", "fr"]
 
 
-def test_what_is_to_be_checked_is_said_to_every_client(client):
+def test_warnings_reach_clients_of_translate_and_v1_translate(client):
     texts = ["Am 3. Mai 2018 kostete es 12,50 €.", " "]
     native = client.post("/v1/translate", json={"text": texts, "source": "de", "target": "en"}).json()["translations"]
     assert "2018" in native[0]["warning_details"]["numbers"]
@@ -233,7 +233,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("fields", "message"), ERRORS, ids=[message[:40] for _, message in ERRORS])
-def test_what_is_wrong_is_said_in_the_words_of_libretranslate(client, fields, message):
+def test_translate_errors_have_the_texts_of_libretranslate(client, fields, message):
     for sent in ({"json": fields}, {"data": fields}):
         answer = client.post("/translate", **sent)
         assert (answer.status_code, answer.json()) == (400, {"error": message})
@@ -538,7 +538,7 @@ def loggers() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("loggers")
-def test_what_libraries_note_is_a_line_of_json_that_tells_its_place_alone(capsys):
+def test_library_log_records_are_json_lines_without_their_message(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         log_to_stderr(with_libraries=True)
@@ -614,7 +614,7 @@ def test_head_is_get_without_its_body(client):
     assert (answers[1].status_code, answers[1].content, lengths[1]) == (200, b"", lengths[0])
 
 
-def test_who_does_not_wait_is_no_refusal_of_the_server(server):
+def test_client_that_disconnects_early_is_logged_as_499(server):
     host, port = server.url.removeprefix("http://").split(":")
     body = json.dumps({"text": "犬 " * 9_000, "model": "de-en"}).encode()
     head = [

@@ -359,7 +359,7 @@ def test_a_file_that_is_dropped_is_translated_and_one_that_cannot_be_is_refused(
     complaints.clear()
 
 
-def test_no_text_becomes_markup_and_what_is_wrong_is_said(page, complaints):
+def test_page_escapes_text_and_shows_warnings(page, complaints):
     usual = {"source": HOSTILE, "text": HOSTILE, "warnings": ["numbers", "new_kind"], "truncated": True}
     said = {**usual, "source_truncated": True, "warning_details": {"numbers": "12", "new_kind": HOSTILE}}
     body = stream(said)
@@ -499,7 +499,7 @@ MODELS = [
 ]
 
 
-def test_languages_run_their_own_way_and_a_pair_that_is_not_served_is_said(open_page):
+def test_page_shows_text_direction_and_unserved_language_pairs(open_page):
     def serve_others(page: Page) -> None:
         page.route("**/languages", lambda route: route.fulfill(json=LANGUAGES))
         page.route("**/v1/models", lambda route: route.fulfill(json={"models": MODELS}))
@@ -594,7 +594,7 @@ def test_a_model_whose_languages_nobody_knows_is_reached_by_its_name(open_page):
     assert {**asked[0], "alignments": 0, "stream": 0} == {"model": "mine", "text": ["a"], "alignments": 0, "stream": 0}
 
 
-def test_refusals_are_said_in_plain_words_and_asked_again_where_that_helps(own_page, complaints):
+def test_page_shows_refusals_and_retries_where_useful(own_page, complaints):
     page = own_page
     message, translation = page.locator("#message-text"), page.locator("#translation")
     stop_clock(page)

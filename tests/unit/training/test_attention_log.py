@@ -27,7 +27,7 @@ def log(finished_run, run) -> AttentionLog:
     return AttentionLog(run, open_prepared(finished_run / "data").valid, config.model)
 
 
-def test_it_holds_the_attention_of_every_validation(finished_run, log):
+def test_attention_log_holds_the_cross_attention_of_every_validation(finished_run, log):
     snapshots = log.read()
     assert [step for step, _ in snapshots] == [14, 28, 40]
     config, data = Config.load(finished_run / "config.toml"), open_prepared(finished_run / "data")
@@ -41,7 +41,7 @@ def test_it_holds_the_attention_of_every_validation(finished_run, log):
         np.testing.assert_allclose(weights, cross.detach().numpy(), atol=0.5 / 255 + 1e-6)
 
 
-def test_a_model_that_trains_goes_on_with_dropout(finished_run, log):
+def test_add_leaves_the_model_in_training_mode(finished_run, log):
     model = Transformer(Config.load(finished_run / "config.toml").model).train()
     log.add(model, 50)
     assert all(module.training for module in model.modules())
@@ -56,7 +56,7 @@ def test_the_model_directory_and_the_file_hold_no_sentence(finished_run, run):
     assert not [word for word in words if f'"{word}' in text or f" {word}" in text]
 
 
-def test_a_run_that_goes_on_has_nothing_of_later_steps_and_damage_is_left_out(run, log):
+def test_read_skips_damaged_lines_and_cut_removes_later_steps(run, log):
     before = (run / "attention.jsonl").read_bytes().splitlines(keepends=True)
     with (run / "attention.jsonl").open("ab") as file:
         file.write(before[0].replace(b'"step": 14', b'"step": 30').replace(b'"weights": ["', b'"weights": ["AAAA'))

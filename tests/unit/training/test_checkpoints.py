@@ -74,7 +74,7 @@ def test_state_and_tensors_come_back(checkpoints):
     torch.testing.assert_close(again.tensors(path, "optimizer.safetensors"), tensors(17)[1], rtol=0, atol=0)
 
 
-def test_no_checkpoint_is_no_error(checkpoints):
+def test_newest_is_none_without_checkpoints(checkpoints):
     assert checkpoints.newest() is None
     assert checkpoints.paths() == []
 
@@ -95,7 +95,7 @@ def empty(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty, os.unlink], ids=["flipped", "truncated", "empty", "removed"])
 @pytest.mark.parametrize("name", FILES)
-def test_the_one_before_a_damaged_checkpoint_is_used_and_that_is_said(checkpoints, name, damage):
+def test_newest_skips_a_damaged_checkpoint_with_a_warning(checkpoints, name, damage):
     before, newest = save(checkpoints, 10, 20)
     damage(newest / name)
     again, told = reopened(checkpoints)
@@ -246,7 +246,7 @@ def test_tensors_in_another_type_are_refused(checkpoints):
         Checkpoints.tensors(path, "model.safetensors")
 
 
-def test_what_a_killed_save_left_is_ignored(checkpoints):
+def test_partial_checkpoint_directories_are_ignored(checkpoints):
     (before,) = save(checkpoints, 10)
     leftover = checkpoints.directory / ".step-00000020.0123456789abcdef.partial"
     shutil.copytree(before, leftover)

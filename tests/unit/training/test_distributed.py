@@ -222,7 +222,7 @@ def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(cre
 
 @posix
 @pytest.mark.parametrize("victim", [slow(0), 1])
-def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
+def test_killed_worker_ends_the_others_and_the_same_command_resumes(crew, alone, settings, tmp_path, victim):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
     thens = [miss_soon, miss_soon]
@@ -246,7 +246,7 @@ def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
-def test_after_a_worker_hung_all_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
+def test_hung_worker_ends_all_and_the_same_command_resumes(crew, alone, settings, tmp_path, victim):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
     firsts = [partial(become_worker, rank, 2, store.port, stillness=15.0) for rank in range(2)]
@@ -283,7 +283,7 @@ def test_a_signal_to_one_worker_saves_once_and_ends_all(settings, tmp_path, alon
 
 
 @pytest.mark.slow
-def test_what_one_worker_cannot_do_is_one_line_of_one_worker(crew, tmp_path):
+def test_settings_that_differ_between_workers_are_one_error_line(crew, tmp_path):
     both = crew("run", second={"preset": "small"})
     assert both.codes() == [1, 1]
     said = [line for rank in range(2) for line in both.lines(rank)]
@@ -293,7 +293,7 @@ def test_what_one_worker_cannot_do_is_one_line_of_one_worker(crew, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_mistake_is_told_once(crew, tmp_path):
+def test_missing_pairs_file_is_reported_by_worker_0_alone(crew, tmp_path):
     both = crew("run", data={"pairs": [str(tmp_path / "missing.tsv")], "valid_size": 11})
     assert both.codes() == [1, 1]
     assert [len(both.lines(rank)) for rank in range(2)] == [1, 0]
@@ -414,13 +414,13 @@ def test_another_version_is_refused(monkeypatch):
     )
 
 
-def test_who_does_not_come_is_named(monkeypatch):
+def test_greet_names_the_worker_that_does_not_connect(monkeypatch):
     monkeypatch.setattr(distributed, "_SECONDS_TO_COME", 0.2)
     with pytest.raises(TrainingError, match="worker 1 did not come within"):
         Workers(0, 2, HashStore()).greet({}, print)
 
 
-def test_who_waits_for_one_that_ended_ends():
+def test_tell_raises_lost_worker_error_if_another_worker_failed():
     store = HashStore()
     assert distributed._may_speak(store, 0, "the disk is full")
     with pytest.raises(LostWorkerError):
@@ -492,7 +492,7 @@ class Ended(SystemExit):
 @pytest.mark.parametrize(
     ("answers", "said"), [(True, LOST), (False, "asked to save\nalone: " + LOST)], ids=["a silent worker", "no answer"]
 )
-def test_who_is_silent_is_missed_after_so_many_seconds(monkeypatch, answers, said):
+def test_watch_ends_the_process_after_the_seconds_of_silence(monkeypatch, answers, said):
     """The loop that counts them, without a clock; in a process of its own, with threads: the slow test below."""
     heard = []
 
@@ -522,7 +522,7 @@ def test_who_is_silent_is_missed_after_so_many_seconds(monkeypatch, answers, sai
     [("HashStore()", 4.5, LOST), pytest.param("Hanging()", 1.5, "asked to save\nalone: " + LOST, marks=posix)],
     ids=["a silent worker", "a store that does not answer"],
 )
-def test_who_is_silent_ends_the_others_with_one_line(store, silence, said):
+def test_silent_worker_or_store_ends_a_process_with_one_line(store, silence, said):
     code = (
         "import signal, time\n"
         "from torch.distributed import HashStore\n"
@@ -566,7 +566,7 @@ def ticks(heartbeats: list[Heartbeats], seconds: int, *, going_on: bool) -> None
 @pytest.mark.parametrize(
     ("waiting", "who"), [({0, 2}, "worker 1 hangs"), ({1}, "workers 0, 2 hang"), ({0, 1, 2}, "the workers hang")]
 )
-def test_where_no_worker_goes_on_who_does_not_wait_hangs(waiting, who):
+def test_stuck_names_the_workers_that_are_not_waiting(waiting, who):
     store = HashStore()
     heartbeats = [Heartbeats(store, rank, 3) for rank in range(3)]
     for one in heartbeats:
@@ -581,7 +581,7 @@ def test_where_no_worker_goes_on_who_does_not_wait_hangs(waiting, who):
         assert one.stuck(45.0).startswith(f"{who} in a step: there was no progress for 4")
 
 
-def test_what_takes_long_may_take_ten_times_as_long_and_what_is_new_half_an_hour():
+def test_stuck_allows_ten_times_the_longest_time_or_half_an_hour_at_first():
     heartbeats = [Heartbeats(HashStore(), 0, 1)]
     heartbeats[0].own = Activity(work="a checkpoint")
     ticks(heartbeats, 1_795, going_on=False)
@@ -657,7 +657,7 @@ def test_workers_that_lost_their_launcher_save_and_stop(monkeypatch):
 
 
 @posix
-def test_who_was_killed_is_named_before_who_noticed_it_first(monkeypatch):
+def test_launch_names_the_killed_worker_not_the_first_to_fail(monkeypatch):
     failures = {0: ProcessFailure(0, 11, 1, ""), 1: ProcessFailure(1, 12, -signal.SIGKILL, "")}
     failures[0].timestamp, failures[1].timestamp = 1, 2
 
@@ -739,7 +739,7 @@ def test_two_machines_train_and_resume(settings, alone, tmp_path):
     assert_same_weights(tmp_path / "run", wanted)
 
 
-def test_workers_that_are_started_anew_do_not_hear_what_earlier_ones_said():
+def test_restarted_workers_do_not_read_keys_of_earlier_workers():
     store = HashStore()
     earlier = together_in(store, 2)
     earlier[0].set("settled", "old")

@@ -32,12 +32,12 @@ SENTENCES = [
 ]
 
 
-def test_named_languages_are_said_without_a_doubt():
+def test_direction_from_from_lang_and_to_lang_has_no_doubt():
     assert direction(SENTENCES, pairs=["a.tsv"], from_lang="en", to_lang="da") == ("English → Danish", "")
     assert direction(SENTENCES, pairs=["a.tsv"], from_lang="en", to_lang="da", swap=True)[0] == "Danish → English"
 
 
-def test_languages_that_a_memory_names_are_said_without_a_doubt():
+def test_direction_from_the_languages_of_a_tmx_file_has_no_doubt():
     assert direction(SENTENCES, pairs=["a.tmx"], report={"languages": ["da", "en"]}) == ("Danish → English", "")
 
 
@@ -70,5 +70,5 @@ def test_languages_of_the_text_are_probable():
         ([], "no letters → no letters"),
     ],
 )
-def test_of_too_little_text_the_scripts_are_said(rows, words):
+def test_direction_of_too_little_text_names_scripts(rows, words):
     assert direction(rows, pairs=["a.tsv"]) == (words, "by script; data.from_lang and data.to_lang name the languages")

@@ -145,7 +145,7 @@ def settings_of_lines(settings, tmp_path, **changes):
     return values
 
 
-def test_a_run_learns_goes_on_exactly_and_names_its_head(settings, tmp_path, capsys):
+def test_guided_run_resumes_bit_for_bit_and_records_its_alignment_head(settings, tmp_path, capsys):
     values = settings_of_lines(settings, tmp_path)
     run = train_from_values(values).run
     assert "have links, which" in capsys.readouterr().err
@@ -174,7 +174,7 @@ def test_a_run_learns_goes_on_exactly_and_names_its_head(settings, tmp_path, cap
         train_from_values(values)
 
 
-def test_what_cannot_be_guided_is_refused(settings, tmp_path):
+def test_guided_alignment_rejects_missing_layers_and_pairs_not_line_by_line(settings, tmp_path):
     with pytest.raises(ConfigError, match=r"guided_alignment_layer \(2\) counts from 0, .*give at most 1"):
         gather(Layers().with_("file", settings(model={"num_decoder_layers": 2}, train={"guided_alignment_layer": 2})))
     links = tmp_path / "links"

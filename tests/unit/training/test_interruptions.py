@@ -190,7 +190,7 @@ STOPPED = {"max_steps": 30, "validate_every": 30, "checkpoint_every": 30}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), slow(signal.SIGINT, 130)])
-def test_a_run_that_is_stopped_in_this_process_goes_on_exactly(tmp_path, settings, number, code, capsys):
+def test_run_stopped_by_a_signal_resumes_exactly(tmp_path, settings, number, code, capsys):
     def end_of(name: str) -> object:
         with pytest.raises(SystemExit) as ended:
             run_command(train_arguments(settings(train=STOPPED, out=str(tmp_path / name))))

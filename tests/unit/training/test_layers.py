@@ -62,11 +62,11 @@ def test_without_an_end_a_run_has_thirty_epochs(train, max_steps):
     assert complete({"train": train}).train.max_steps == max_steps
 
 
-def test_no_run_is_longer_than_the_papers_unless_told():
+def test_max_steps_defaults_to_at_most_100_000():
     assert complete(batches_per_epoch=1_000_003).train.max_steps == 100_000
 
 
-def test_impossible_settings_are_told_before_data_is_read():
+def test_draft_rejects_invalid_settings():
     with pytest.raises(ConfigError, match=r"d_model .* must be a multiple of model.num_heads \(7\)"):
         draft({"model": {"num_heads": 7}})
     with pytest.raises(ConfigError, match=r"unknown setting 'train.warmup_step'; did you mean 'warmup_steps'"):
@@ -130,7 +130,7 @@ def test_origins_of_a_saved_run():
         ({"decode": {"target_lang": "de"}}, r"decode.target_lang = 'de' is not in tokenizer.language_tags = \[\]"),
     ],
 )
-def test_misshapen_and_contradicting_settings_are_told(values, message):
+def test_draft_rejects_misshapen_and_contradicting_settings(values, message):
     with pytest.raises(ConfigError, match=message):
         draft(values)
 
@@ -143,7 +143,7 @@ def test_settings_that_fit_some_preset_pass_while_the_preset_is_open():
         draft({"model": {"num_heads": heads}, "preset": "tiny"})
 
 
-def test_what_is_checked_early_is_final_for_data_and_tokenizer():
+def test_draft_has_final_data_tokenizer_and_seed():
     values = {"data": {"pairs": ["a.tsv"], "max_length": 77}, "tokenizer": {"kind": "unigram"}, "train": {"seed": 5}}
     early, late = draft(values), merged(values, "small")
     assert (early.data, early.tokenizer, early.train.seed) == (late.data, late.tokenizer, late.train.seed)
@@ -187,13 +187,13 @@ UNSET_MEANS_NONE = {
         ({"pairs": ["p.tmx"], "from_lang": "de"}, {"source_lang": "nl"}, "nl"),
     ],
 )
-def test_the_language_of_the_sources_is_told_by_the_names_of_their_files(data, decode, language):
+def test_source_lang_comes_from_settings_or_source_file_names(data, decode, language):
     config = completed(complete({"data": data, "decode": decode}), batches_per_epoch=7)
     assert config.decode.source_lang == language
     assert completed(config, batches_per_epoch=7) == config
 
 
-def test_what_is_chosen_for_a_run_stands_in_its_settings():
+def test_completed_config_leaves_only_unset_means_none_unset():
     config = complete(preset="paper-base")
     nested = config.model_dump()
     unset = {name for name, value in nested.items() if value is None}

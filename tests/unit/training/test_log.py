@@ -84,7 +84,7 @@ def test_a_pipe_in_the_place_of_the_log_is_refused(tmp_path):
         read_metrics(tmp_path / "metrics.jsonl")
 
 
-def test_tensorboard_is_told_the_same(tmp_path):
+def test_tensorboard_events_hold_train_and_valid_losses(tmp_path):
     write(tmp_path, ("train", 25), ("valid", 30))
     (events,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
     content = events.read_bytes()

@@ -87,7 +87,7 @@ def test_matrices_inside_layers_move_and_nothing_else(freeze, still):
     assert moved == {name for name in hidden if not name.startswith(still)}
 
 
-def test_saved_state_goes_on_bit_for_bit():
+def test_low_rank_optimizer_state_resumes_bit_for_bit():
     config = TrainConfig(lora_rank=3)
     (whole, first), (cut, second), (resumed, third) = (model_and_optimizer(config) for _ in range(3))
     for _ in range(2):

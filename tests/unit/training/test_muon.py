@@ -91,7 +91,7 @@ def test_relative_positions_are_a_table_and_move_as_embeddings_do(make_model):
         assert optimizer.moves_as_matrix(parameter) == is_matrix, name
 
 
-def test_a_resumed_optimiser_goes_on_with_the_same_bits(model):
+def test_muon_state_resumes_bit_for_bit(model):
     cut = Transformer(model.config)
     cut.load_state_dict(model.state_dict())
     whole = muon(model)

@@ -80,7 +80,7 @@ def test_adamw_decays_matrices_only():
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
-def test_saved_state_goes_on_bit_for_bit(kind, tmp_path):
+def test_adam_state_resumes_bit_for_bit(kind, tmp_path):
     config = TrainConfig(optimizer=kind, weight_decay=0.1)
     whole, cut, resumed = small_model(), small_model(), small_model()
     optimizers = {id(model): build_optimizer(model, config) for model in (whole, cut, resumed)}

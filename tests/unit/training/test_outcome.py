@@ -72,7 +72,7 @@ def test_a_damaged_model_before_does_not_keep_a_run_from_its_end(told, tmp_path)
     assert told(10, 90).startswith(f"not compared with the model before: {tmp_path}/model-before/model.safetensors is ")
 
 
-def test_a_model_that_was_not_bettered_is_said_to_be_the_old_one():
+def test_unchanged_says_that_the_starting_model_was_published():
     line = unchanged([{"chrf": 40.0}, {"chrf": 30.0}, {"chrf": 39.1}])
     assert line.startswith("no better than the model it started from, which is published as it was: chrF 40.0, and at")
     assert "at most 39.1 after training; more text helps, or a lower rate" in line

@@ -222,7 +222,7 @@ def test_the_plan_chooses_all_settings_of_its_list_and_no_others(planned):
         {"train": {"schedule": "cosine"}},
     ],
 )
-def test_what_the_user_set_stays(planned, given):
+def test_plan_keeps_the_users_settings(planned, given):
     config = planned(merge({"train": {"max_minutes": 3}}, given)).config.model_dump()
     for section, values in given.items():
         for name, value in values.items():
@@ -239,7 +239,7 @@ def test_presets_of_the_paper_are_left_as_they_are(planned, preset):
     assert planned(values).config == completed(expected, batches_per_epoch=1)
 
 
-def test_the_plan_is_said_in_two_lines(planned):
+def test_plan_is_printed_in_two_lines(planned):
     first, second = planned({"train": {"max_minutes": 5}}).lines()
     assert re.fullmatch(
         r"plan: tiny, 4\+4 layers of width 128, dropout 0\.1; muon, 1,024 target tokens a step, warm-up of \d+ steps",
@@ -264,7 +264,7 @@ def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, c
     assert re.search(r"plan: about 1 steps, .*validated every 14\n", capsys.readouterr().err)
 
 
-def test_a_run_that_goes_on_keeps_its_plan(settings, settle, monkeypatch):
+def test_resumed_run_keeps_its_plan(settings, settle, monkeypatch):
     values = settings(train={"max_steps": 12, "validate_every": 4})
     for name in ("learning_rate", "warmup_steps", "checkpoint_every"):
         values["train"].pop(name, None)
@@ -327,7 +327,7 @@ def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings, s
     assert after.train.planned == before.train.planned
 
 
-def test_what_a_copied_configuration_says_is_set_and_not_planned(settings, settle, tmp_path):
+def test_settings_of_a_copied_configuration_are_not_planned(settings, settle, tmp_path):
     values = settings(out=str(tmp_path / "first"), train={"max_steps": 4})
     first = Config.load(settle(values) / "config.toml")
     copied = merge(

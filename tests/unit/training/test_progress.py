@@ -25,7 +25,7 @@ def test_without_a_terminal_each_stage_is_named_once_on_stderr(capsys):
 @pytest.mark.parametrize(
     ("seconds", "left"), [(59.9, "0:59 left"), (61, "1:01 left"), (3661, "1:01:01 left"), (-5, "0:00")]
 )
-def test_training_is_told_now_and_then_with_the_time_left(capsys, monkeypatch, seconds, left):
+def test_display_prints_training_progress_periodically_with_the_time_left(capsys, monkeypatch, seconds, left):
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     with Display() as display:

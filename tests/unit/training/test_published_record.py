@@ -59,7 +59,7 @@ def test_weights_are_ranked_by_chrf_then_by_likelihood(finished_run, record, mea
     assert record.verdict(validation, data, config) == words
 
 
-def test_what_was_measured_otherwise_is_not_compared(finished_run, record, measured):
+def test_verdict_does_not_compare_scores_of_other_text_or_settings(finished_run, record, measured):
     data, config = open_prepared(finished_run / "data"), Config.load(finished_run / "config.toml")
     best = measured(0.0, 100.0)
     other_text = {**data.report, "checksums": {**data.report["checksums"], "valid.arrow": "0" * 64}}

@@ -139,7 +139,7 @@ def test_a_run_without_general_text_watches_none(fine_tuned):
     assert "general_chrf" not in load_bundle(run).info["metrics"]
 
 
-def test_a_run_with_general_text_goes_on_exactly(fine_tuned, tmp_path):
+def test_run_with_general_text_resumes_exactly(fine_tuned, tmp_path):
     steady = {"schedule": "constant"}  # other schedules know the last step
     whole = fine_tuned(out=str(tmp_path / "whole"), train=steady)
     fine_tuned(out=str(tmp_path / "parts"), train={**steady, "max_steps": 2})
@@ -198,14 +198,16 @@ def test_frozen_parts_stay_bit_for_bit_and_the_rest_moves(fine_tuned, finished_r
         ({"data": {"general_share": 1.0}}, "data.general_share"),
     ],
 )
-def test_what_has_no_meaning_is_refused_before_anything_is_written(fine_tuned, changes, message, tmp_path):
+def test_invalid_freeze_lora_and_general_text_settings_are_rejected_before_writing(
+    fine_tuned, changes, message, tmp_path
+):
     with pytest.raises(ConfigError, match=message):
         fine_tuned(**changes)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("rank", "freeze"), [slow(0, ["encoder"]), (2, ["encoder"])])
-def test_a_run_that_moves_less_than_all_goes_on_exactly(fine_tuned, finished_run, tmp_path, rank, freeze):
+def test_run_with_freeze_or_lora_resumes_exactly(fine_tuned, finished_run, tmp_path, rank, freeze):
     moved = {"lora_rank": rank, "freeze": freeze, "learning_rate": 0.05 if rank else 0.01, "schedule": "constant"}
     whole = fine_tuned(out=str(tmp_path / "whole"), train=moved)
     fine_tuned(out=str(tmp_path / "parts"), train={**moved, "max_steps": 2})

@@ -71,7 +71,7 @@ def test_text_from_outside_is_shown_as_text(tmp_path):
     assert "clearhead: <b>run&" in shown
 
 
-def test_nothing_is_loaded_from_anywhere(tmp_path):
+def test_report_loads_no_external_resources(tmp_path):
     page = page_of(tmp_path)
     assert page.loads == []
     assert not {"script", "link", "iframe", "img", "object"} & set(page.elements)
@@ -139,7 +139,7 @@ def test_attention_is_shown_as_it_was_learned_of_the_head_that_aligns(tmp_path):
     assert "head 1 of layer 2" in "".join(page.texts)
 
 
-def test_what_looks_wrong_is_counted_with_examples(tmp_path):
+def test_report_counts_warnings_with_examples(tmp_path):
     flags = [(Flag("unseen_characters", "🙂"),), (Flag("unseen_characters", "<ß>"), Flag("numbers", "2016")), ()]
     found = [replace(judged("Satz"), translation=replace(judged("Satz").translation, warnings=each)) for each in flags]
     texts = page_of(tmp_path, samples=found).texts
@@ -155,7 +155,7 @@ def test_what_looks_wrong_is_counted_with_examples(tmp_path):
     ]
 
 
-def test_where_nothing_looks_wrong_the_report_says_so(tmp_path):
+def test_report_without_warnings_says_so(tmp_path):
     assert "Nothing." in page_of(tmp_path).texts
 
 
@@ -249,7 +249,7 @@ def test_the_axis_ends_with_the_data_and_values_are_shown_on_pointing(tmp_path):
     assert "published: step 1,113" in page.texts
 
 
-def test_what_is_missing_is_said(tmp_path):
+def test_report_without_records_says_what_is_missing(tmp_path):
     texts = page_of(tmp_path, []).texts
     assert "No scores: the run has no record of a validation that translated." in texts
     assert "No loss: the run ended before its first record." in texts

@@ -256,7 +256,7 @@ def test_copies_of_a_pair_in_a_step_are_numbered(settings, monkeypatch):
     assert sum(copy > 0 for pairs in steps for _, copy in pairs) > 4
 
 
-def test_without_validation_text_some_is_held_out_and_that_is_said(settings, capsys):
+def test_pairs_are_held_out_with_a_message_when_no_validation_set_is_given(settings, capsys):
     run = train_from_values(settings(train=QUICK)).run
     err = capsys.readouterr().err
     assert "no validation set was given: 11 pairs are held out of the training text" in err
@@ -281,7 +281,7 @@ def test_a_finished_run_says_so_and_changes_nothing(finished_run, tmp_path, caps
     assert (run / "config.toml").stat() == written
 
 
-def test_a_longer_run_goes_on_from_the_end(quick, capsys):
+def test_larger_max_steps_resumes_a_finished_run(quick, capsys):
     values = quick
     longer = train_from_values(merge(values, {"train": {"max_steps": 7}}))
     assert (longer.step, longer.was_finished) == (7, False)
@@ -317,7 +317,7 @@ def test_the_best_is_measured_again_where_scores_are_measured_otherwise(settings
     assert "worse" not in (run / "verdict.txt").read_text()
 
 
-def test_what_was_chosen_stands_in_the_saved_settings_and_in_the_model(settings):
+def test_chosen_settings_are_saved_in_config_toml_and_the_model(settings):
     run = train_from_values(settings(**LEFT_OPEN)).run
     saved, model = Config.load(run / "config.toml"), load_bundle(run)
     assert saved.tokenizer.vocab_size == model.tokenizer.vocab_size
@@ -327,7 +327,7 @@ def test_what_was_chosen_stands_in_the_saved_settings_and_in_the_model(settings)
     assert model.info["training"]["precision"] in ("fp32", "bf16")
 
 
-def test_a_run_whose_settings_were_left_open_goes_on_with_the_same_command(settings, capsys):
+def test_run_with_settings_left_open_resumes_by_the_same_values(settings, capsys):
     values = settings(**LEFT_OPEN)
     path = train_from_values(values).run / "config.toml"
     text = path.read_text(encoding="utf-8")
@@ -340,7 +340,7 @@ def test_a_run_whose_settings_were_left_open_goes_on_with_the_same_command(setti
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_a_run_that_goes_on_in_another_precision_says_so(settings, monkeypatch, capsys):
+def test_resuming_in_another_precision_prints_a_message(settings, monkeypatch, capsys):
     fast = {True: "bf16", False: "fp32"}
     for is_fast, steps in ((False, 4), (True, 6)):
         monkeypatch.setattr("clearhead.training.step.has_fast_bf16", lambda device, is_fast=is_fast: is_fast)
@@ -445,7 +445,7 @@ def test_a_finished_run_is_published_anew_with_other_ways_to_decode(quick):
     assert [r["step"] for r in read_metrics(run / "metrics.jsonl")] == [4]
 
 
-def test_what_does_not_go_together_is_refused_before_any_data_is_read(settings):
+def test_bf16_with_compile_on_a_cpu_is_rejected_before_the_run_directory_exists(settings):
     values = settings(train={**QUICK, "precision": "bf16", "compile": True}) | {"device": "cpu"}
     with pytest.raises(ConfigError, match="do not go together on a CPU"):
         train_from_values(values)
@@ -566,7 +566,7 @@ def test_a_directory_of_something_else_is_refused(settings, tmp_path, fresh):
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_file_is_no_run_directory(settings, tmp_path, fresh):
+def test_run_directory_that_is_a_file_is_rejected_and_kept(settings, tmp_path, fresh):
     values = settings()
     (tmp_path / "run").write_text("precious")
     with pytest.raises(CheckpointError, match="is a file; name a directory for the run"):
@@ -715,7 +715,7 @@ def test_exploding_training_keeps_the_last_good_checkpoint_and_says_so(settings)
     assert str(Path(values["out"]) / "checkpoints" / "step-00000001") in str(caught.value)
 
 
-def test_memory_that_does_not_suffice_is_told_with_the_setting_that_helps(settings, monkeypatch):
+def test_out_of_memory_error_names_micro_batch_tokens(settings, monkeypatch):
     def too_much(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 

@@ -27,7 +27,7 @@ def test_a_translation_that_is_being_written_into_a_run_is_not_cleared_away(tmp_
     assert (tmp_path / "run" / "out.txt").read_text() == "hours of work"
 
 
-def test_what_killed_runs_left_is_cleared_away(tmp_path):
+def test_lock_removes_partial_files_of_killed_runs_and_restores_old_ones(tmp_path):
     run = tmp_path / "run"
     left = {
         *(".config.toml.0123456789abcdef.partial", ".data.0123456789abcdef.partial/train.jsonl"),

@@ -71,6 +71,6 @@ def test_rates_climb_while_warming_up_and_never_again(schedule):
 
 
 @pytest.mark.parametrize("step", [0, -3])
-def test_there_is_no_rate_before_the_first_step(step):
+def test_noam_rate_rejects_steps_below_1(step):
     with pytest.raises(ValueError, match=f"step \\({step}\\) must be at least 1"):
         noam_rate(step, d_model=512, warmup_steps=4000)

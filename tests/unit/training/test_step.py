@@ -241,7 +241,7 @@ def test_bf16_on_a_cpu_that_has_instructions_for_it(monkeypatch, has_amx, has_av
         uses_bf16(TrainConfig(precision="bf16", compile=True), cpu)
 
 
-def test_what_a_cpu_without_bf16_computes_in_is_called_fp32(monkeypatch):
+def test_precision_is_fp32_on_a_cpu_without_bf16(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     assert stepper_of(precision="bf16").precision == "fp32"

@@ -36,7 +36,7 @@ def scripted(monkeypatch, **texts):
     monkeypatch.setattr(Translator, "translate", translate)
 
 
-def test_the_machine_writes_the_side_it_is_told(translator, sentences, monkeypatch):
+def test_synthetic_side_is_source_by_default_or_target(translator, sentences, monkeypatch):
     scripted(monkeypatch)
     text = ["ein hund", "zwei hunde"]
     assert pairs_of(translator, text)[0] == [("EIN HUND", "ein hund"), ("ZWEI HUNDE", "zwei hunde")]
@@ -44,7 +44,7 @@ def test_the_machine_writes_the_side_it_is_told(translator, sentences, monkeypat
     assert pairs_of(translator, text, tag="de")[0][0] == ("<2de> EIN HUND", "ein hund")
 
 
-def test_what_is_dropped_is_counted_by_its_reason(translator, monkeypatch):
+def test_dropped_pairs_are_counted_by_reason(translator, monkeypatch):
     scripted(monkeypatch, nothing="", same="same", tabbed="a\tb", nul="a\0b", cut=["long"])
     lines = ["good", "", "nothing", "same", "tabbed", "nul", "long", "a\tb", "fine"]
     pairs, report = pairs_of(translator, lines)
@@ -54,7 +54,7 @@ def test_what_is_dropped_is_counted_by_its_reason(translator, monkeypatch):
     assert report.lines()[2].endswith("2 dropped: blank, the line or its translation is blank")
 
 
-def test_the_tag_of_a_line_is_no_part_of_its_pair(make_bundle, monkeypatch):
+def test_language_tag_of_a_line_is_not_part_of_its_pair(make_bundle, monkeypatch):
     scripted(monkeypatch)
     translator = Translator(make_bundle(language_tags=("de", "fr")))
     assert pairs_of(translator, ["<2fr> a dog"], "target")[0] == [("a dog", "<2FR> A DOG")]

@@ -146,7 +146,7 @@ def test_dropout_on_a_gpu_follows_from_the_step():
 
 
 @pytest.mark.gpu
-def test_a_run_on_a_gpu_goes_on_where_it_stopped_and_its_model_translates_on_the_cpu(tmp_path):
+def test_run_on_a_gpu_resumes_and_its_model_translates_on_the_cpu(tmp_path):
     write_numbers(tmp_path / "numbers.tsv")
     for max_steps in (20, 40):
         run = train_from_values(tiny_settings(tmp_path, {"device": GPU, "train": {"max_steps": max_steps}})).run

@@ -68,7 +68,7 @@ def test_bleu_is_that_of_greedy_translations_of_the_first_pairs(parts, count, mo
     assert found.chrf_signature == chrf(greedy, references).signature
 
 
-def test_what_is_translated_is_what_the_published_model_reads(make_model_dir, tmp_path, monkeypatch):
+def test_validate_decodes_the_tokens_the_published_model_would_read(make_model_dir, tmp_path, monkeypatch):
     limits = {"target_lang": "fr", "max_input_tokens": 9}
     bundle = load_bundle(make_model_dir(language_tags=("de", "fr"), decode=limits))
     lines = ["Ein Hund rennt.", "<2de> Two dogs.", "Zwei Männer sitzen auf einer Bank. " * 3]

@@ -86,7 +86,7 @@ def test_a_model_that_no_longer_gets_better_has_converged():
     assert line.startswith("converged: ")
 
 
-def test_a_model_that_fell_from_its_best_is_not_said_to_have_converged():
+def test_chrf_fallen_from_its_best_is_got_worse_not_converged():
     (line,) = said(records((40, 2.5), (60, 2.5), (30, 2.5), (20, 2.5)))
     assert line.startswith("got worse: chrF fell from 60.0 at step 20 to 20.0, and the best is published; ")
 
@@ -98,17 +98,17 @@ def test_a_best_that_came_late_and_did_not_last_is_named():
     assert line.startswith("converged: the best, of step 40 with chrF 44.0, is published; ")
 
 
-def test_a_rising_loss_is_no_over_fitting_while_the_translations_get_better():
+def test_rising_loss_with_rising_chrf_is_still_improving():
     (line,) = said(records((30, 2.6), (40, 2.5), (45, 2.5), (55, 2.54)))
     assert line.startswith("still improving: chrF rose from 45.0 to 55.0")
 
 
-def test_a_falling_loss_is_no_convergence_though_the_translations_are_still_empty():
+def test_falling_loss_with_chrf_zero_is_still_improving():
     (line,) = said(records((0, 6.5), (0, 5.5), (0, 4.5), (0, 3.6)))
     assert line.startswith("still improving: the validation loss fell from 4.50 to 3.60")
 
 
-def test_a_share_of_next_to_nothing_is_no_gain():
+def test_relative_gain_of_a_tiny_chrf_is_converged():
     (line,) = said(records((0.3, 6.5), (0.3, 6.5), (0.3, 6.5), (0.35, 6.5)))
     assert line.startswith("converged: nothing after step 30 made it better")
 
@@ -141,7 +141,7 @@ def test_a_model_with_more_to_learn_is_not_memorizing(loss):
     assert line.startswith("still improving: ")
 
 
-def test_a_small_gap_between_the_losses_is_no_memorizing():
+def test_small_gap_between_train_and_valid_loss_is_still_improving():
     (line,) = said(records(*((chrf, nll / 3) for chrf, nll in RISING), train=(0.01,) * 5))
     assert line.startswith("still improving: ")  # validation loss 0.8: a regular language, learned
 
@@ -179,7 +179,7 @@ def test_a_useless_model_of_misaligned_sides_needs_neither_time_nor_data():
     assert "misaligned" not in " ".join(said(records(*RISING), misaligned="the lengths differ", bleu=5.0))
 
 
-def test_a_wrong_corpus_comes_before_all_that_is_said_of_the_run():
+def test_wrong_corpus_comes_first_in_the_verdict():
     wrong = {"examined": 50_000, "wrong": 14_500, "findings": {"swapped": 14_500}}
     first, second, third = said(records(*RISING), wrong=wrong)
     assert first == "about 29 % of the training pairs look wrong: 14,500 with source and target exchanged"
@@ -210,7 +210,7 @@ def test_a_wrong_corpus_is_refused_and_once_it_is_forced_not_asked_about_again(s
     assert train_from_values(values).step == 2
 
 
-def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told_before_the_first_step(settings, capsys):
+def test_uncorrelated_side_lengths_are_warned_of_before_the_first_step(settings, capsys):
     values = settings(train={"max_steps": 1})
     [path] = values["data"]["pairs"]
     pairs = [line.split("\t") for line in Path(path).read_text(encoding="utf-8").splitlines()]
@@ -239,7 +239,7 @@ def test_a_trained_model_knows_something_in_warm_up_already():
     assert said(from_a_model((40, 2.8), (30, 2.9), (39.1, 2.9)), is_unchanged=True) == []  # that is its outcome
 
 
-def test_of_a_single_validation_nothing_is_said_of_its_course():
+def test_single_validation_is_too_short_to_tell():
     (line,) = said(records((50, 2.0)))
     assert line == "too short to tell: it was validated once; go on with: clearhead train runs/x --max-minutes 16"
 
@@ -253,13 +253,13 @@ def test_lines_too_short_for_bleu_are_not_of_no_use_where_chrf_is_high():
 @pytest.mark.parametrize(
     ("valid", "course"), [(FALLING, "over-fitted: "), ([(20, 2.5), (30, 2.5), (10, 2.5), (9, 2.5)], "got worse: ")]
 )
-def test_where_more_time_does_not_help_it_is_not_advised(valid, course):
+def test_over_fitted_or_worse_runs_are_not_advised_more_time(valid, course):
     lines = said(records(*valid), epochs=1.5, bleu=1.0)
     assert lines[0].startswith(course)
     assert not re.search("too little time|go on with", " ".join(lines))
 
 
-def test_what_was_planned_for_the_steps_of_its_warm_up_is_planned_anew():
+def test_run_ended_in_its_planned_warmup_is_advised_to_start_over():
     lines = said([], state=TrainingState(step=1), warmup=1, max_minutes=0.5, planned=("train.warmup_steps",), bleu=0.0)
     assert lines[0].endswith("; start over with: clearhead train runs/x --fresh --max-minutes 1")
     assert "clearhead train" not in lines[1]
@@ -300,7 +300,7 @@ def test_the_verdict_and_the_first_pair_are_on_the_screen_and_in_the_report(sett
         (48.9, "general text got worse: chrF 50.0 before and 48.9"),
     ],
 )
-def test_general_text_that_got_worse_than_the_margin_is_said(now, words):
+def test_general_text_worse_than_the_margin_is_reported(now, words):
     before = {"split": "valid", "step": 0, "nll": 2.0, "bleu": 30.0, "chrf": 40.0, "general_chrf": 50.0}
     found = verdict(
         Path("runs/x"),

@@ -116,14 +116,14 @@ def test_a_fine_tuned_model_knows_the_languages_of_the_one_before(from_finished,
         ({"from_sha256": "0" * 64}, "from_sha256 = '0{64}' is not the model at .*SHA-256 of its weights is"),
     ],
 )
-def test_what_contradicts_the_model_is_refused_and_both_values_are_named(from_finished, changes, message):
+def test_settings_contradicting_from_model_are_rejected_with_both_values(from_finished, changes, message):
     values = from_finished(**changes)
     with pytest.raises(ConfigError, match=f"(?s){message}"):
         train_from_values(values)
     assert not Path(values["out"]).exists()
 
 
-def test_what_is_no_matter_of_weights_may_differ(from_finished, settle):
+def test_dropout_and_decode_settings_may_differ_from_from_model(from_finished, settle):
     model = {"dropout": 0.25, "attention_dropout": 0.125, "d_model": 16}
     run = settle(from_finished(model=model, decode={"beam_size": 3}, tokenizer={"vocab_size": None}))
     config = Config.load(run / "config.toml")
@@ -180,7 +180,7 @@ def test_a_model_is_called_by_its_directory_or_its_run(path, name):
     assert model_name(path) == name
 
 
-def test_a_run_goes_on_when_the_model_is_gone(from_finished, finished_run, tmp_path):
+def test_run_resumes_without_its_from_model(from_finished, finished_run, tmp_path):
     source = shutil.copytree(finished_run, tmp_path / "source")
     values = from_finished(from_model=str(source), train={"schedule": "constant", "validate_every": 4})
     whole = weights(train_from_values(values | {"out": str(tmp_path / "whole")}).run / "checkpoints/step-00000004")
@@ -190,7 +190,7 @@ def test_a_run_goes_on_when_the_model_is_gone(from_finished, finished_run, tmp_p
     assert_equal(weights(run / "checkpoints" / "step-00000004"), whole)
 
 
-def test_where_an_imported_model_came_from_is_kept(from_finished, make_model_dir):
+def test_imported_from_is_kept_by_fine_tuning(from_finished, make_model_dir):
     came = {"library": "Hugging Face transformers", "kind": "marian", "name": "opus-mt", "weights_sha256": {"a": "b"}}
     source = make_model_dir(info={"imported_from": came})
     values = from_finished(from_model=str(source), train={"schedule": "constant"})
@@ -221,7 +221,7 @@ def killed_before_the_first_checkpoint(from_finished, finished_run, tmp_path, mo
     return values
 
 
-def test_without_a_checkpoint_the_model_is_needed_and_that_is_said(
+def test_resuming_without_a_checkpoint_requires_the_same_from_model(
     killed_before_the_first_checkpoint, finished_run, tmp_path, make_model_dir
 ):
     values, source = killed_before_the_first_checkpoint, tmp_path / "source"
@@ -239,7 +239,7 @@ def test_without_a_checkpoint_the_model_is_needed_and_that_is_said(
     assert_equal(*(weights(path / "checkpoints" / "step-00000004") for path in (run, again)))
 
 
-def test_a_run_that_goes_on_takes_no_other_model(from_finished, settle, tmp_path, make_model_dir, monkeypatch):
+def test_resumed_run_rejects_another_from_model(from_finished, settle, tmp_path, make_model_dir, monkeypatch):
     values = from_finished()
     settle(values)
     other = make_model_dir("other")
@@ -268,7 +268,7 @@ def test_a_run_from_random_weights_does_not_go_on_from_a_model(settings, settle,
         train_from_values(values | {"from_model": str(finished_run)})
 
 
-def test_what_is_no_model_is_refused(from_finished, tmp_path):
+def test_from_model_must_be_a_model_directory(from_finished, tmp_path):
     with pytest.raises(ModelError, match=r"no model at .*nothing: there is no such directory"):
         train_from_values(from_finished(from_model=str(tmp_path / "nothing")))
     with pytest.raises(ConfigError, match="from_model = 3: must be text"):
@@ -358,7 +358,7 @@ def test_decoding_settings_are_those_of_the_model_unless_set(make_model_dir, tmp
     assert layers.above_plan["decode.length_penalty"] == 0.3
 
 
-def test_a_run_from_a_model_of_few_positions_goes_on_by_the_same_command(settings, settle, make_model_dir):
+def test_run_from_a_model_of_few_positions_resumes_by_the_same_command(settings, settle, make_model_dir):
     source = make_model_dir(positions="learned", max_positions=50)
     values = settings(from_model=str(source), train=QUICK)
     for section in ("tokenizer", "model", "preset"):
