@@ -59,7 +59,7 @@ def test_most_beams_have_room_for_the_widest_of_all_numbers_of_required_tokens()
         for each in product(("pre", "post"), ("gnmt", "power"), (0.0, 0.6, 1.0, 2.5))
     ],
 )
-def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(
+def test_search_equals_plain_search_as_sentences_enter_and_leave_the_batch(
     make_ending_model, make_sources, form, norm, penalty, alpha
 ):
     model, sources = make_ending_model(norm), make_sources(LENGTHS)
@@ -75,7 +75,7 @@ def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(
 @pytest.mark.parametrize("norm", ["pre", slow("post")])
 @pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), slow(2, 1), (3, 3)])
 @pytest.mark.parametrize("batch_tokens", [1, 60, slow(1_000_000)])
-def test_it_finds_that_with_any_beam_and_room(
+def test_search_equals_plain_search_for_any_beam_size_and_batch_tokens(
     make_ending_model, make_sources, form, norm, beam_size, num_best, batch_tokens
 ):
     model, sources = make_ending_model(norm), make_sources(LENGTHS)
@@ -87,7 +87,7 @@ def test_it_finds_that_with_any_beam_and_room(
 @pytest.mark.parametrize(
     ("norm", "alpha", "num_best"), [slow("pre", 0.0, 1), ("post", 0.6, 1), ("pre", 1.0, 4), slow("post", 2.5, 2)]
 )
-def test_it_finds_what_a_search_without_cache_batch_and_early_end_finds(
+def test_search_equals_a_search_without_cache_batch_and_early_end(
     make_ending_model, make_sources, form, plain_beam_search, norm, alpha, num_best
 ):
     model, sources = make_ending_model(norm), make_sources((7, 1, 5, 3, 11, 2))
@@ -148,7 +148,7 @@ def test_a_sentence_comes_as_soon_as_it_is_found(make_ending_model, make_sources
     assert next(found)[0] == 1
 
 
-def test_nothing_in_is_nothing_out(make_model, form):
+def test_search_of_no_sentences_yields_nothing(make_model, form):
     assert list(search(form(make_model(**WIDTHS[form])), [], [], SearchOptions(DecodeConfig()))) == []
 
 

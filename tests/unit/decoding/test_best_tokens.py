@@ -32,7 +32,7 @@ def test_they_are_the_first_when_all_are_sorted(vocab_size):
             assert values == [*(row[token] for token in expected), *[-math.inf] * num_missing]
 
 
-def test_what_is_no_number_is_no_candidate():
+def test_best_tokens_ignores_nan():
     row = np.full(5 * BLOCK, np.nan, dtype=np.float32)
     scores, ids = best_tokens(np.stack([row, np.zeros_like(row)]), 2)
     assert scores.tolist() == [[-math.inf, -math.inf], [0.0, 0.0]]

@@ -61,7 +61,7 @@ def all_texts(longest):
 
 
 @pytest.mark.parametrize("terms", TERMS)
-def test_what_is_missing_is_told_as_the_text_tells_it(terms):
+def test_progress_remaining_is_zero_exactly_if_the_text_has_all_terms(terms):
     forms = required(*terms)
     for ids in all_texts(5):
         assert (forms.progress(ids).remaining == 0) == has_all(ids, terms), ids
@@ -86,7 +86,7 @@ def test_many_forms_of_many_occurrences_take_work_proportional_to_both_together(
     assert_linear(follow, 50)
 
 
-def test_progress_counts_tokens_and_is_undone_where_the_word_goes_on():
+def test_progress_counts_tokens_and_is_undone_when_the_word_continues():
     forms = required(("aab",), ("b",))
     assert [forms.progress(ids).remaining for ids in ([], [3], [3, 5], [3, 5, 6], [3, 5, 6, 7, 4])] == [4, 3, 2, 1, 0]
     assert forms.progress([3, 5, 6, 6]).remaining == 4

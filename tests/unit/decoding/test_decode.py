@@ -24,7 +24,7 @@ def test_scores_come_in_the_order_asked_whatever_the_batches(make_model, make_so
     assert done == [1] * 7
 
 
-def test_where_the_core_does_not_run_printed_digits_depend_on_neither_batch_nor_threads(make_sharp_model, make_sources):
+def test_pytorch_scores_do_not_depend_on_batch_tokens_or_threads(make_sharp_model, make_sources):
     model = make_engine(make_sharp_model())
     assert isinstance(model, PyTorchEngine)
     lengths = (7, 2, 31, 3, 5, 13, 2, 19)

@@ -69,7 +69,7 @@ def test_samples_are_those_of_the_plain_form(model):
         assert sorted(one.tokens for one in samples) == sorted(one.tokens for one in plain)
 
 
-def test_a_prefix_comes_between_the_text_and_what_goes_on(model):
+def test_decoder_only_prefix_follows_the_prompt(model):
     prefix = Prefix((4, 9), ((4,), (9,)))
     begun = find(model, PROMPTS, LIMITS, DecodeConfig(beam_size=2), prefixes=[prefix] * len(PROMPTS))
     longer = [[*prompt, 4, 9] for prompt in PROMPTS]
@@ -108,6 +108,6 @@ def test_the_text_and_what_is_written_share_the_positions(make_sharp_model):
         length_limits(model.config, config, [list(range(3, 18))], [Prefix((1,), ((1,),))])
 
 
-def test_nothing_to_go_on_with_is_an_error(model):
+def test_decoder_only_decode_rejects_an_empty_prompt(model):
     with pytest.raises(ValueError, match="sentence 0 has no source ids"):
         decode(model, [[]], SearchOptions(DecodeConfig()))

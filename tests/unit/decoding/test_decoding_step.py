@@ -18,7 +18,7 @@ def test_the_shorter_ones_are_padded_at_the_end():
 
 
 @torch.inference_mode()
-def test_what_is_possible_keeps_the_probability_the_model_gives_it(make_model, make_sources):
+def test_next_log_probs_masks_tokens_without_renormalizing(make_model, make_sources):
     model = make_model()
     batch = DecodingBatch.encode(model, make_sources((5, 3)))
     newest = torch.tensor([1, 1])

@@ -120,7 +120,7 @@ def test_samples_come_most_probable_first(make_model, make_sources):
         assert len({hypothesis.tokens for hypothesis in hypotheses}) > 1
 
 
-def test_nothing_in_is_nothing_out(make_model):
+def test_decode_and_score_of_no_sentences_are_empty(make_model):
     assert decode(make_model(), [], options()) == []
     assert score(make_model(), [], [], batch_tokens=7) == []
 

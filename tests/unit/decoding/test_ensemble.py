@@ -69,7 +69,7 @@ def log_prob_of(models, source, tokens):
     return sum(torch.tensor(row[token]).log().item() for row, token in zip(rows, tokens, strict=True))
 
 
-def test_it_is_the_best_of_all_translations_there_are(make_model):
+def test_ensemble_beam_search_finds_the_best_of_all_possible_translations(make_model):
     torch.manual_seed(2)
     models = [make_model(vocab_size=7, num_encoder_layers=1, num_decoder_layers=1) for _ in range(3)]
     for model in models:  # sure enough that they differ
@@ -142,7 +142,7 @@ def test_scores_are_those_of_the_mean_probabilities(models, make_engine, make_so
         assert scores == near(expected)
 
 
-def test_what_a_search_finds_scores_as_it_says(models, make_engine, make_sources):
+def test_ensemble_score_equals_log_prob_of_found_hypotheses(models, make_engine, make_sources):
     engine, sources = make_engine(*models), make_sources(LENGTHS)
     for options in (
         SearchOptions(DecodeConfig(extra_length=7), num_best=3),

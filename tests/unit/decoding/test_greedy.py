@@ -30,7 +30,7 @@ def test_the_cache_changes_nothing(make_sharp_model, make_sources, norm):
     assert [list(hypothesis.tokens) for hypothesis in found] == plain
 
 
-def test_it_is_a_beam_of_one_that_stops_at_its_end(make_sharp_model, make_sources):
+def test_greedy_search_equals_beam_search_of_size_one(make_sharp_model, make_sources):
     model, sources = make_sharp_model(), make_sources((7, 2, 13, 3, 5))
     limits = [11, 3, 5, 13, 7]
     beam = plain_search(model, sources, max_lengths=limits, beam_size=1, alpha=0.0)

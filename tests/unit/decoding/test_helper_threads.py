@@ -59,7 +59,7 @@ def assert_all_sleep(core):
             assert core.arrived.acquire(timeout=60.0), "a helper does not come back"
 
 
-def test_who_helps_a_team_that_has_nothing_to_do_leaves_by_itself():
+def test_assist_returns_from_a_team_without_work():
     thread = threading.Thread(target=library().assist, args=(STRUCTS["Team"](),), daemon=True)
     thread.start()
     thread.join(60.0)
@@ -108,7 +108,7 @@ def test_two_calls_at_once_go_on_alone_and_the_one_that_is_left_is_helped_again(
         assert team.wake() is not None
 
 
-def test_a_call_begun_before_a_fork_goes_on_alone_in_the_child(core):
+def test_call_started_before_a_fork_has_no_helpers_in_the_child(core):
     with helpers.call() as call:
         team = call.team(2)
         assert team.wake() is not None

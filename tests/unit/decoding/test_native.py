@@ -132,7 +132,7 @@ def own_scores(model, sources, found):
 
 
 @pytest.mark.parametrize("settings", one_in(3, CASES), ids=described)
-def test_it_finds_what_the_plain_form_finds_with_the_models_own_scores(make_sharp_model, settings):
+def test_native_engine_equals_plain_search_with_the_models_log_probs(make_sharp_model, settings):
     model = make_sharp_model(**{**WIDTHS, **settings})
     sources = draw(model.config, LENGTHS)
     for beam_size, num_best in ((1, 1), (4, 3)):
@@ -151,7 +151,7 @@ def test_every_option_of_a_model_is_among_these_cases():
 
 
 @pytest.mark.parametrize(("name", "value"), NOT_SUPPORTED.items())
-def test_what_the_core_cannot_compute_is_left_to_pytorch(make_model, name, value):
+def test_unsupported_model_settings_are_left_to_pytorch_engine(make_model, name, value):
     model = make_model(**WIDTHS, **{name: value})
     assert f"model.{name}" in NativeEngine.obstacle(model, "fp32")
     assert isinstance(make_engine(model), PyTorchEngine)
@@ -458,7 +458,7 @@ def test_neither_threads_nor_batches_nor_order_change_a_bit_of_a_score(make_shar
     ("sources", "targets"),
     [([[4, 2]], [[5, 2]] * 40), ([[4, 2]] * 2, [[5, 2]]), ([[], [4, 2]], [[5, 2]] * 2), ([[4, 2]] * 2, [[], [5, 2]])],
 )
-def test_what_does_not_pair_up_or_has_no_end_is_refused_before_the_core_sees_it(make_model, sources, targets):
+def test_score_rejects_unpaired_or_empty_sources_and_targets(make_model, sources, targets):
     with pytest.raises(ValueError, match="every target needs a source, and each of them its end token"):
         NativeEngine(make_model(**WIDTHS)).score(sources, targets)
 
@@ -575,7 +575,7 @@ def test_states_queries_keys_and_values_are_those_of_the_model(make_model, setti
         np.testing.assert_allclose(found, own.queries.swapaxes(0, 1).reshape(len(found), -1), rtol=0, atol=2e-5)
 
 
-def test_nothing_is_written_beyond_what_a_row_attends_to(make_model):
+def test_recorded_attention_beyond_source_and_target_length_stays_zero(make_model):
     compiled = NativeEngine(make_model(**WIDTHS, num_decoder_layers=2))
     sources, targets = draw(compiled.model.config, (3, 5)), draw(compiled.model.config, (7, 2))
     own, cross = np.full((2, 2, 2, 9, 7), 0.0, dtype=np.float32)  # [layer][head][row][longest]
@@ -766,7 +766,7 @@ def test_widths_that_it_has_no_room_for_are_left_to_pytorch(make_sharp_model, se
     assert_same(find(packed, sources, LIMITS, config), find_plainly(model, sources, LIMITS, config))
 
 
-def test_it_says_what_it_supports(make_model):
+def test_supports_float32_encoder_decoder_models_on_the_cpu_only(make_model):
     model = make_model(**WIDTHS)
     assert NativeEngine.supports(model, "fp32")
     assert isinstance(make_engine(model), NativeEngine)
@@ -796,7 +796,7 @@ def test_on_another_processor_pytorch_finds_the_same(make_sharp_model, without_c
     assert_same(decode(model, sources, options), found)
 
 
-def test_what_needs_the_core_says_so_and_what_to_do_without(make_model, without_core):
+def test_bf16x3_without_the_compiled_core_is_rejected_with_advice(make_model, without_core):
     model, odd = make_model(**WIDTHS), make_model()
     advice = r"bf16x3 translation needs the compiled core .*; use --precision fp32"
     options = SearchOptions(DecodeConfig(precision="bf16x3"))
@@ -810,7 +810,7 @@ def test_what_needs_the_core_says_so_and_what_to_do_without(make_model, without_
 # Weights and memory
 
 
-def test_it_tells_when_its_weights_have_changed():
+def test_native_engine_is_not_current_after_weights_change():
     with torch.inference_mode(False):  # as a model is made and trained
         model = Transformer(tiny(vocab_size=37)).eval()
         packed = NativeEngine(model)
@@ -848,7 +848,7 @@ def test_weights_may_lie_in_memory_in_any_order(make_sharp_model, name):
     assert_same(find(make_engine(model), sources, LIMITS, config), expected)
 
 
-def test_it_books_where_the_time_goes(make_model):
+def test_slots_spent_adds_up_the_time_of_each_part(make_model):
     packed = NativeEngine(make_model(**WIDTHS))
     slots = packed.slots(1, 9)
     slots.enter(slots.encode(sentences_of(draw(packed.model.config, (7,)), [9])))

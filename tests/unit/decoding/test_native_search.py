@@ -117,7 +117,7 @@ def drawn_shortlist(draw, vocab_size):
 
 
 @pytest.mark.parametrize("seed", one_in(2, range(8)))
-def test_it_finds_the_same_hypotheses_scores_and_order_as_python(in_python, calls, seed):
+def test_native_search_equals_python_search(in_python, calls, seed):
     draw, seen = random.Random(seed), Counter()
     torch.manual_seed(seed)
     for number in range(30):
@@ -208,7 +208,7 @@ def test_a_loop_ends_as_soon_as_it_is_one(source, num_tokens):
     assert found.was_ended
 
 
-def test_a_loop_of_a_single_token_needs_more_than_twenty_and_goes_on_if_it_may():
+def test_loop_of_one_token_ends_after_21_unless_end_loops_is_off():
     assert written([3, END], follower={1: 5, 5: 5}).tokens == (*[5] * 21, END)
     free = written([3, END], follower={1: 5, 5: 5}, limit=77, end_loops=False)
     assert free.tokens == (*[5] * 76, END)

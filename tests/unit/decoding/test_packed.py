@@ -130,7 +130,7 @@ def draw_both(config):
 @pytest.mark.parametrize(
     "settings", one_in(2, CASES), ids=lambda settings: " ".join(f"{k}={v}" for k, v in settings.items())
 )
-def test_it_computes_what_the_model_computes_for_rows_at_different_positions(make_model, settings):
+def test_packed_model_equals_the_model_for_rows_at_different_positions(make_model, settings):
     model = make_model(**settings)
     sources, targets = draw_both(model.config)
     found = packed_log_probs(PackedModel(model), sources, targets, STARTS)
@@ -215,7 +215,7 @@ def test_memory_does_not_depend_on_the_padding(make_model):
 
 
 @pytest.mark.parametrize("settings", [{}, {"bos_id": 0}, {"bos_id": 2}, {"vocab_size": BLOCK}])
-def test_what_must_not_come_is_impossible_and_the_rest_is_not(make_model, settings):
+def test_packed_log_probs_are_infinite_only_for_pad_and_bos(make_model, settings):
     packed = PackedModel(make_model(**settings))
     config = packed.config
     for rows in packed_log_probs(packed, *draw_both(config), STARTS):
@@ -225,7 +225,7 @@ def test_what_must_not_come_is_impossible_and_the_rest_is_not(make_model, settin
         assert (rows[~rows.isfinite()] == float("-inf")).all()
 
 
-def test_it_tells_when_its_weights_have_changed():
+def test_pytorch_engine_is_not_current_after_weights_change():
     with torch.inference_mode(False):  # as a model is made and trained
         model = Transformer(tiny(vocab_size=37)).eval()
         packed = PyTorchEngine(model)

@@ -39,7 +39,7 @@ def test_the_end_waits_for_all_placeholders():
     assert allowed_after([37, 9, 37, 40], source) is None
 
 
-def test_what_closes_waits_for_what_opens_and_the_last_one_opened_closes_first():
+def test_closing_placeholders_are_allowed_in_reverse_order_of_opening():
     source = [53, 54, 61, 62, 2]
     assert allowed_after([], source) == TEXT | {53, 54}
     assert allowed_after([54], source) == TEXT | {53, 62}
@@ -47,7 +47,7 @@ def test_what_closes_waits_for_what_opens_and_the_last_one_opened_closes_first()
     assert allowed_after([54, 53, 61], source) == TEXT | {62}
 
 
-def test_what_was_never_opened_is_closed_when_nothing_else_is_left():
+def test_closing_placeholders_without_opening_are_allowed_last():
     source = [61, 61, 53, 37, 2]
     assert allowed_after([], source) == TEXT | {53, 37}
     assert allowed_after([53, 61, 37], source) == TEXT | {61}

@@ -148,7 +148,7 @@ GIVEN = [
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3}, {"beam_size": 3, "length_penalty": 0.0}])
-def test_what_is_given_costs_nothing_in_any_form(make_ending_model, make_sources, form, settings):
+def test_given_prefix_tokens_cost_no_log_prob_in_search_and_score(make_ending_model, make_sources, form, settings):
     model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(**settings)
     expected = find_plainly(model, sources, LIMITS, config, prefixes=GIVEN)
     assert_same(find(form(model), sources, LIMITS, config, prefixes=GIVEN), expected)
@@ -161,7 +161,7 @@ def test_what_is_given_costs_nothing_in_any_form(make_ending_model, make_sources
     assert score(form(model), sources, targets, batch_tokens=60) == near(each.sum(dim=-1).tolist())
 
 
-def test_what_is_given_costs_samples_and_diverse_hypotheses_nothing(make_ending_model, make_sources, form):
+def test_given_prefix_tokens_cost_no_log_prob_in_samples_and_diverse_search(make_ending_model, make_sources, form):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     for options in (
         SearchOptions(DecodeConfig(), 3, Sampling(seed=3)),

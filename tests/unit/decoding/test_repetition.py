@@ -41,7 +41,7 @@ def is_loop_by_hand(written, source):
 
 
 @given(st.lists(st.integers(3, 5), max_size=24))
-def test_how_often_tokens_stand_in_a_row_at_most(tokens):
+def test_most_times_is_the_most_repetitions_of_any_period(tokens):
     ends = range(1, len(tokens) + 1)
     by_hand = (times_in_a_row(tokens[:end], period)[0] for end in ends for period in range(1, end + 1))
     assert most_times(tokens) == max(by_hand, default=1)
@@ -88,7 +88,7 @@ def test_a_loop_is_more_than_twenty_tokens_more_than_thrice_as_often_as_in_the_s
         ([], [2], False),
     ],
 )
-def test_what_a_loop_is_by_example(written, source, expected):
+def test_is_loop_by_example(written, source, expected):
     assert is_loop(written, source) == expected
     assert is_loop(tuple(written), tuple(source)) == expected
 

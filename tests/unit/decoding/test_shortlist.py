@@ -209,7 +209,7 @@ def test_the_most_frequent_tokens_are_common_and_take_no_place_in_a_row(planted)
     assert not set(shortlist.rows.flatten().tolist()) & {PAD, START, *frequent}
 
 
-def test_it_allows_no_more_common_tokens_than_there_are(make_model):
+def test_learn_shortlist_has_no_more_common_tokens_than_seen(make_model):
     shortlist = learn_shortlist(make_model(), [[5, END]], [[7, 9, END]], common=100, per_token=20, batch_tokens=9)
     assert sorted(shortlist.common.tolist()) == [END, 7, 9]
 
@@ -244,7 +244,7 @@ def test_coverage_counts_each_sentence_by_itself():
 # The file
 
 
-def test_what_is_read_is_what_was_written_and_nothing_stays_beside_it(tmp_path):
+def test_shortlist_save_and_load_are_exact_and_leave_no_other_file(tmp_path):
     written = sparse(37)
     written.save(tmp_path / "list.safetensors", MODEL)
     first = (tmp_path / "list.safetensors").read_bytes()

@@ -135,7 +135,7 @@ def test_the_head_is_chosen_that_agrees_best_with_occlusion(translator, pairs):
     assert choose_head(translator.model, [], batch_tokens=4_096, guided=guided) == (guided, 0.0)
 
 
-def test_a_model_that_names_a_head_it_has_not_is_damaged(make_bundle):
+def test_guided_head_of_rejects_a_head_that_the_model_lacks(make_bundle):
     head = AlignmentHead(1, 0, is_reading=True)
     bundle = make_bundle(**SHAPE)
     for values, message in (
@@ -151,7 +151,7 @@ def test_a_model_that_names_a_head_it_has_not_is_damaged(make_bundle):
                 guided_head_of(named)
 
 
-def test_what_was_chosen_is_kept_with_the_model_and_used(make_model_dir, sentences):
+def test_alignment_head_beside_the_model_is_used_and_validated(make_model_dir, sentences):
     path = make_model_dir(**SHAPE)
     bundle = load_bundle(path)
     assert alignment_head(bundle) == AlignmentHead()
@@ -212,7 +212,7 @@ def test_the_words_behind_a_language_tag_are_counted(make_bundle):
     assert {source for source, _ in told.alignment} <= {0, 1}
 
 
-def test_what_several_models_look_at_is_added_up(make_bundle, pairs):
+def test_ensemble_alignment_adds_up_attention_weights(make_bundle, pairs):
     one, other = Translator(make_bundle(**SHAPE)), Translator(make_bundle(8, **SHAPE))
     both = Translator(one.bundle, ensemble=(other.bundle,))
     texts = ["Ein kleiner Hund rennt."], ["A small dog runs."]
@@ -233,7 +233,7 @@ def test_the_compiled_core_aligns_without_the_module(make_bundle, monkeypatch):
     assert one.align(*texts) == [pair.links(weights[0])]
 
 
-def test_what_cannot_be_aligned_is_refused(make_bundle):
+def test_encoder_only_models_long_pairs_and_unequal_line_counts_are_not_aligned(make_bundle):
     with pytest.raises(ConfigError, match="which an encoder or a decoder alone has not"):
         Translator(make_bundle(num_decoder_layers=0)).translate(["Ein"], alignments=True)
     translator = Translator(make_bundle(**SHAPE))

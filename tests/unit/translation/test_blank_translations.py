@@ -144,7 +144,7 @@ def test_the_continuation_of_a_text_may_be_empty(finding):
     assert (made.text, made.warnings) == ("", ())
 
 
-def test_a_segment_of_a_document_has_a_note_and_a_stream_is_no_different(finding, tmp_path):
+def test_blank_translation_in_document_or_parts_is_the_source_flagged_empty(finding, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("Ein Hund\n", encoding="utf-8")
     translator = finding("", " ")
@@ -162,7 +162,7 @@ def test_a_text_without_a_score_has_nan_in_lists_and_null_in_json():
     assert translation_object(Translation("a", "a", None, ()))["score"] is None
 
 
-def test_a_blank_target_of_a_memory_is_no_match(finding):
+def test_blank_targets_of_a_translation_memory_do_not_match(finding):
     memory = TranslationMemory([("Ein Hund", "\u200b"), ("Zwei Hunde", " ")])
     assert len(memory) == 0
     [made] = finding("A dog").translate(["Ein Hund"], memory=lambda line: MemoryMatch(line, " ", 1.0, is_reused=True))

@@ -121,7 +121,7 @@ def test_white_space_and_line_ends_stay_and_lines_are_translated_apart(shouted):
     assert translator.read == ["ein Hund", "- und", "eine Katze", "ja"]
 
 
-def test_what_has_no_word_is_left(shouted):
+def test_segments_without_words_are_not_translated(shouted):
     texts = ["42", "…", "%s", "{name}", "https://example.org/a", "<br/>", "a_b", "12 %\n7"]
     document, translator = Listed(*texts, "%s Hunde"), Shouting()
     translated = translate_document(translator, document)
@@ -227,7 +227,7 @@ def journal(tmp_path):
     return lambda origin: TranslationJournal(tmp_path / "journal", origin, notice=pytest.fail)
 
 
-def test_what_is_done_is_not_done_again(shouted, journal):
+def test_translate_document_reuses_the_translations_of_its_journal(shouted, journal):
     document, how = Listed("a", "b\nc", "d", "e", "f 7"), {"chunk_lines": 2}
     translator = Shouting(most=5)
     with pytest.raises(RuntimeError, match="stopped"):
@@ -244,7 +244,7 @@ def test_what_is_done_is_not_done_again(shouted, journal):
     assert translator.read == ["g"]
 
 
-def test_what_makes_translations_is_told_from_all_else(make_model_dir):
+def test_origin_of_depends_on_models_and_settings_not_on_batch_tokens(make_model_dir):
     translator = Translator.load(make_model_dir())
     other = Translator.load(make_model_dir("other", seed=8))
     origin = origin_of(translator)
@@ -304,7 +304,7 @@ def test_a_message_without_branches_is_one_where_others_have_them():
     assert texts == ["Photo de l''{name}", "De l'{{name}}", "L'", "{n, plural, other {un}}"]
 
 
-def test_what_is_left_of_a_message_has_no_terms():
+def test_terms_in_an_untranslated_part_of_a_message_are_left():
     class Termed(Shouting):
         def translate(self, lines, **how):
             uses = {line: (TermUse("file", "FILE", "FILE"),) if "file" in line else () for line in lines}

@@ -113,7 +113,7 @@ def test_a_changed_score_is_named_with_both_numbers(english_translator, english_
     assert f"{was:.4f}" in problem
 
 
-def test_rounding_noise_is_no_problem(english_translator, english_sentences):
+def test_check_golden_allows_rounding_noise_in_scores(english_translator, english_sentences):
     golden = make_golden(english_translator, english_sentences)
     for sentence in golden:
         sentence["score"] += 0.0009

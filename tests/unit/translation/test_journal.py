@@ -31,7 +31,7 @@ def opened(path):
     return open_journal
 
 
-def test_what_was_added_is_there_when_it_is_opened_again(opened, path):
+def test_reopened_journal_has_its_translations_and_remove_deletes_it(opened, path):
     journal, said = opened()
     assert not path.exists()
     journal.add([PART])
@@ -43,7 +43,7 @@ def test_what_was_added_is_there_when_it_is_opened_again(opened, path):
     assert not path.exists()
 
 
-def test_what_was_made_otherwise_is_not_taken(opened, path):
+def test_journal_of_another_origin_is_started_anew(opened, path):
     opened()[0].add([PART])
     journal, said = opened({**ORIGIN, "model": "b"})
     assert journal.translations == {}
@@ -95,7 +95,7 @@ def test_a_changed_translation_is_noticed_and_not_used(opened, path):
 @pytest.mark.parametrize(
     "content", [b"my thesis\n", b"\0" * 10 + b"\n", b"{}\n", b'{"origin": "x"}\n', b'{"journal_origin": "', b"x"]
 )
-def test_a_file_that_is_no_journal_is_left_as_it_is(opened, path, content):
+def test_foreign_file_at_the_journal_path_is_rejected_unchanged(opened, path, content):
     path.write_bytes(content)
     if content.startswith(b'{"journal_origin'):  # the beginning of a journal that a kill cut off
         assert opened()[0].translations == {}
@@ -141,7 +141,7 @@ def test_a_file_made_or_put_there_meanwhile_is_left_as_it_is(opened, path):
     assert path.read_text() == "precious"
 
 
-def test_what_is_no_file_is_refused(opened, path, tmp_path):
+def test_journal_path_that_is_not_writable_is_rejected(opened, path, tmp_path):
     path.mkdir()
     with pytest.raises(DataError, match=r"cannot use .*progress.jsonl, which keeps the progress"):
         opened()
@@ -150,7 +150,7 @@ def test_what_is_no_file_is_refused(opened, path, tmp_path):
         journal.add([PART])
 
 
-def test_it_stands_beside_the_output_whatever_that_is_called(tmp_path):
+def test_journal_path_is_beside_the_output_also_for_long_names(tmp_path):
     assert journal_path(tmp_path / "a.json") == tmp_path / ".a.json.progress.jsonl"
     long, other = journal_path(tmp_path / ("é" * 120 + ".json")), journal_path(tmp_path / ("é" * 119 + "a.json"))
     assert long != other

@@ -119,7 +119,7 @@ def test_documents_and_streams_follow_the_same_rule(trained_on, tmp_path):
     assert part.text == "..."
 
 
-def test_what_measures_the_model_translates_them(trained_on):
+def test_golden_and_raw_translation_decode_lines_without_words(trained_on):
     asked = []
     translator = trained_on(WORDS, asked)
     golden = make_golden(translator, ["12345"])

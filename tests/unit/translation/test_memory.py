@@ -111,7 +111,7 @@ def test_similarity_is_that_of_the_table_at_any_length(size):
     assert match.similarity == pytest.approx(similarity_by_table(one, other), abs=1e-4)
 
 
-def test_what_is_reused_takes_the_place_of_the_translation():
+def test_recalled_replaces_translations_by_reused_matches():
     lines, match = ["a", "b", "c"], MemoryMatch("a", "A", 1.0, is_reused=True)
     made = [Translation(line, line * 2, -1.0, ("x",)) for line in lines]
     found = recalled(lines, {0: match, 1: MemoryMatch("bb", "B", 0.8)}, made)
@@ -119,7 +119,7 @@ def test_what_is_reused_takes_the_place_of_the_translation():
     assert [one.memory and one.memory.similarity for one in found] == [1.0, 0.8, None]
 
 
-def test_what_is_reused_is_one_line_where_that_is_asked_for():
+def test_recalled_joins_line_breaks_with_one_line():
     match, made = MemoryMatch("a", "A\u2028B\nC", 1.0, is_reused=True), [Translation("", "", 0.0, (), alignment=())]
     assert [recalled(["a"], {0: match}, made, one_line=it)[0].text for it in (True, False)] == ["A B C", "A\u2028B\nC"]
     assert recalled(["a"], {0: match}, made)[0].alignment == ()

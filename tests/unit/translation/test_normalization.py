@@ -92,7 +92,7 @@ def test_a_line_is_brought_to_the_form_of_the_training_text(familiar, line, form
     assert read(familiar, line) == form
 
 
-def test_what_is_not_rare_in_the_training_text_stays(tokenizer):
+def test_normalizer_keeps_forms_that_are_not_rare_in_the_training_text(tokenizer):
     lines = [*TEXT, "EIN MANN", "EIN MANN"]
     assert read(Normalizer(tokenizer, statistics(lines)), "DIE FRAU") == ("DIE FRAU", False)
     assert read(Normalizer(tokenizer, statistics(lines)), "die frau") == ("Die Frau", False)
@@ -102,7 +102,7 @@ def test_what_is_not_rare_in_the_training_text_stays(tokenizer):
     assert read(Normalizer(tokenizer, statistics(lines)), "Die  Frau") == ("Die  Frau", False)
 
 
-def test_where_lines_in_small_letters_are_usual_no_sentence_gets_a_capital(tokenizer):
+def test_normalizer_does_not_capitalize_if_training_lines_are_lower_case(tokenizer):
     text = [line.lower() for line in TEXT]
     found = read(Normalizer(Tokenizer.train(text, vocab_size=400), statistics(text)), "EIN MANN LIEST.")
     assert found == ("ein mann liest.", True)
@@ -127,7 +127,7 @@ def test_between_sentences_the_white_space_of_the_line_stays(familiar):
     assert form.cut == CutLine(("Der Mann geht.", "Die Frau liest."), ("\t ",))
 
 
-def test_where_the_training_lines_are_not_known_every_line_stays(tokenizer):
+def test_normalizer_without_statistics_keeps_every_line(tokenizer):
     for line in ("EIN MANN", "ein mann", "Ein  Mann"):
         assert read(Normalizer(tokenizer, None), line) == (line, False)
 

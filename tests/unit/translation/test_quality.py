@@ -25,7 +25,7 @@ from clearhead.translation.translator import Translator
 PLAIN = QualityEstimator(Calibration(2.0, -1.0), None)
 
 
-def test_it_is_the_score_per_character_and_what_the_text_is_too_short_by():
+def test_sureness_is_score_per_character_less_a_penalty_for_short_text():
     # 9 characters and the end: -8 / 10 = -0.8 nats each; 0.2 more is 1, whose logarithm is 0.
     assert PLAIN.sureness("a" * 9, "b" * 9, -8.0) == pytest.approx(0.0)
     assert PLAIN("a" * 9, "b" * 9, -8.0) == pytest.approx(1 / (1 + math.e))
@@ -47,7 +47,7 @@ def test_short_is_what_is_shorter_than_in_the_training_text():
 
 
 @given(st.floats(-1e4, 0), st.floats(-1e4, 0), st.text(max_size=9), st.text(max_size=9))
-def test_it_is_between_0_and_1_and_rises_with_the_score(one, other, source, text):
+def test_quality_is_between_0_and_1_and_rises_with_the_score(one, other, source, text):
     low, high = sorted([one, other])
     assert 0.0 <= PLAIN(source, text, low) <= PLAIN(source, text, high) <= 1.0
 
@@ -84,7 +84,7 @@ def test_the_quality_of_a_line_is_that_of_its_sentences_by_length():
     assert join_translations("s", [unscored], []).quality is None
 
 
-def test_what_is_below_is_left_blank_and_what_has_no_quality_is_not_below():
+def test_is_below_compares_quality_and_left_out_blanks_the_text():
     one = Translation("a", "b", -1.0, ("b",), quality=0.5, alignment=((0, 0),))
     assert (one.is_below(0.5), one.is_below(0.51), replace(one, quality=None).is_below(1.0)) == (False, True, False)
     assert one.left_out() == Translation("a", "", None, (), quality=0.5, alignment=())

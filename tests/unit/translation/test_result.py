@@ -43,7 +43,7 @@ def test_a_line_has_what_any_sentence_has():
     assert line.warnings == (flags[1], flags[0])
 
 
-def test_problems_are_told_with_the_most_damage_first():
+def test_problems_are_ordered_by_damage():
     flags = [Flag(kind, "x") for kind in ("placed_markup", "unseen_script", "numbers")]
     missed = TermUse("Hund", "hound", "", "unmet")
     found = one_of("a", warnings=tuple(flags), source_truncated=True, terms=(missed,)).problems
@@ -51,7 +51,7 @@ def test_problems_are_told_with_the_most_damage_first():
     assert set(found) <= set(PROBLEMS)
 
 
-def test_where_no_scores_were_asked_for_there_is_none():
+def test_join_translations_without_scores_has_score_none():
     assert join_translations("x", [one_of("a", None), one_of("b", None)], [""]).score is None
 
 

@@ -55,7 +55,7 @@ def test_the_worst_come_first():
     ]
 
 
-def test_every_reason_is_told_in_words_with_what_was_found():
+def test_every_kind_of_warning_has_its_meaning_and_detail_on_the_page():
     text = outline(page_of(*(made("a", kinds=[kind], detail=f"found {kind}") for kind in KINDS))).text
     for kind, (meaning, _) in KINDS.items():
         assert f"{meaning[:1].upper()}{meaning[1:]}: found {kind}" in text
@@ -113,7 +113,7 @@ def test_long_texts_are_cut_and_say_so():
     assert len(page) < 20_000
 
 
-def test_the_tags_of_a_document_are_shown_as_tags_and_said_to_be_no_words():
+def test_document_tags_are_marked_and_explained():
     page = page_of(made("a <g1>b</g1>", "<x2/> & <b>", kinds=["numbers"]))
     assert '<dd dir="auto">a <code class="tag">&lt;g1&gt;</code>b<code class="tag">&lt;/g1&gt;</code></dd>' in page
     assert '<dd dir="auto"><code class="tag">&lt;x2/&gt;</code> &amp; &lt;b&gt;</dd>' in page
@@ -131,13 +131,13 @@ def test_texts_are_escaped_and_the_page_needs_nothing_else():
     assert not re.search(r"url\(|@import|<link|javascript:", text)
 
 
-def test_nothing_has_a_page_too(tmp_path):
+def test_page_without_translations_says_so(tmp_path):
     with reporting(str(tmp_path / "page.html"), "a.txt"):
         pass
     assert "Nothing was translated." in outline((tmp_path / "page.html").read_text(encoding="utf-8")).text
 
 
-def test_what_has_no_flag_is_ordered_by_its_quality():
+def test_unflagged_segments_are_ordered_by_quality():
     page = page_of(
         made("surer by score", score=-0.1, quality=0.2),
         made("surer by quality", score=-9.0, quality=0.95),

@@ -82,7 +82,7 @@ def test_a_small_model_is_used_like_any_other(original, tmp_path, sentences, pre
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_what_is_written_again_has_the_same_bytes_also_after_the_module_was_made(original, tmp_path, precision):
+def test_save_bundle_of_a_loaded_small_model_writes_the_same_bytes(original, tmp_path, precision):
     export_small(original, tmp_path / "small", precision)
     small = load_bundle(tmp_path / "small")
     small.model  # noqa: B018 - made when first asked for
@@ -137,7 +137,7 @@ def test_an_encoder_alone_and_a_model_without_golden_sentences_are_written(make_
     assert load_bundle(tmp_path / "small").golden == []
 
 
-def test_what_is_beside_the_model_is_copied(original, tmp_path, sentences):
+def test_export_small_copies_shortlist_alignment_and_quality_files(original, tmp_path, sentences):
     size = original.tokenizer.vocab_size
     shortlist = Shortlist(np.arange(3, 40, dtype=np.int32), np.full((size, 2), -1, dtype=np.int32))
     beside = {

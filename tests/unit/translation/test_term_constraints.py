@@ -129,7 +129,7 @@ def test_progress_tells_of_every_line_once(translator):
         ({"terms": "terms.tsv"}, "terms must be a clearhead.Terms, not str"),
     ],
 )
-def test_what_cannot_have_terms_is_refused(translator, settings, message):
+def test_terms_with_samples_or_diverse_search_are_rejected(translator, settings, message):
     with pytest.raises(ConfigError, match=message):
         translator.translate([], **{"terms": TERMS, **settings})
 

@@ -57,7 +57,7 @@ def test_a_capital_letter_is_all_in_capitals_too():
     assert [found.text for found in Terms([Term("Hund", ("dog",))]).found_in("hund Hund HUND")] == ["Hund", "HUND"]
 
 
-def test_what_was_in_capitals_has_terms_with_a_capital_in_any_case():
+def test_found_in_with_any_case_ignores_the_case_of_terms():
     terms = Terms([Term("iPhone", ("iPhone",)), US])
     assert [found.text for found in terms.found_in("an iphone of the us")] == []
     assert [found.text for found in terms.found_in("an iphone of the us", any_case=True)] == ["iphone", "us"]

@@ -85,7 +85,7 @@ def test_a_line_with_nothing_but_a_tag_is_blank(tagged):
     assert [translation.text for translation in tagged.translate(["<2de>", "<2fr>   "])] == ["", ""]
 
 
-def test_nothing_in_is_nothing_out(translator):
+def test_translate_and_score_of_an_empty_list_are_empty(translator):
     assert translator.translate([]) == []
     assert translator.score([], []) == []
 
@@ -206,7 +206,7 @@ def test_a_line_without_a_language_is_named_with_the_languages_there_are(tagged)
         tagged.score(["Ein Hund."], ["A dog."])
 
 
-def test_what_looks_like_a_tag_within_a_line_or_to_a_model_without_tags_is_text(tagged, translator):
+def test_language_tags_within_a_line_or_unknown_to_the_model_are_text(tagged, translator):
     assert tagged.translate(["<2de> Ein <2xx> Hund."])[0].text
     assert translator.translate(["<2xx> Ein Hund."])[0].text != translator.translate(["Ein Hund."])[0].text
 
@@ -242,7 +242,7 @@ def test_no_prefix_changes_no_bit(translator, sentences):
     assert translator.translate(sentences, num_best=3, prefix=[""] * len(sentences)) == free
 
 
-def test_what_greedy_search_wrote_is_found_again_from_its_beginnings_also_within_words():
+def test_greedy_search_with_a_prefix_of_its_output_finds_the_same_tokens():
     translator = Translator.load(STORED_MODEL)  # a trained one: it writes words as its tokenizer encodes them
     tokenizer = translator.bundle.tokenizer
     lines = ["sechs sieben acht", "drei Hunde", "vier zehn"]
@@ -373,7 +373,7 @@ def test_no_regrouping_changes_a_printed_digit(of_either_form, sentences, form):
 
 
 @OF_EITHER_FORM
-def test_nothing_is_scored_where_no_scores_are_asked_for(of_either_form, sentences, form, monkeypatch):
+def test_translate_with_scores_false_does_not_call_score(of_either_form, sentences, form, monkeypatch):
     needs_vnni(FORMS[form])
     lines, settings = [*sentences, ""], FORMS[form]
     expected = of_either_form.translate(lines, **settings)
@@ -471,7 +471,7 @@ def test_an_unknown_language_lists_the_known_ones(tagged):
         tagged.translate(["Ein Hund."], target_lang="xx")
 
 
-def test_a_string_is_no_list_of_lines(translator):
+def test_translate_rejects_a_string_in_place_of_a_list(translator):
     with pytest.raises(DataError, match=r"for one text write \[text\]"):
         translator.translate("Ein Hund.")
 
@@ -489,7 +489,7 @@ def test_a_device_that_is_not_there_is_refused(make_model_dir):
         Translator.load(directory, device="cuda:97")
 
 
-def test_what_is_loaded_translates_as_what_was_saved(make_model_dir, make_bundle, sentences):
+def test_loaded_translator_translates_as_the_saved_bundle(make_model_dir, make_bundle, sentences):
     directory = make_model_dir()
     loaded = Translator.load(directory, device="cpu")
     assert loaded.path == directory
@@ -519,7 +519,7 @@ def test_every_mistake_is_a_clearhead_error(tmp_path):
         (lambda t: explain(t, "a", 3), "text and target must be a list of texts; number 2 is int"),
     ],
 )
-def test_what_is_no_text_is_refused(translator, call, message):
+def test_translate_score_and_explain_reject_arguments_that_are_not_texts(translator, call, message):
     with pytest.raises(DataError) as caught:
         call(translator)
     assert str(caught.value).startswith(message)
@@ -728,7 +728,7 @@ def test_arguments_of_another_type_are_refused(translator, arguments, message):
                 method(["x"], ["y"], **arguments)
 
 
-def test_a_mapping_is_no_list_of_lines_and_a_number_no_ensemble_and_no_translator(translator):
+def test_arguments_of_wrong_types_are_rejected_with_the_type_expected(translator):
     with pytest.raises(DataError, match="lines must be a list of texts, not dict"):
         translator.translate({"x": "y"})
     with pytest.raises(ConfigError, match=r"ensemble must be a list of models; for one write \['3'\]"):

@@ -79,7 +79,7 @@ def test_a_split_line_is_its_sentences_translated_as_lines_of_their_own(translat
     assert "\t" in found[0].text
 
 
-def test_score_says_of_each_sentence_what_was_reported_and_of_the_line_what_is_said_of_it_whole(translator):
+def test_score_of_sentences_is_as_reported_and_of_a_whole_line_another(translator):
     (line,) = translator.translate(LINES[:1], **ALWAYS)
     own = scored(translator, line.sentences)
     assert [f"{one.score:.6f}" for one in line.sentences] == [f"{score:.6f}" for score in own]
@@ -238,7 +238,7 @@ def test_an_ensemble_flags_by_what_its_first_model_was_trained_on(knowing, make_
         assert {flag.kind for flag in found.warnings} & {"copied"} == kinds
 
 
-def test_the_tag_is_no_part_of_the_source(make_bundle, monkeypatch):
+def test_language_tag_is_not_part_of_the_source_in_warnings(make_bundle, monkeypatch):
     translator = Translator(make_bundle(language_tags=("x7",)))
     speaking(monkeypatch, translator, "A dog.")
     assert translator.translate(["<2x7> Ein Hund."])[0].warnings == ()

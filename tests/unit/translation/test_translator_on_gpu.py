@@ -43,7 +43,7 @@ def test_bf16_gives_a_line_for_every_line_with_the_score_of_the_cpu(directory, s
     assert [translation.score for translation in found] == pytest.approx(right, rel=1e-6)
 
 
-def test_what_the_heads_looked_at_is_what_they_look_at_on_the_cpu(directory, sentences):
+def test_attention_weights_on_gpu_equal_those_on_cpu(directory, sentences):
     on_cpu, on_gpu = (ch.explain(Translator.load(directory, device=device), sentences[0]) for device in ("cpu", GPU))
     for name in ("encoder", "decoder", "cross"):
         assert getattr(on_gpu, name) == pytest.approx(getattr(on_cpu, name), abs=1e-4)

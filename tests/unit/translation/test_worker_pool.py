@@ -98,7 +98,7 @@ def test_a_bad_line_is_named_by_its_number(team):
             team.translate(lines, name="notes.txt", first=101)
 
 
-def test_a_process_that_has_ended_is_told(model):
+def test_ended_translation_process_is_reported(model):
     here, (ours, theirs) = Translator.load(model), Pipe()
     theirs.close()
     with ours, pytest.raises(ClearheadError, match="process 0 of 1 that translate was ended"):
@@ -106,7 +106,7 @@ def test_a_process_that_has_ended_is_told(model):
 
 
 @pytest.mark.slow
-def test_a_process_that_was_killed_is_told(model):
+def test_killed_translation_process_is_reported(model):
     with TranslatorTeam.of(model, 2, device="cpu") as team:
         assert isinstance(team, TranslatorTeam)
         member, _ = team._members[1]
