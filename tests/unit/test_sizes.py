@@ -63,7 +63,6 @@ LONG_FUNCTIONS = {
     "interop/ctranslate2/writer.py:write_ctranslate2": 63,
     "serving/api.py:native_router": 122,
     "serving/libretranslate_api.py:libre_router": 115,
-    "serving/server.py:connection_class": 109,
 }
 """Functions over `LONG_FUNCTION` to their code lines."""
 

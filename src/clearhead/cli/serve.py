@@ -113,9 +113,10 @@ def serve(
     from clearhead.model_directory import model_directory
     from clearhead.runtime.device import resolve_device, return_freed_memory
     from clearhead.serving.keys import keys_in
+    from clearhead.serving.log import log_to_stderr
     from clearhead.serving.models import model_sources
     from clearhead.serving.search_process import SearchProcesses, can_search_apart
-    from clearhead.serving.server import bind, log_to_stderr
+    from clearhead.serving.server import bind
     from clearhead.serving.server import serve as run
     from clearhead.serving.service import Service
     from clearhead.serving.terms_and_memories import Resources, named_files

@@ -24,9 +24,9 @@ from clearhead.serving.admission import Admission
 from clearhead.serving.forms import MULTIPART, URLENCODED, parse_multipart
 from clearhead.serving.http_errors import ClientGone, HTTPError, bad_request, place_of, unavailable
 from clearhead.serving.keys import Keys
+from clearhead.serving.log import log_event
 from clearhead.serving.metrics import Metrics
 
-LOGGER = logging.getLogger("clearhead.serving")
 FILE_PATH = "/translate_file"
 """Path whose forms may be as large as files."""
 KEY_FIELD_PATHS = frozenset({"/translate", "/detect", FILE_PATH})
@@ -41,9 +41,9 @@ _KEYLESS_SHARE = 4
 """Part of `max_held_bytes` up to which bodies without a known key are read."""
 _OTHER_VALUES = 1_000
 """Most values in a JSON body besides those in which a text may have a comma."""
-MOST_HEADER_BYTES = 32_768
+MAX_HEADER_BYTES = 32_768
 """Size limit of a request's line and headers."""
-HEADERS_TOO_LARGE = f"the headers have more than {MOST_HEADER_BYTES:,} bytes"
+HEADERS_TOO_LARGE = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
 CLIENT_GONE = 499
 """Status in metrics and log of a request whose client disconnected before the answer, as in nginx."""
 _HEADER_MARKS = len(": \r\n")
@@ -139,7 +139,7 @@ class Gate:
             if "model" in noted:
                 self._metrics.answered_by(noted["model"], answer.status, seconds)
             if "error" in noted or endpoint not in _PROBES:
-                LOGGER.log(logging.ERROR if "error" in noted else logging.INFO, json.dumps(fields))
+                log_event(logging.ERROR if "error" in noted else logging.INFO, **fields)
 
     def _endpoint(self, path: str) -> str:
         if path in self._endpoints:
@@ -174,7 +174,7 @@ class Gate:
         if _values_of(scope, b"transfer-encoding") and _values_of(scope, b"content-length"):
             raise bad_request("send Content-Length or Transfer-Encoding")  # a proxy may have believed the other
         size = len(scope["raw_path"]) + len(scope["query_string"])
-        if size + sum(len(name) + len(value) + _HEADER_MARKS for name, value in scope["headers"]) > MOST_HEADER_BYTES:
+        if size + sum(len(name) + len(value) + _HEADER_MARKS for name, value in scope["headers"]) > MAX_HEADER_BYTES:
             raise HTTPError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HEADERS_TOO_LARGE)
 
     def _client(self, scope: Scope) -> str | None:

@@ -25,8 +25,9 @@ from clearhead.serving.app import make_app
 from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in
 from clearhead.serving.libretranslate_api import ready
+from clearhead.serving.log import log_to_stderr
 from clearhead.serving.models import ModelSource, model_sources
-from clearhead.serving.server import CHECK_SECONDS, log_to_stderr
+from clearhead.serving.server import CHECK_SECONDS
 from clearhead.serving.service import Service
 from clearhead.serving.terms_and_memories import Resources, named_files
 

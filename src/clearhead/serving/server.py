@@ -1,57 +1,40 @@
-"""HTTP server process (uvicorn): socket, connection limits, timeouts, signals, model reloads, log format."""
+"""HTTP server process (uvicorn): socket, signals, model reloads, shutdown."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import selectors
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from heapq import nsmallest
-from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.serving.app import make_app
-from clearhead.serving.middleware import HEADERS_TOO_LARGE, LOGGER, MOST_HEADER_BYTES
-from clearhead.serving.service import Service, note
+from clearhead.serving.connections import ConnectionConfig
+from clearhead.serving.log import log_event
+from clearhead.serving.service import Service
 
 CHECK_SECONDS = 1.0
 """Seconds between two checks for replaced files."""
-MOST_WAITING_BYTES = 65_536
-"""Bytes of pipelined requests behind the current one from which on no more is read until it is answered."""
 BACKLOG = 2_048
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 """Names of this machine for its own programs."""
 LAST_SECONDS = 1.0
-"""Seconds that requests are still refused after all work has ended, and that a refused client may still send."""
+"""Seconds that requests are still refused after all work has ended."""
 _OTHER_FILES = 200
 """Open files besides connections and their uploads: models, terms, threads, refused connections."""
-_SECONDS_TO_READ = 0.1
-"""Seconds after which data that has arrived has certainly been read."""
-_MOST_LINGERING = 100
-"""Connections beyond the limit that are refused and still closing."""
-_SELECTOR: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
-"""A selector that needs no file descriptor of its own, since there may be none left."""
 _SWITCH_SECONDS = 0.0005
 """Seconds after which a thread that computes lets another one run, such as the event loop.
 
 A request changes threads some thirty times; with Python's usual 5 ms it would wait that often for one that is large."""
-_CANDIDATES = 10
-"""Number of idle connections examined for one to close when there are too many."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -105,20 +88,15 @@ def serve(
         ClearheadError: If a model cannot be loaded or verified.
     """
     allow_files(2 * service.config.max_connections + _OTHER_FILES)
-    config = uvicorn.Config(
+    config = ConnectionConfig(
         make_app(service, cors_origins=cors_origins, hosts=_served_hosts(hosts, listener)),
-        http=connection_class(service.config),
-        ws="none",
-        lifespan="off",
-        log_config=None,
+        service.config,
         access_log=False,
         server_header=False,
         proxy_headers=bool(trusted_proxies),
         forwarded_allow_ips=list(trusted_proxies),
-        timeout_keep_alive=int(service.config.idle_seconds) or 1,
         timeout_graceful_shutdown=5,
         backlog=BACKLOG,
-        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages contain addresses
     server = _Server(config)
@@ -129,7 +107,7 @@ def serve(
     finally:
         sys.setswitchinterval(usual)
     if not service.close():
-        note(logging.ERROR, event="stuck")
+        log_event(logging.ERROR, event="stuck")
         os._exit(1)  # Python would wait for the threads at its end
     if problem is not None:
         raise problem
@@ -168,7 +146,7 @@ def allow_files(most: int) -> None:
         found = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (found, allowed))
         if found < most:
-            note(logging.WARNING, event="files", allowed=found, wanted=most)
+            log_event(logging.WARNING, event="files", allowed=found, wanted=most)
 
 
 class _Server(uvicorn.Server):
@@ -187,7 +165,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         host, port = listener.getsockname()[:2]
-        note(logging.INFO, event="listening", host=host, port=port, page=_page_address(host, port))
+        log_event(logging.INFO, event="listening", host=host, port=port, page=_page_address(host, port))
         loading = asyncio.ensure_future(asyncio.to_thread(service.load))
         stopping = asyncio.create_task(ended.wait())
         await asyncio.wait({loading, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +176,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
             except ClearheadError as error:
                 problem = error
             else:
-                note(logging.INFO, event="ready", models=list(service.models.served))
+                log_event(logging.INFO, event="ready", models=list(service.models.served))
                 problem = await _watch(service, asked, stopping, serving)
         await _drain(service)
         return problem
@@ -257,230 +235,10 @@ async def _watch(
 async def _drain(service: Service) -> None:
     """Refuse new requests and wait for running ones; those that exceed `grace_seconds` are cancelled."""
     service.end()
-    note(logging.INFO, event="ending", requests=service.work.num_requests)
+    log_event(logging.INFO, event="ending", requests=service.work.num_requests)
     until = time.monotonic() + service.config.grace_seconds
     while service.work.num_requests and time.monotonic() < until:
         await asyncio.sleep(0.05)
     service.work.cancel_all()
     # New requests still get an answer meanwhile; a closed socket would reset them.
     await asyncio.sleep(LAST_SECONDS)
-
-
-def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
-    """Return the connection protocol: uvicorn's, with limits and timeouts for headers, idle time and slow readers.
-
-    h11 parses the requests, and nothing here reads or changes their bytes: what a request is does not depend on the
-    packets in which it arrives. A request for another protocol (`Upgrade`) is answered as if it had not asked for it
-    (RFC 9110, section 7.8), as `curl --http2` and Java's client expect.
-    """
-
-    class Connection(H11Protocol):
-        """A connection with limits on header time, header size, and the time to take an answer."""
-
-        _idle_since: float | None = None
-        _header_timer: asyncio.TimerHandle | None = None
-        _answer_timer: asyncio.TimerHandle | None = None
-        _is_refused = False
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self.flow = _PipelineFlow(transport, self.conn)
-            self._idle_since = self.loop.time()
-            self._await_headers()
-            if len(self.connections) > config.max_connections and not self._make_room():
-                self._refuse(_FULL)
-
-        def _make_room(self) -> bool:
-            """Close the connection that has been idle longest; return whether there is room now.
-
-            Refused connections do not count: otherwise each would let in another one, which would then be one too many.
-            """
-            connections: set[Connection] = self.connections  # type: ignore[assignment]
-            others = [one for one in connections if one is not self and not one._is_refused]
-            if len(others) < config.max_connections:
-                return True
-            idle = [one for one in others if one._idle_since is not None and not one.transport.is_closing()]
-            for one in nsmallest(_CANDIDATES, idle, key=lambda one: one._idle_since or 0.0):
-                if not one._is_asking:
-                    one._end()
-                    return True
-            return False
-
-        @property
-        def _is_serving(self) -> bool:
-            """Whether a request has been read, at least its headers, and is not yet answered."""
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing() or self._is_refused:
-                return
-            if self._header_timer is None and self._idle_since is not None:
-                self._await_headers()
-            super().data_received(data)
-
-        def handle_events(self) -> None:
-            """Process what h11 has parsed; start or stop waiting for the headers of a request."""
-            super().handle_events()
-            if self._is_refused:
-                return
-            if self._is_serving:
-                self._idle_since = None
-                _cancel(self._header_timer)
-                self._header_timer = None
-            elif self.conn.their_state is h11.IDLE:
-                self.flow.resume_reading()  # the next request has not arrived as a whole
-
-        def send_400_response(self, msg: str) -> None:
-            """Refuse an invalid request in the same way as all others."""
-            status = HTTPStatus(getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST))
-            if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-                msg = HEADERS_TOO_LARGE
-            self._refuse(_plain(status, msg))
-
-        def _refuse(self, answer: bytes) -> None:
-            """Send an answer, and close once the client has closed: an earlier close might lose the answer."""
-            self._is_refused = True
-            if self._is_serving:  # its body is invalid
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
-                if self.cycle.response_started:
-                    self.transport.abort()
-                    return
-            self.transport.write(answer)
-            if len(self.connections) > config.max_connections + _MOST_LINGERING:
-                self._end()
-                return
-            with suppress(OSError):  # the client has disconnected
-                self.transport.write_eof()
-            _cancel(self._header_timer)
-            self._header_timer = self.loop.call_later(LAST_SECONDS, self._end)
-
-        def _end(self) -> None:
-            """Close the connection once the client has taken what was sent."""
-            self.transport.close()
-            if self.transport.get_write_buffer_size():
-                self._await_taking()
-
-        def _await_headers(self) -> None:
-            self._header_timer = self.loop.call_later(config.header_seconds, self._end_without_headers)
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if not self._is_serving:  # no pipelined request is waiting
-                self._idle_since = self.loop.time()
-            if self.transport.is_closing():
-                self._end()
-
-        def timeout_keep_alive_handler(self) -> None:
-            """Close a connection that has been idle for too long."""
-            if not self._is_asking:
-                self._end()
-
-        def _end_without_headers(self) -> None:
-            if self._is_asking:
-                self._header_timer = self.loop.call_later(_SECONDS_TO_READ, self._end_without_headers)
-            else:
-                self._end()
-
-        @property
-        def _is_asking(self) -> bool:
-            """Whether the client has sent data that is not yet read; closing the connection now would reset it."""
-            return not self.transport.is_closing() and _has_unread(self.transport)
-
-        def pause_writing(self) -> None:
-            """Wait for a client that reads its answer slowly, within a time limit."""
-            super().pause_writing()
-            self._await_taking()
-
-        def resume_writing(self) -> None:
-            """Resume writing the answer."""
-            super().resume_writing()
-            if not self.transport.is_closing():
-                _cancel(self._answer_timer)
-                self._answer_timer = None
-
-        def _await_taking(self) -> None:
-            _cancel(self._answer_timer)
-            size = self.transport.get_write_buffer_size()
-            self._answer_timer = self.loop.call_later(config.answer_seconds, self._require_taken, size)
-
-        def _require_taken(self, before: int) -> None:
-            if self.transport.get_write_buffer_size() >= before:
-                self.transport.abort()
-            else:
-                self._await_taking()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            _cancel(self._header_timer)
-            _cancel(self._answer_timer)
-            super().connection_lost(exc)
-
-    return Connection
-
-
-def _has_unread(transport: asyncio.Transport) -> bool:
-    """Return whether a client has sent data that is not yet read."""
-    with _SELECTOR() as selector:
-        selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
-        return bool(selector.select(0))
-
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
-
-
-class _PipelineFlow(FlowControl):
-    """Uvicorn's flow control, which reads no further while many bytes of pipelined requests wait.
-
-    Otherwise each answered request would let in another packet, however many requests that has.
-    """
-
-    def __init__(self, transport: asyncio.Transport, parser: h11.Connection) -> None:
-        super().__init__(transport)
-        self._parser = parser
-
-    def resume_reading(self) -> None:
-        """Read on, unless enough waits behind a request that is being answered."""
-        if self._parser.their_state is not h11.DONE or len(self._parser.trailing_data[0]) <= MOST_WAITING_BYTES:
-            super().resume_reading()
-
-
-def _plain(status: HTTPStatus, error: str, extra: str = "") -> bytes:
-    body = json.dumps({"error": error})
-    head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-    return f"{head}content-length: {len(body)}\r\n{extra}connection: close\r\n\r\n{body}".encode()
-
-
-_FULL = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; ask again", "retry-after: 1\r\n")
-
-
-class _Lines(logging.Formatter):
-    """Format of a log line: a JSON object with time and level before the fields of the event.
-
-    Messages of libraries may contain a text or an address, so only the place where they were logged is kept.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
-        if record.name == LOGGER.name:
-            return f"{json.dumps(fields)[:-1]}, {record.getMessage()[1:]}"  # merge the two JSON objects into one
-        kind = {"error": record.exc_info[0].__name__} if record.exc_info and record.exc_info[0] else {}
-        place = f"{record.filename}:{record.lineno}"
-        return json.dumps({**fields, "event": "library", "logger": record.name, "place": place, **kind})
-
-
-def log_to_stderr(*, with_libraries: bool = False) -> None:
-    """Write the log to stderr, one JSON object per line.
-
-    Args:
-        with_libraries: Include log records of libraries, and warnings, for use where nothing else prints them.
-    """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
-    LOGGER.handlers[:] = [handler]
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
-    if with_libraries:
-        logging.getLogger().handlers[:] = [handler]
-        logging.captureWarnings(True)

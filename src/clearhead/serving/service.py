@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Lock
-from typing import Any
 
 from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError
@@ -24,9 +22,9 @@ from clearhead.serving.files import TranslatedFiles
 from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys
 from clearhead.serving.language_detection import detect
+from clearhead.serving.log import log_event
 from clearhead.serving.memory_budget import MemoryBudget
 from clearhead.serving.metrics import Metrics
-from clearhead.serving.middleware import LOGGER
 from clearhead.serving.model_choice import Choice
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
 from clearhead.serving.search_process import SearchProcess, SearchProcesses
@@ -166,9 +164,9 @@ class Service:
         with self._loading:
             try:
                 if self.keys.reload(always=all_of_them):
-                    note(logging.INFO, event="keys", result="done")
+                    log_event(logging.INFO, event="keys", result="done")
             except ClearheadError as error:
-                note(logging.ERROR, event="keys", result="refused", error=str(error))
+                log_event(logging.ERROR, event="keys", result="refused", error=str(error))
             assert self._models is not None
             is_changed = False
             served = dict(self._models.served)
@@ -248,7 +246,7 @@ class Service:
             ClearheadError: If that has not helped: too many have ended or got stuck within an hour.
         """
         if not self._reads_files:
-            note(logging.ERROR, event="documents", result="stopped")
+            log_event(logging.ERROR, event="documents", result="stopped")
             document_process.replace_stopped()
         before = self._searches
         if not before.is_ended and not before.is_stuck:
@@ -261,7 +259,7 @@ class Service:
         self._replaced_at.append(now)
         reason = "ended" if before.is_ended else "stuck"
         self.metrics.search_restarts.labels(reason).inc()
-        note(logging.ERROR, event="search", result=reason)
+        log_event(logging.ERROR, event="search", result=reason)
         assert isinstance(before, SearchProcess)
         before.kill()
         self._searches = self._begin_searches(self._search_processes)
@@ -271,7 +269,7 @@ class Service:
         self.metrics.reloads.labels(result).inc()
         if error is not None:
             fields["error"] = str(error) if isinstance(error, ClearheadError) else repr(error)
-        note(logging.INFO if error is None else logging.ERROR, event="reload", result=result, **fields)
+        log_event(logging.INFO if error is None else logging.ERROR, event="reload", result=result, **fields)
 
     def terms(self, choice: Choice, name: str | None = None) -> Terms | None:
         """Return the named list of terms, or the default terms for a model and its languages, if any.
@@ -354,8 +352,3 @@ class Service:
 def _acquire(semaphore: BoundedSemaphore, job: Job) -> None:
     while not semaphore.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
         job.require_time()
-
-
-def note(level: int, **fields: Any) -> None:
-    """Write a log line."""
-    LOGGER.log(level, json.dumps(fields))

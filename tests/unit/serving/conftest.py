@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import app
 from clearhead.serving import search_process, service
-from clearhead.serving.middleware import LOGGER
+from clearhead.serving.log import LOGGER
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator

@@ -37,10 +37,12 @@ from clearhead.runtime.device import num_threads
 from clearhead.runtime.installation import pip_install
 from clearhead.serving.app import make_app
 from clearhead.serving.batched_search import Job
+from clearhead.serving.connections import Connection, ConnectionConfig
 from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys, add_key
+from clearhead.serving.log import log_event
 from clearhead.serving.models import ModelSource, load_model
-from clearhead.serving.server import allow_files, bind, connection_class, serve
+from clearhead.serving.server import allow_files, bind, serve
 from clearhead.serving.service import MOST_REPLACEMENTS, Service
 from clearhead.translation.translator import searching_by
 from processes import check_often, finish, wait_until
@@ -142,9 +144,8 @@ def connect(server):
 @contextlib.contextmanager
 def serving_here(config):
     """Serve in a thread of this process, without models; yield the address."""
-    options = {"ws": "none", "lifespan": "off", "log_config": None}
     app = make_app(Service([], config, Keys({}), device="cpu"))
-    server = uvicorn.Server(uvicorn.Config(app, http=connection_class(config), **options))
+    server = uvicorn.Server(ConnectionConfig(app, config))
     listener = bind("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: asyncio.run(server._serve([listener])))
     thread.start()
@@ -258,7 +259,7 @@ class Untaken(asyncio.Transport):
 def test_connection_is_aborted_only_when_its_client_stops_reading():
     async def send():
         config, transport = ServeConfig(answer_seconds=0.01), Untaken()
-        connection = connection_class(config)(uvicorn.Config(print, lifespan="off"), ServerState(), {})
+        connection = Connection(ConnectionConfig(print, config), ServerState(), {})
         connection.connection_made(transport)
         connection.pause_writing()
         await asyncio.wait_for(transport.is_aborted.wait(), 60)
@@ -267,15 +268,14 @@ def test_connection_is_aborted_only_when_its_client_stops_reading():
     assert asyncio.run(send()) == []
 
 
-@pytest.mark.parametrize("time_is_over", ["timeout_keep_alive_handler", "_end_without_headers"])
+@pytest.mark.parametrize("time_is_over", ["timeout_keep_alive_handler", "_on_header_timeout"])
 def test_a_connection_whose_time_is_over_is_not_closed_when_it_has_just_asked(time_is_over):
     async def expire(sent):
         ours, theirs = socket.socketpair()
-        make = connection_class(ServeConfig())
-        options = uvicorn.Config(print, lifespan="off"), ServerState(), {}
+        arguments = ConnectionConfig(print, ServeConfig()), ServerState(), {}
         with ours, theirs:
             transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: make(*options), ours
+                lambda: Connection(*arguments), ours
             )
             theirs.send(sent)
             getattr(connection, time_is_over)()  # before the loop has read it
@@ -299,7 +299,7 @@ class Gone(Untaken):
 
 def test_send_400_response_to_a_closed_connection_does_not_raise():
     async def refuse():
-        connection = connection_class(ServeConfig())(uvicorn.Config(print, lifespan="off"), ServerState(), {})
+        connection = Connection(ConnectionConfig(print, ServeConfig()), ServerState(), {})
         connection.connection_made(Gone())
         connection.send_400_response("")
         connection.connection_lost(OSError())
@@ -385,10 +385,10 @@ def test_server_shuts_down_cleanly_while_clients_send_requests(start_server, mod
 
 def never_translate():
     """Let a translation of `/translate` wait for ever, and notice nothing."""
-    from clearhead.serving import libretranslate_api, service
+    from clearhead.serving import libretranslate_api
 
     def wait(*_):
-        service.note(logging.INFO, event="waiting")
+        log_event(logging.INFO, event="waiting")
         threading.Event().wait()
 
     libretranslate_api._translated = wait
@@ -415,7 +415,7 @@ def verify_without_end():
 
     def reload_model(source, *, device, as_asked):
         asked = as_asked(load_model(source, device=device).translator)
-        service.note(logging.INFO, event="verifying")
+        log_event(logging.INFO, event="verifying")
         while True:
             asked.translate(["Ein Hund."])
 

@@ -32,7 +32,7 @@ from clearhead.serving import files, search_process
 from clearhead.serving.app import make_app
 from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import Keys
-from clearhead.serving.server import log_to_stderr
+from clearhead.serving.log import log_to_stderr
 from clearhead.serving.service import Service
 from clearhead.translation.translator import Translator
 

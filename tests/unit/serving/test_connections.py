@@ -9,11 +9,10 @@ from random import Random
 
 import h11
 import pytest
-import uvicorn
 from uvicorn.server import ServerState
 
 from clearhead.config import ServeConfig
-from clearhead.serving.server import connection_class
+from clearhead.serving.connections import Connection, ConnectionConfig
 
 BODIES = (
     b"",
@@ -80,13 +79,12 @@ class Server:
     """Makes connections that nobody else uses."""
 
     def __init__(self) -> None:
-        self._config = uvicorn.Config(echo, lifespan="off", log_config=None, h11_max_incomplete_event_size=1_000)
-        self._make = connection_class(ServeConfig())
+        self._config = ConnectionConfig(echo, ServeConfig(), h11_max_incomplete_event_size=1_000)
 
     async def answers(self, packets: Sequence[bytes]) -> bytes:
         """Return all bytes of the answers to some packets."""
         transport, state = Sent(), ServerState()
-        connection = self._make(self._config, state, {})
+        connection = Connection(self._config, state, {})
         connection.connection_made(transport)
         for packet in packets:
             connection.data_received(packet)
