@@ -77,7 +77,7 @@ def test_first_reason_in_order_is_the_one_that_counts():
     assert dropped == {"empty": 1, "unknown_tag": 1, **others}
 
 
-def test_a_row_that_is_no_pair_is_counted_by_itself():
+def test_row_with_a_defect_is_dropped_as_malformed():
     pairs = [
         SentencePair("", "", "f:1", defect="there is no tab"),
         SentencePair("", "", "f:2"),
@@ -90,7 +90,7 @@ def test_a_row_that_is_no_pair_is_counted_by_itself():
     assert "           1 dropped: malformed, the row of its file is no pair (f:1)" in report.lines()
 
 
-def test_what_its_file_says_is_no_pair_is_counted_for_its_reason():
+def test_skipped_pairs_are_dropped_under_their_reason():
     pairs = [
         SentencePair("a", "b", "f:1", skipped="unfinished"),
         SentencePair("a", "", "f:2", skipped="untranslated"),
@@ -135,7 +135,7 @@ def test_without_language_tags_everything_is_text():
     assert cleaned(texts)[0] == texts
 
 
-def test_same_sentence_into_two_languages_is_no_duplicate():
+def test_same_sentence_with_two_language_tags_is_not_a_duplicate():
     texts = [("<2de> Taxi", "Taxi"), ("<2fr> Taxi", "Taxi")]
     assert cleaned(texts, tags=("de", "fr"))[0] == texts
 
@@ -180,7 +180,7 @@ def test_captions_are_all_accounted_for(data_dir):
 
 
 @given(st.lists(st.tuples(st.text("ab ", max_size=3), st.text("ab ", max_size=3)), max_size=30))
-def test_whatever_is_read_is_kept_or_dropped_once(texts):
+def test_every_pair_is_kept_or_dropped_once(texts):
     kept, dropped, report = cleaned(texts, forbidden=["b"])
     assert len(kept) + sum(dropped.values()) == report.read == len(texts)
     assert len(set(kept)) == len(kept)

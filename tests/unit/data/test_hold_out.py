@@ -57,7 +57,7 @@ def test_no_training_pair_shares_a_side_with_one_held_out(tmp_path_factory, text
     assert train.report.dropped["leakage"] == len(pairs) - len(rows) - len(expected)
 
 
-def test_language_tag_is_no_part_of_a_key():
+def test_side_keys_leave_out_the_language_tag():
     pair = SentencePair("<2de> Good day", "Guten Tag", "f:1", "de", 6)
     assert side_keys(pair) == (key_digest("good day"), key_digest("guten tag"))
     assert side_keys(SentencePair("<2de> Good day", "Guten Tag", "f:1")) != side_keys(pair)

@@ -75,7 +75,7 @@ def test_columns_need_a_file_that_could_have_them(config, tmp_path):
         open_inputs(Config.from_dict({"data": {**data, "columns": [2, 1]}}))
 
 
-def test_what_is_wrong_with_the_columns_is_told_before_anything_is_read(config):
+def test_open_inputs_rejects_columns_that_a_file_lacks(config):
     other = Config.from_dict({"data": {**config.data.model_dump(exclude={"pairs"}), "columns": ["german", "english"]}})
     with pytest.raises(ConfigError, match=r"v\.tsv has no header with 'german' and 'english': its first row is 'drei'"):
         open_inputs(other)
@@ -169,7 +169,7 @@ def test_a_file_under_another_path_is_the_same_also_when_the_run_has_noted_that_
     assert changed_inputs(report, moved, moved) == []
 
 
-def test_a_run_of_an_earlier_version_that_went_on_under_other_paths_goes_on(config, tmp_path):
+def test_changed_inputs_accepts_moved_files_in_a_report_without_roles(config, tmp_path):
     for name in ("de", "en"):
         (tmp_path / f"{name}.moved").write_bytes((tmp_path / name).read_bytes())
     report = report_of(config)  # without roles
@@ -206,7 +206,7 @@ def test_files_that_a_run_last_named_may_be_taken_away(config, tmp_path):
         ({"source": ["a.de"], "target": ["a.en"], "pairs": ["p.tsv"]}, (None, None)),
     ],
 )
-def test_languages_are_those_that_are_set_or_that_all_files_are_named_after(data, found):
+def test_languages_come_from_settings_or_names_of_files(data, found):
     assert languages(DataConfig(**data)) == found
 
 
@@ -219,7 +219,7 @@ def test_languages_are_those_that_are_set_or_that_all_files_are_named_after(data
         ({"a.csv": "en,de\nyes,ja\n", "b.csv": "nl,de\nja,ja\n"}, False, (None, "de")),
     ],
 )
-def test_languages_are_those_that_files_of_pairs_name(tmp_path, files, swap, found):
+def test_languages_come_from_headers_of_pair_files(tmp_path, files, swap, found):
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     config = Config.from_dict({"data": {"pairs": [str(tmp_path / name) for name in files], "swap": swap}})
@@ -312,7 +312,7 @@ def test_a_directory_or_pattern_without_files_is_refused_and_reported_as_missing
         open_inputs(config_of(folder, source=["*.tsv"], target=["d.tsv"]))
 
 
-def test_a_run_that_goes_on_compares_the_files_of_a_directory(folder):
+def test_changed_inputs_compares_the_files_of_a_directory(folder):
     config = config_of(folder, pairs=["all", "d.tsv"])
     report = prepared(config)
     assert changed_inputs(report, config, config) == []
@@ -337,7 +337,7 @@ def test_a_file_that_comes_into_a_directory_or_goes_is_reported(folder):
     assert line.endswith(f", and now: 1 ({folder / 'all/b/c.po'})")
 
 
-def test_of_many_files_those_that_came_are_listed(folder):
+def test_changed_inputs_lists_only_new_files_of_many(folder):
     for number in range(20):
         (folder / f"all/{number}.tsv").write_text(f"{number}\tx\n")
     config = config_of(folder, pairs=["all"])

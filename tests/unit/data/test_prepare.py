@@ -317,7 +317,7 @@ def test_training_text_of_which_much_is_wrong_is_refused_unless_it_is_forced(tmp
     assert prepare(config, tmp_path / "data").report["wrong"]["findings"] == {}
 
 
-def test_languages_are_not_told_where_there_are_several(tmp_path):
+def test_prepare_rejects_dropping_other_language_with_language_tags(tmp_path):
     data = {"pairs": [write_tsv(tmp_path / "p.tsv", sentences(30))]}
     config = config_of(**data, drop=["other_language", "wrong_script"], tokenizer={"language_tags": ["de", "fr"]})
     with pytest.raises(ConfigError, match="other_language, wrong_script cannot be told in text of several languages"):

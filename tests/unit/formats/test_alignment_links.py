@@ -34,7 +34,7 @@ def test_every_file_has_its_links_line_by_line(written):
     assert [pair.links for pair in read_parallel(sources, targets)] == [None] * 4
 
 
-def test_words_are_counted_as_is_said(written):
+def test_links_count_words_or_characters_from_the_base(written):
     sides = [written("de", "Ein 犬走る。 Hund")], [written("en", "One dog")]
     assert links_of(*sides, written("from-one", "1-1 3-2"), base=1) == [((0, 0), (5, 1))]
     # What white space parts is here four characters, each a word where characters are counted.
@@ -43,7 +43,7 @@ def test_words_are_counted_as_is_said(written):
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_a_language_tag_is_no_word_of_the_source_read(written, swap):
+def test_links_do_not_count_a_language_tag_as_a_word(written, swap):
     tagged, plain, links = written("x", "<2de> a dog"), written("y", "ein Hund"), written("links", "1-1")
     sides = ([plain], [tagged]) if swap else ([tagged], [plain])
     assert links_of(*sides, links, swap=swap, tagged=("de",)) == [((1, 1),)]
@@ -65,7 +65,7 @@ def test_a_language_tag_is_no_word_of_the_source_read(written, swap):
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(written, lines, message):
+def test_invalid_links_are_rejected_with_their_line(written, lines, message):
     sides = [written("de", "ein Hund", "zwei")], [written("en", "a dog", "two")]
     with pytest.raises(DataError, match=message):
         links_of(*sides, written("links", *lines))
@@ -77,7 +77,7 @@ def test_words_counted_from_one_begin_with_one(written):
         links_of(*sides, written("links", "0-1"), base=1)
 
 
-def test_what_has_no_lines_has_no_links(written):
+def test_links_of_files_other_than_parallel_lines_are_rejected(written):
     with pytest.raises(DataError, match=r"files of links \(data\.alignments\): l; source files: a, b; "):
         links_of(["a", "b"], ["c", "d"], "l")
     with pytest.raises(DataError, match=r"source files: none; .* Only text line by line .* can have links"):

@@ -26,7 +26,7 @@ OPTIONS = {".csv": {"columns": [2, 3]}, ".tsv": {"columns": [1, 2]}, ".txt": {"p
 
 
 @pytest.mark.parametrize("extension", SAMPLES)
-def test_whatever_is_in_a_file_it_is_refused_or_comes_back(tmp_path, extension):
+def test_random_changes_of_documents_are_rejected_or_round_trip(tmp_path, extension):
     draw = random.Random(extension)
     pieces = [b"\n", b"\r", b"\n\n", b'"', b"\\", b"<", b"&", b"-->", b",", b"\t", b"{", b"]", b"\xff", b"\xef\xbb\xbf"]
     pieces += [b"\0", "犬".encode(), b"1", b" ", b"\\ud83d", b"\xe2\x80\xa8"]
@@ -54,7 +54,7 @@ def test_whatever_is_in_a_file_it_is_refused_or_comes_back(tmp_path, extension):
     assert len(refusals) < 40
 
 
-def test_a_document_is_told_by_its_extension():
+def test_is_document_goes_by_the_extension():
     assert [
         is_document(name) for name in ("a.Json", "b/a.srt", "a.vtt.gz", ".csv", "json", "a.txt", "a.jsonl", "-")
     ] == [
@@ -138,7 +138,7 @@ def test_markup_at_the_beginning_of_plain_text_is_refused(tmp_path, name, start)
         ("missing.json", {"columns": None}, DataError, "missing.json: there is no such file"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(name, options, error, message):
+def test_read_document_rejects_unsupported_formats_and_meaningless_options(name, options, error, message):
     with pytest.raises(error, match=message):
         read_document(name, **options)
 
@@ -154,9 +154,7 @@ def test_what_cannot_be_meant_is_refused(name, options, error, message):
         ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\neins\n\n2\n00:00:03,000 --> 00:00:04,000\nzwei\n", "\0"),
     ],
 )
-def test_of_a_character_that_the_format_lacks_the_translator_is_told_before_it_is_written(
-    tmp_path, name, content, unwritable
-):
+def test_problem_names_characters_that_the_format_lacks(tmp_path, name, content, unwritable):
     path = tmp_path / name
     units = {
         ".xlf": '<file source-language="de" target-language="en" original="x" datatype="x"><body>'

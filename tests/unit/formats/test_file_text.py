@@ -66,7 +66,7 @@ def test_lines_end_in_three_ways(write):
         (b"a\n\0", r"file.txt, line 2: there is a NUL \(0x00\); is it a binary file\?"),
     ],
 )
-def test_what_is_no_text_is_refused_with_its_place(write, content, message):
+def test_read_rejects_invalid_encodings_and_nul_with_their_place(write, content, message):
     with pytest.raises(DataError, match=message):
         FileText.read(write(content))
 

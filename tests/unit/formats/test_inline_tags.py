@@ -69,7 +69,7 @@ def test_every_element_comes_once_and_well_nested_whatever_the_translation_says(
 
 
 @given(sources())
-def test_what_is_in_order_stays_as_it_is(source):
+def test_repaired_tags_keeps_valid_tags(source):
     assert repaired_tags(source, source) == (source, ())
 
 

@@ -66,7 +66,7 @@ def test_a_mark_and_utf16_come_back(read, fill):
     assert document.segments[0].text == "a"
 
 
-def test_half_a_surrogate_pair_is_no_text(read, places):
+def test_unpaired_surrogate_escapes_are_not_segments(read, places):
     assert places(read("a.json", '["\\ud83d", "\\ud83d\\ude00", "\\\\ud83d"]')) == [(1, "😀"), (1, "\\ud83d")]
 
 
@@ -90,7 +90,7 @@ def test_half_a_surrogate_pair_is_no_text(read, places):
         ("// c\n[]", "line 1: this is no JSON: a value is missing, before '// c'"),
     ],
 )
-def test_what_is_no_json_is_refused_with_its_line(read, directory, written, message):
+def test_invalid_json_is_rejected_with_its_line(read, directory, written, message):
     with pytest.raises(DataError) as caught:
         read("a.json", written)
     assert str(caught.value) == f"{directory / 'a.json'}, {message}"
@@ -103,7 +103,7 @@ def test_deep_nesting_is_refused(read):
             read("a.json", written)
 
 
-def test_an_argument_of_a_browser_extension_is_no_text(read):
+def test_placeholder_content_of_browser_extension_messages_is_not_a_segment(read):
     document = read("a.json", '{"m": "$n$ days", "placeholders": {"n": {"content": "$1"}}, "price": "$10"}')
     assert [one.text for one in document.segments] == ["$n$ days", "$10"]
 

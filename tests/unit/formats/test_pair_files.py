@@ -40,7 +40,7 @@ def texts(pairs) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for pair in pairs]
 
 
-def test_format_is_told_by_the_extension_under_any_compression(tmp_path, monkeypatch):
+def test_pair_format_goes_by_the_extension_under_any_compression(tmp_path, monkeypatch):
     (tmp_path / "a.b.TSV").write_bytes(b"1\t2\n")
     (tmp_path / "c.tsv.gz").write_bytes(gzip.compress(b"3\t4\n"))
     (tmp_path / "d.csv.xz").write_bytes(lzma.compress(b'"5",6\n'))
@@ -58,7 +58,7 @@ def test_every_unknown_format_is_named_before_anything_is_read():
         read_pairs(["a.docx", "fine.tsv", "b", "c.gz"])
 
 
-def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_agree(tmp_path):
+def test_described_merges_files_of_the_same_format_into_one_line(tmp_path):
     same = [written(tmp_path / f"{n}.tsv", "a\tb\tc\n") for n in range(5)]
     told: list[str] = []
     read_pairs([*same, written(tmp_path / "d.csv", CSV)], on_open=lambda files: told.extend(described(files)))
@@ -70,7 +70,7 @@ def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_
     ]
 
 
-def test_files_of_different_languages_are_told(tmp_path):
+def test_described_reports_files_of_different_languages(tmp_path):
     told: list[str] = []
     first = written(tmp_path / "a.csv", "en,de-AT\nyes,ja\n")
     second = written(tmp_path / "b.tsv", "eng\tdeu\nno\tnein\n")  # the same two languages
@@ -85,7 +85,7 @@ def test_files_of_different_languages_are_told(tmp_path):
     ]
 
 
-def test_the_other_direction_is_read_and_told(tmp_path):
+def test_swap_reads_and_describes_the_other_direction(tmp_path):
     told: list[str] = []
     path = written(tmp_path / "d.csv", CSV)
     assert texts(read_pairs([path], swap=True, on_open=lambda files: told.extend(described(files)))) == [
@@ -96,7 +96,7 @@ def test_the_other_direction_is_read_and_told(tmp_path):
     assert texts(read_pairs([path], Wanted(("german", 1)), swap=True)) == [("1", "Hallo, du"), ("2", "nein")]
 
 
-def test_columns_count_for_every_file_and_what_one_lacks_is_told_at_once(tmp_path):
+def test_columns_are_required_in_every_file_when_opened(tmp_path):
     first = written(tmp_path / "a.csv", CSV)
     second = written(tmp_path / "b.tsv", "german\tenglish\nja\tyes\n")
     third = written(tmp_path / "c.tsv", "x\ty\n")
@@ -141,7 +141,7 @@ def test_a_file_named_twice_is_read_twice(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_read_once_and_whole_and_told_of_when_its_turn_comes(tmp_path):
+def test_named_pipe_is_read_once_and_described_when_read(tmp_path):
     os.mkfifo(tmp_path / "p.csv")
     told: list[str] = []
     pairs = read_pairs([str(tmp_path / "p.csv")], on_open=lambda files: told.extend(described(files)))
@@ -156,7 +156,7 @@ def test_a_pipe_is_read_once_and_whole_and_told_of_when_its_turn_comes(tmp_path)
     ]
 
 
-def test_a_row_that_is_no_pair_is_an_error_unless_some_are_tolerated(tmp_path):
+def test_row_without_a_tab_is_an_error_unless_tolerated(tmp_path):
     rows = [f"{n}\tx\n" for n in range(100)]
     rows[16] = "no tab here\n"
     path = written(tmp_path / "p.tsv", "".join(rows))
@@ -210,7 +210,7 @@ def test_blank_lines_are_empty_pairs_and_an_empty_file_has_none(tmp_path):
     assert texts(read_pairs([written(tmp_path / "b.csv", "")])) == []
 
 
-def test_a_table_is_told_from_text(tmp_path):
+def test_holds_pairs_distinguishes_tables_from_text(tmp_path):
     names = {"a.tsv": "", "b.csv": "x", "c.csv.gz": "", "d.txt": "a\tb\n", "e.txt": "a\nb\tc\n", "f.de": "a\tb\n"}
     names["g.txt"] = "#separator:comma\na,b\n"
     for name, text in names.items():
@@ -228,7 +228,7 @@ strange = st.lists(
 
 
 @given(strange.map("".join), st.sampled_from([".csv", ".tsv", ".txt"]))
-def test_whatever_stands_in_a_file_every_line_is_in_one_row_or_the_file_is_refused(tmp_path_factory, text, extension):
+def test_every_line_of_a_table_is_in_one_row_or_the_file_is_rejected(tmp_path_factory, text, extension):
     path = written(tmp_path_factory.getbasetemp() / f"p{extension}", text)
     try:
         pairs = list(read_pairs([path], tolerated=1.0))
@@ -261,7 +261,7 @@ def test_the_extension_chooses_the_writer_and_its_reader_brings_the_pairs_back(t
     assert texts(read_pairs([path])) == texts(pairs)
 
 
-def test_what_can_be_written_can_be_read_and_an_unknown_format_is_refused_before_anything_is_read(tmp_path):
+def test_writers_have_readers_and_write_pairs_rejects_unknown_formats_first(tmp_path):
     assert WRITERS.keys() <= READERS.keys()
     for name in ("p.docx", "p.txt", "p", "p.gz", "p.mo"):
         with pytest.raises(
@@ -332,7 +332,7 @@ def test_a_pattern_stands_for_what_it_matches(folder, pattern, files):
     assert expand_paths([pattern]) == files
 
 
-def test_what_stands_for_nothing_is_refused(folder):
+def test_expand_paths_rejects_empty_directories_and_unmatched_patterns(folder):
     with pytest.raises(DataError, match=r"none is a directory without a file of pairs \(\.arrow, .*\.xliff\)"):
         expand_paths(["none"])
     with pytest.raises(DataError, match=r"all/\*\.xlsx: no file matches this pattern"):

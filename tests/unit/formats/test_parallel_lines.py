@@ -73,7 +73,7 @@ def test_lost_line_is_reported_with_both_counts_and_its_place(tmp_path, shorter_
     assert abs(line - 212) <= 5
 
 
-def test_file_that_only_ends_early_is_not_said_to_drift(tmp_path, captions):
+def test_file_that_ends_early_is_not_reported_as_drift(tmp_path, captions):
     source, target = written(tmp_path / "de", captions("de", 499)), written(tmp_path / "en", captions("en", 487))
     with pytest.raises(DataError, match=r"de has 499 lines but .*en has 487") as caught:
         list(read_parallel([source], [target]))
@@ -86,7 +86,7 @@ def test_blank_lines_at_the_end_are_named_as_the_cause(tmp_path):
         list(read_parallel([source], [target]))
 
 
-def test_unequal_counts_are_told_of_standard_input_too(tmp_path, monkeypatch):
+def test_unequal_line_counts_with_standard_input_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\n")))
     with pytest.raises(DataError, match=r"standard input has 3 lines but .*en has 2"):
         list(read_parallel(["-"], [written(tmp_path / "en", ["a", "b"])]))

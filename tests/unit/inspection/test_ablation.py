@@ -99,7 +99,7 @@ def test_the_head_that_is_missed_most_comes_first(ablation):
     assert losses == sorted(losses, reverse=True)
 
 
-def test_it_is_a_table_and_plain_values(ablation):
+def test_ablation_has_lines_of_a_table_and_plain_values(ablation):
     lines = ablation.lines()
     assert len(lines) == 2 + 12
     assert lines[0].split() == ["head", "score", "change", "loss", "change", "BLEU", "change", "translation"]
@@ -111,7 +111,7 @@ def test_it_is_a_table_and_plain_values(ablation):
     assert values["bleu_signature"].startswith("nrefs:1")
 
 
-def test_what_cannot_be_ablated_is_refused(translator, make_translator):
+def test_ablate_rejects_empty_text_unequal_lines_encoders_and_ensembles(translator, make_translator):
     with pytest.raises(DataError, match="the text is empty"):
         ablate(translator, "  ")
     with pytest.raises(DataError, match="1 source lines but 2 references"):

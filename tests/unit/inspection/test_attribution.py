@@ -31,7 +31,7 @@ def test_a_row_sums_to_what_the_source_did(explained):
     assert np.abs(whole).max() > 0.1
 
 
-def test_what_the_source_did_is_the_difference_to_a_source_of_zeros(make_translator, explained):
+def test_whole_attribution_is_the_difference_to_a_source_of_zeros(make_translator, explained):
     _, whole = integrated_gradients(explained.model_pass, num_points=2)
     model, ids = explained.model_pass.model, explained.model_pass.source.tolist()
     target = [list(explained.model_pass.target_ids)]
@@ -55,7 +55,7 @@ def test_occlusion_is_the_loss_without_a_word(explained):
     np.testing.assert_allclose(found[:, 2], expected, atol=1e-4)
 
 
-def test_it_leaves_no_gradients_and_may_be_asked_for_in_inference(explained):
+def test_with_attribution_leaves_no_gradients_in_inference_mode(explained):
     steps = []
     with torch.inference_mode():
         found = with_attribution(explained, steps.append).attribution
@@ -64,7 +64,7 @@ def test_it_leaves_no_gradients_and_may_be_asked_for_in_inference(explained):
     assert all(parameter.grad is None for parameter in explained.model_pass.model.parameters())
 
 
-def test_what_has_no_source_has_no_attribution(make_translator):
+def test_attribution_of_a_decoder_only_model_is_rejected(make_translator):
     alone = explain(make_translator(num_encoder_layers=0, tying="decoder"), TEXT, TARGET, search=False)
     with pytest.raises(DataError, match="only the translation of an encoder-decoder"):
         with_attribution(alone)

@@ -96,7 +96,7 @@ def test_a_beam_of_one_is_greedy_search(model, source):
     assert greedy.length_penalty == 0.0
 
 
-def test_what_the_model_is_told_costs_nothing(model, source):
+def test_given_prefix_tokens_have_score_zero_in_the_beam_tree(model, source):
     told = record_search(PlainEngine(model), source, CONFIG, given_prefix((45,)))
     first, *rest = told.nodes
     assert (first.token, first.score, first.fate) == (45, 0.0, "kept")

@@ -57,7 +57,7 @@ def test_a_word_more_is_a_change_and_the_others_are_matched():
     ]
 
 
-def test_what_is_the_same_is_said_and_what_differs_too_little_to_see_is_not_listed():
+def test_compare_lists_visible_differences_or_says_that_there_are_none():
     assert compare(FIRST, FIRST).lines()[-2:] == [
         "every token that both write is as probable",
         "every head looks at the same",

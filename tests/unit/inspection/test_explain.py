@@ -152,7 +152,7 @@ def test_a_searched_translation_is_the_translators_own(translator):
     assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(found.score, abs=1e-4)
 
 
-def test_what_the_search_wrote_is_explained_also_where_the_tokenizer_encodes_it_otherwise():
+def test_explain_keeps_the_searched_tokens_that_the_tokenizer_would_merge():
     tokenizer = Tokenizer.train(["sss sss"] * 3, vocab_size=300)
     [*_, letter] = tokenizer.encode("s")
     assert len(tokenizer.encode("sss")) < 3
@@ -352,7 +352,7 @@ def _read(translator):
     return source, torch.tensor([[tokenizer.bos_id, *tokenizer.encode(TARGET)]])
 
 
-def test_it_is_reached_from_the_package(translator, forced):
+def test_explain_and_explanation_are_exported_by_the_package(translator, forced):
     assert ch.explain is explain
     assert ch.Explanation is Explanation
     assert isinstance(forced.steps[0].candidates[0], Candidate)
@@ -392,7 +392,7 @@ def test_the_alignment_is_that_of_the_head_that_was_chosen_for_the_model(make_bu
     assert found.links == sorted((int(row.argmax()), target) for target, row in enumerate(looks))
 
 
-def test_what_a_terminal_would_obey_is_shown_as_a_code(make_translator):
+def test_summary_lines_show_control_characters_as_codes(make_translator):
     lines = summary_lines(explain(make_translator(), "Ein\x1b[2J Hund", "A\ndog\x07"))
     assert lines[:2] == ["source       Ein[001B][2J Hund", "translation  A↵dog[0007]"]
     assert not any(set(line) & set(map(chr, range(32))) for line in lines)

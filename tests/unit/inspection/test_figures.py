@@ -107,7 +107,7 @@ def test_two_compared_are_a_number_for_every_head(translator, explained):
     assert draw(figure, "svg")
 
 
-def test_what_is_not_there_is_refused(translator, explained, make_translator):
+def test_figure_of_rejects_unknown_pictures_and_missing_parts(translator, explained, make_translator):
     for picture in ("maps", "cross", "cross.x.1", "middle.1.1"):
         with pytest.raises(ConfigError, match=r"there is no picture .*; there are heads"):
             figure_of(explained, picture)

@@ -72,6 +72,6 @@ def test_a_head_of_cross_attention_is_compared_with_the_alignment(step, kind):
     assert found.kind == kind
 
 
-def test_a_single_token_is_no_habit_of_the_head():
+def test_head_role_of_a_single_token_is_spread_or_mixed():
     [[found]] = self_roles(np.ones((1, 1, 1, 1), dtype=np.float32), ["</s>"], is_causal=False)
     assert found.kind in ("spread", "mixed")

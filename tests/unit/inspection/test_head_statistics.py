@@ -60,7 +60,7 @@ def test_the_diagonal_of_two_lengths_is_diagonal():
     assert off["diagonality"][0, 0] < 0.4
 
 
-def test_what_has_no_meaning_is_left_out(found):
+def test_statistics_without_meaning_for_a_kind_of_attention_are_left_out(found):
     causal = head_statistics(np.tril(np.full((1, 1, 3, 3), 1.0)), is_self=True, is_causal=True)
     cross = head_statistics(np.full((1, 1, 3, 5), 0.2), is_self=False, is_causal=False)
     assert found.keys() == STATISTICS.keys()

@@ -90,7 +90,7 @@ def test_heads_and_sides_that_are_not_there_are_refused(make_translator):
         alone.residual("decoder")
 
 
-def test_nothing_stays_on_the_model(make_translator):
+def test_head_leaves_no_forward_hooks_on_the_model(make_translator):
     translator = make_translator()
     explain(translator, TEXT, TARGET, search=False).head("cross", 0, 0)
     assert not any(module._forward_hooks for module in translator.bundle.model.modules())

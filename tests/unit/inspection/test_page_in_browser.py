@@ -464,7 +464,7 @@ CUT = """() => [...document.querySelectorAll('header *, #page *:not(.picture, ca
 """Elements that hide a part of their content, or reach beyond the screen outside of what can be scrolled."""
 
 
-def test_nothing_is_cut_on_a_phone(open_page, explained):
+def test_no_element_is_cut_off_on_a_phone(open_page, explained):
     words = ["␣Donaudampfschiff"[1:], *explained.target_tokens[1:]]
     page = open_page(replace(explained, target_tokens=words), viewport={"width": 390, "height": 844})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all
@@ -643,7 +643,7 @@ def test_no_rule_of_axe_is_broken_on_a_phone_in_light_and_dark(open_page, make_t
     assert serious(Axe().run(page, options={"runOnly": ["color-contrast"]})) == []  # the rest is as it was
 
 
-def test_it_is_six_screens_long_on_a_phone_until_something_is_unfolded(open_page, make_translator):
+def test_folded_page_is_at_most_six_screens_long_on_a_phone(open_page, make_translator):
     base = make_translator(num_encoder_layers=6, num_decoder_layers=6, num_heads=8, d_model=16)  # as in the paper
     page = open_page(explain(base, "Ein Hund rennt über die Wiese. " * 3), viewport={"width": 390, "height": 844})
     page.mouse.wheel(0, 2_000)  # what is drawn when it is looked at keeps its height

@@ -182,7 +182,7 @@ def test_matplotlib_is_imported_when_it_draws_and_pyplot_never():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_matplotlib_it_is_said_what_to_install(monkeypatch):
+def test_missing_matplotlib_error_names_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for action in (require_plots, lambda: draw(lines())):
         with pytest.raises(ClearheadError) as caught:

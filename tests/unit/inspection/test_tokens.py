@@ -48,7 +48,7 @@ def test_every_character_of_a_lossless_encoding_has_a_token(text):
             assert piece.strip() == text[start:end].strip()
 
 
-def test_what_is_shown_is_short_and_visible():
+def test_visible_shortens_tokens_and_marks_white_space():
     assert visible(" Hund") == "Hund"
     assert visible("a\nb ") == "a↵b"
     assert visible("\u202f") == "⍽"

@@ -291,7 +291,7 @@ def test_an_explanation_in_greedy_search_and_of_a_long_sentence_is_pythons(page,
         ("a\ud800", {}, "unpaired surrogate"),
     ],
 )
-def test_what_cannot_be_explained_is_refused_in_words(page, load, text, limits, message):
+def test_web_explain_rejects_empty_and_overlong_text_and_surrogates(page, load, text, limits, message):
     load()
     for name, limit in limits.items():
         page.evaluate(
@@ -310,7 +310,7 @@ def units(text: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_work_that_is_no_longer_wanted_ends_and_frees_its_memory(page, load):
+def test_cancelled_web_explain_frees_its_memory(page, load):
     load()
     ends = page.evaluate(
         """async (text) => {

@@ -32,7 +32,7 @@ def cleaned(rows, fix=FIXABLE, drop=DEFAULT_DROP):
     return found[len(CLEAN) :]
 
 
-def test_what_can_be_mended_is_mended():
+def test_mojibake_swapped_sides_and_entities_are_fixed():
     rows = [
         (garbled(GERMAN), ENGLISH),
         (texts(7_081)[1], texts(7_081)[0]),
@@ -47,7 +47,7 @@ def test_what_can_be_mended_is_mended():
     ]
 
 
-def test_what_cannot_be_mended_is_dropped_under_its_reason():
+def test_unfixable_mojibake_is_dropped_under_its_reason():
     assert cleaned([(GERMAN.replace("ß", "\ufffd"), ENGLISH)]) == [(None, ("mojibake",))]
     assert cleaned([(GERMAN.replace("ß", "\ufffd"), ENGLISH)], fix=(), drop=()) == [
         ((GERMAN.replace("ß", "\ufffd"), ENGLISH), ())

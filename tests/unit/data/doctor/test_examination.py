@@ -24,7 +24,7 @@ def among_clean(*rows: tuple[str, str]):
     return examine(pairs_of([*CLEAN[:500], *rows, *CLEAN[500:]]))
 
 
-def test_nothing_is_found_in_a_clean_corpus():
+def test_clean_corpus_has_no_findings():
     result = examine(pairs_of(CLEAN))
     assert result.found() == []
     assert result.rows.pairs == result.without_findings == 1_000
@@ -70,7 +70,7 @@ FR = "Le numéro que nous avons choisi est un, deux, trois ou quatre."
         ("brackets", TEN + " eins]", EN + " [one]", "the source has 1 more closed"),
     ],
 )
-def test_what_is_wrong_with_a_pair_is_found(name, source, target, detail):
+def test_each_kind_of_finding_is_found_with_its_detail(name, source, target, detail):
     result = among_clean((source, target))
     finding = result.findings[name]
     assert finding.count == 1
@@ -98,7 +98,7 @@ def test_what_is_wrong_with_a_pair_is_found(name, source, target, detail):
         ("C'est la vie mon ami, n'est-ce pas", "He said: c'est la vie mon ami, n'est-ce pas"),
     ],
 )
-def test_what_is_right_is_left_alone(source, target):
+def test_correct_pairs_have_no_findings(source, target):
     assert among_clean((source, target)).found() == []
 
 
@@ -150,7 +150,7 @@ def test_leakage_is_of_either_side_whatever_its_case_and_punctuation():
     assert result.rows.read == 302
 
 
-def test_what_is_common_in_a_corpus_is_usual():
+def test_scripts_and_lengths_common_in_the_corpus_are_not_findings():
     russian = [(source, "Это " + "число " * (number % 9 + 1)) for number, (source, _) in enumerate(CLEAN)]
     assert "wrong_script" not in counts(pairs_of(russian))
     long = [(source, target * 4) for source, target in CLEAN]
@@ -158,7 +158,7 @@ def test_what_is_common_in_a_corpus_is_usual():
     assert counts(pairs_of([*long, (CLEAN[0][0] + " ja", CLEAN[0][1][:5])])) == {"length_ratio": 1}
 
 
-def test_without_the_identifier_the_language_is_not_told_from_few_pairs(monkeypatch):
+def test_languages_of_few_pairs_are_unchecked_without_eldc(monkeypatch):
     monkeypatch.setattr("clearhead.data.doctor.identification._identifier", lambda: None)
     result = examine(pairs_of([*CLEAN[:30], (EN, EN), (TEN, FR)]))
     missing = "eldc is not installed (pip install eldc)"
@@ -199,14 +199,14 @@ BOKMAL = (
 )
 
 
-def test_close_languages_are_not_told_apart_on_little_evidence():
+def test_close_languages_need_more_evidence_for_other_language():
     norwegian = [(BOKMAL[n % 5], target) for n, (_, target) in enumerate(CLEAN[:300])]
     danish = [("Jeg har en hund.", EN), ("Vi skal hjem nu.", EN), ("Hvad er det?", EN)]
     result = examine(pairs_of([*norwegian, *danish]))
     assert (result.findings["other_language"].count, result.findings["other_language"].unchecked) == (0, None)
 
 
-def test_two_sides_of_one_language_are_not_said_to_be_wrong():
+def test_both_sides_in_one_language_are_not_wrong_language():
     assert "wrong_language" not in counts(pairs_of([(source, source + " Ja.") for source, _ in CLEAN]))
 
 
@@ -254,7 +254,7 @@ def test_half_a_surrogate_pair_is_a_control_character():
     assert {one.name for one in among_clean((TEN + "\ud800", EN)).found()} == {"control_characters"}
 
 
-def test_what_the_identifier_does_not_take_is_judged_all_the_same():
+def test_surrogates_and_nul_do_not_prevent_language_identification():
     for text in (FR + "\ud800", FR + "\0"):
         assert among_clean((text, EN)).findings["other_language"].count == 1
 
@@ -274,7 +274,7 @@ def test_lengths_are_those_of_the_texts():
     assert values["source"]["scripts"] == {"LATIN": 1.0}
 
 
-def test_progress_is_told_in_rows():
+def test_measure_reports_progress_in_rows():
     told = []
     measure(pairs_of(CLEAN * 3), told.append)
     assert sum(told) == 3_000

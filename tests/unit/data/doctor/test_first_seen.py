@@ -22,7 +22,7 @@ def test_the_first_row_of_each_is_remembered_as_a_dictionary_would(batches):
         first += len(batch)
 
 
-def test_it_grows():
+def test_first_rows_finds_50_000_digests_added_at_once():
     table = FirstRows()
     digests = np.random.default_rng(1).integers(0, 2**64, size=50_000, dtype=np.uint64)
     assert (table.add(digests, 0) == -1).all()
@@ -30,7 +30,7 @@ def test_it_grows():
     assert (table.find(digests + np.uint64(1)) == -1).all()
 
 
-def test_what_it_held_is_found_after_it_grew():
+def test_first_rows_keeps_its_digests_when_it_grows():
     table = FirstRows()
     digests = np.random.default_rng(1).integers(0, 2**64, size=5_000, dtype=np.uint64)
     for first in range(0, 5_000, 500):

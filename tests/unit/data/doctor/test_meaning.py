@@ -52,7 +52,7 @@ def shifted_by_one(start: int, end: int) -> list[tuple[str, str]]:
     return list(zip(sources, targets, strict=True))
 
 
-def test_where_lengths_cannot_tell_which_rows_are_shifted_meanings_are_compared():
+def test_shifted_rows_are_found_by_meaning_if_lengths_are_uninformative():
     result = examine(pairs_of(shifted_by_one(100, 160)), with_meaning=None)
     [block] = result.shifted
     assert (block.shift, block.start, block.rows) == (1, pytest.approx(100, abs=2), pytest.approx(59, abs=3))
@@ -85,7 +85,7 @@ def test_only_the_first_pairs_are_compared_unless_it_is_asked_for(monkeypatch):
     assert all(place < 600 for place in np.flatnonzero(result.kinds_of_pairs & BITS["no_translation"]))
 
 
-def test_where_nothing_can_tell_which_rows_are_shifted_the_report_says_so(monkeypatch):
+def test_report_says_that_shifted_rows_need_the_encoder(monkeypatch):
     monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
     result = examine(pairs_of(RIGHT), with_meaning=None)
     lines = " ".join(report_lines(result))
@@ -109,7 +109,7 @@ def test_meanings_are_compared_only_if_asked_for():
         ),
     ],
 )
-def test_where_they_cannot_be_compared_the_reason_is_told(rows, words):
+def test_meaning_that_cannot_be_compared_is_unchecked_with_its_reason(rows, words):
     one = found(rows, with_meaning=True)
     assert (one.count, one.unchecked) == (0, words)
 

@@ -35,7 +35,7 @@ def moved(start: int, end: int, shift: int) -> list[tuple[str, str]]:
     return list(zip(sources, targets, strict=True))
 
 
-def test_rows_that_belong_together_are_not_said_to_be_shifted():
+def test_aligned_rows_are_not_shifted():
     assert found_in(ROWS) == []
 
 
@@ -52,7 +52,7 @@ def test_a_block_is_found_with_its_first_row_and_its_shift(shift):
     assert found.gain >= 20
 
 
-def test_what_is_shifted_to_the_end_is_found():
+def test_shift_up_to_the_last_row_is_found():
     sources, targets = zip(*ROWS, strict=True)
     [found] = found_in(list(zip(sources, [*targets[:500], *targets[502:], "x", "y"], strict=True)))
     assert found.shift == -2
@@ -67,7 +67,7 @@ def test_a_corpus_that_is_shifted_from_its_first_row_on_is_found():
     assert (found.shift, found.start) == (1, 0)
 
 
-def test_where_batches_begin_changes_nothing(monkeypatch):
+def test_batch_size_does_not_change_the_shifted_block(monkeypatch):
     rows = moved(1_000, 1_300, 2)[600:1_900]  # the start of a batch takes the longest
     [whole], [parts], [single] = (found_in(rows, monkeypatch, batch=size) for size in (8_192, 37, 1))
     assert whole == replace(parts, gain=whole.gain) == replace(single, gain=whole.gain)
@@ -75,7 +75,7 @@ def test_where_batches_begin_changes_nothing(monkeypatch):
     assert whole.gain == pytest.approx(single.gain)
 
 
-def test_right_pairs_of_unusual_lengths_are_not_said_to_be_shifted():
+def test_aligned_pairs_of_unusual_lengths_are_not_shifted():
     for first, number in ((90, 20), (90, 60)):
         here = range(first, first + number)
         rows = [(source, target + ", he said at last." * 3 * (n in here)) for n, (source, target) in enumerate(ROWS)]

@@ -97,7 +97,7 @@ def test_spelling_and_drawings_are_not_taken_for_code_pages(text):
         assert garbled(part) == ""
 
 
-def test_what_was_lost_is_found():
+def test_replacement_characters_are_garbled():
     assert garbled("Gr\ufffd\ufffde") == "\ufffd\ufffd"
 
 

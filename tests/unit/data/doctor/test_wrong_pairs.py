@@ -21,14 +21,14 @@ def among_clean(rows):
     return [pair for place, row in enumerate(rows) for pair in (*CLEAN[place * step : (place + 1) * step], row)]
 
 
-def test_nothing_is_said_of_a_clean_corpus_and_of_one_that_was_not_examined():
+def test_wrong_lines_of_a_clean_or_unexamined_corpus_are_empty():
     found = counted([*CLEAN, *CLEAN, ("", ""), ("Zahl 1", "number 2")])
     assert found == {"examined": 2_002, "wrong": 0, "findings": {}}
     assert wrong_lines(found, 2_002) == wrong_lines(None, 2_002) == []
     assert wrong_share(None) == 0.0
 
 
-def test_what_is_wrong_is_told_with_what_to_do():
+def test_wrong_lines_name_the_findings_and_the_settings_that_fix_them():
     found = counted(among_clean([*SWAPPED, *GARBLED, *FRENCH]))
     assert found == {
         "examined": 1_020,
@@ -50,7 +50,7 @@ def test_a_pair_with_two_findings_is_wrong_once():
     assert sum(found["findings"].values()) == 20
 
 
-def test_next_to_nothing_is_not_told():
+def test_wrong_lines_below_least_share_are_empty():
     found = {"examined": 1_000, "wrong": 9, "findings": {"swapped": 9}}
     assert wrong_share(found) < LEAST_SHARE
     assert wrong_lines(found, 1_000) == []
@@ -65,7 +65,7 @@ def test_languages_mean_nothing_in_text_of_several():
     assert "swapped" in counted([(f"<2en> {source}", target) for source, target in rows])["findings"]  # of one language
 
 
-def test_of_a_large_corpus_blocks_are_examined_and_it_is_said(monkeypatch):
+def test_large_corpus_is_examined_in_blocks_and_the_text_says_so(monkeypatch):
     monkeypatch.setattr(wrong_pairs, "MOST_PAIRS", 400)
     monkeypatch.setattr(wrong_pairs, "BLOCK_PAIRS", 100)
     found = counted([*CLEAN[:150], *SWAPPED[:10], *CLEAN[150:]])  # the second block of 100 is left out

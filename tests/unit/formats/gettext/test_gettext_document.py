@@ -280,7 +280,7 @@ def test_the_declared_encoding_is_written(read, charset):
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused(read, written, message):
+def test_damaged_catalogues_are_rejected_with_their_line(read, written, message):
     with pytest.raises(DataError) as caught:
         read("a.po", written)
     assert message in str(caught.value)
@@ -288,7 +288,7 @@ def test_what_cannot_be_read_is_refused(read, written, message):
 
 
 @pytest.mark.parametrize(("text", "shown"), [("a\0", "a NUL"), ("\ud83d", "half of a surrogate pair")])
-def test_what_no_catalogue_can_hold_is_refused(read, text, shown):
+def test_filled_rejects_nul_and_surrogates(read, text, shown):
     with pytest.raises(DataError, match=rf"a\.po, line 2: the translation holds {shown}"):
         read("a.po", '\nmsgid "a"\nmsgstr ""').filled([Filling(text)])
 
@@ -308,7 +308,7 @@ def test_the_real_catalogues_come_back_and_are_filled(data_dir):
         assert len(filled.obsolete) == len(babel_read_po(io.BytesIO(data)).obsolete)
 
 
-def test_whatever_is_in_a_file_it_is_refused_or_filled():
+def test_random_changes_of_a_catalogue_are_rejected_or_filled():
     draw = random.Random("po")
     pieces = [
         b'"',

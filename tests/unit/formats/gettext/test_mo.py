@@ -63,7 +63,7 @@ def test_without_a_header_it_is_utf8(tmp_path):
     assert read(tmp_path / "m.mo", compiled([])) == []
 
 
-def test_what_babel_writes_is_read_as_the_standard_library_reads_it(tmp_path, data_dir):
+def test_mo_files_of_babel_are_read_as_by_the_standard_library(tmp_path, data_dir):
     with (data_dir("formats") / "wagtail-admin.de.po").open("rb") as file:
         catalog = read_po(file)
     with (tmp_path / "m.mo").open("wb") as file:

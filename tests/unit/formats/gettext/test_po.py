@@ -166,7 +166,7 @@ LOOSE = {
 
 
 @pytest.mark.parametrize(("text", "expected"), LOOSE.values(), ids=LOOSE.keys())
-def test_what_gettext_takes_is_read(tmp_path, text, expected):
+def test_loose_forms_that_gettext_accepts_are_read(tmp_path, text, expected):
     assert [(pair.source, pair.target, pair.skipped or pair.defect) for pair in read(tmp_path, text)] == expected
 
 
@@ -298,7 +298,7 @@ def test_languages_that_it_does_not_have_are_refused_with_those_it_has(tmp_path,
         read(tmp_path, text, Wanted(None, *languages))
 
 
-def test_it_says_what_it_was_taken_for(tmp_path):
+def test_described_names_gettext_catalogue_and_languages(tmp_path):
     path = written(tmp_path / "m.po", BOTH)
     told: list[str] = []
     pairs = read_pairs([path], Wanted(None, "de", "en"), on_open=lambda files: told.extend(described(files)))
@@ -381,7 +381,7 @@ def test_pairs_come_back_as_they_were(tmp_path_factory, pairs, extension):
     assert not any(pair.defect for pair in back)
 
 
-def test_what_is_written_is_what_gettext_takes(tmp_path):
+def test_write_po_output_is_valid_for_msgfmt(tmp_path):
     path = str(tmp_path / "p.po")
     write_po(
         path, [SentencePair('say "no"\t', "sag \\n„nein“\x07", "x:1"), SentencePair("a", "ä", "x:2")], ("en", "de")
@@ -406,7 +406,7 @@ def test_what_is_written_is_what_gettext_takes(tmp_path):
         (SentencePair("a", "\ud800", "f.tsv:7"), r"half of a surrogate pair"),
     ],
 )
-def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, pair, message):
+def test_write_po_rejects_texts_a_po_cannot_keep_and_writes_nothing(tmp_path, pair, message):
     with pytest.raises(DataError, match=message):
         write_po(str(tmp_path / "p.po"), [SentencePair("ok", "ok", "f.tsv:6"), pair], ("en", "de"))
     assert list(tmp_path.iterdir()) == []

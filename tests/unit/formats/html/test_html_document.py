@@ -105,7 +105,7 @@ def test_byte_order_marks_and_line_ends_are_kept(mark, encoding, end, read_text,
     assert translated(document) == mark + f"<p>SÜSS</p>{end}".encode(encoding)
 
 
-def test_what_a_declared_encoding_lacks_becomes_a_reference(read_text):
+def test_characters_missing_in_the_declared_encoding_become_references(read_text):
     document = read_text(read_html, b"<meta charset=iso-8859-1><p>caf\xe9 \x93a\x94")
     assert texts(document) == ["café “a”"]
     assert document.filled([Filling("žert é ”")]) == b"<meta charset=iso-8859-1><p>\x9eert \xe9 \x94"
@@ -123,7 +123,7 @@ def test_what_a_declared_encoding_lacks_becomes_a_reference(read_text):
         (b"<meta charset=base64>", "'base64', which cannot be kept"),
     ],
 )
-def test_what_is_no_text_is_refused(data, message, tmp_path):
+def test_read_html_rejects_binary_data_and_unsupported_encodings(data, message, tmp_path):
     path = tmp_path / "page.html"
     path.write_bytes(data)
     with pytest.raises(DataError, match=message):

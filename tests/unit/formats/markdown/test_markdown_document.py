@@ -250,7 +250,7 @@ def test_titles_are_written_only_if_they_are_read_as_titles(page, translation, f
         ("b\n\n[a]: u\n", "[a]", "\\[a\\]\n\n[a]: u\n"),
     ],
 )
-def test_what_would_be_read_as_markdown_is_escaped(page, translation, filled, read_text):
+def test_markdown_syntax_in_translations_is_escaped(page, translation, filled, read_text):
     document = read_text(read_markdown, page)
     fillings = [Filling(translation), *(None for _ in document.segments[1:])]
     assert document.filled(fillings).decode() == filled
@@ -497,7 +497,7 @@ def test_long_nonsense_is_read_in_one_pass(piece, times, read_text, translated):
     translated(read_text(read_markdown, piece * times + "x"))
 
 
-def test_what_nobody_wrote_by_hand_is_left_alone(read_text):
+def test_blocks_longer_than_longest_block_are_not_translated(read_text):
     assert texts(read_text(read_markdown, "a" * LONGEST_BLOCK + "\n\nb")) == ["a" * LONGEST_BLOCK, "b"]
     assert texts(read_text(read_markdown, "a" * (LONGEST_BLOCK + 1) + "\n\nb")) == ["b"]
 
@@ -551,7 +551,7 @@ def test_linked_headings_keep_their_ids_where_the_page_writes_ids(read, fill):
     assert [one.text for one in read("a.md", written).segments][2:5] == ["Boote", "Der <x1/>", "Rot"]
 
 
-def test_linked_headings_of_other_pages_are_told(read, fill):
+def test_headings_linked_by_id_are_remarked(read, fill):
     document = read("a.md", IDS.replace(" {#boats}", ""))
     assert document.remarks == [
         "5 headings that links of the page name get other ids with their translation, unless their ids are written, "

@@ -104,7 +104,7 @@ def test_backticks_in_the_words_and_in_a_description_are_no_code(read_text):
     assert filled.decode() == "x` ![a &#96; z](u) y\n"
 
 
-def test_what_markdown_cannot_say_stays_as_it_was_and_is_reported(read_text):
+def test_translation_inexpressible_in_markdown_is_a_problem_and_keeps_the_source(read_text):
     page = "A `b` or `c`\n\nh\n"
     document = read_text(read_markdown, page)
     wrong = ["A <x1/><x2/>", "i"]  # code next to code would be one code

@@ -149,7 +149,7 @@ def test_files_without_blank_lines_without_numbers_and_with_blank_lines_within_a
         ("just\ntext\n", "has 2 lines, and none with times, such as 00:00:01,500 --> 00:00:04,000"),
     ],
 )
-def test_what_is_broken_is_named_with_its_line(tmp_path, text, message):
+def test_broken_cues_are_rejected_with_their_line(tmp_path, text, message):
     with pytest.raises(DataError, match=rf"a\.srt,? {message}"):
         paired(tmp_path, text, srt((1, 2, "x")))
 

@@ -198,7 +198,7 @@ def test_files_as_they_are_found(read, places):
         ("a.vtt", "WEBVTT\n\n1:00 --> 2:00\nJa.\n", "line 3: .* is meant as the times of a cue"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(read, name, written, message):
+def test_damaged_srt_and_vtt_files_are_rejected_with_their_line(read, name, written, message):
     with pytest.raises(DataError, match=f"{name},? {message}"):
         read(name, written)
 

@@ -92,7 +92,7 @@ def test_other_columns_are_refused_with_names_and_types(tmp_path, name, table, w
 
 
 @pytest.mark.parametrize("name", ["p.parquet", "p.arrow"])
-def test_names_with_dots_and_names_that_begin_alike_are_told_apart(tmp_path, name):
+def test_column_names_with_dots_or_common_prefixes_are_distinguished(tmp_path, name):
     table = pa.table({"en": ["1"], "en.x": ["2"], "de.x": ["3"], "de": ["4"], "n": [{"en": "5"}]})
     path = written(tmp_path / name, table)
     assert texts(path, Wanted(("en", "de"))) == [("1", "4")]
@@ -110,7 +110,7 @@ def test_a_file_without_rows_has_no_pairs(tmp_path):
     assert texts(written(tmp_path / "p.arrow", PLAIN.slice(0, 0), is_stream=True)) == []
 
 
-def test_it_says_what_it_was_taken_for(tmp_path):
+def test_described_names_parquet_and_columns(tmp_path):
     path = written(tmp_path / "p.parquet", PLAIN)
     told: list[str] = []
     read_pairs([path], on_open=lambda files: told.extend(described(files)))
@@ -244,13 +244,13 @@ def test_columns_have_the_names_of_the_languages_and_batches_are_bounded(tmp_pat
     [("a\nb", r"f\.tsv:7: the target holds a line feed"), ("\ud800", r"f\.tsv:7: U\+D800 is half of a surrogate pair")],
 )
 @pytest.mark.parametrize("extension", ["arrow", "parquet"])
-def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, text, message, extension):
+def test_write_columns_rejects_line_feeds_and_surrogates_and_writes_nothing(tmp_path, text, message, extension):
     with pytest.raises(DataError, match=message):
         write_columns(str(tmp_path / f"p.{extension}"), [SentencePair("a", text, "f.tsv:7")], ("en", "de"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_it_cannot_be_written_is_said(tmp_path):
+def test_write_columns_rejects_stdout_gzip_and_directories(tmp_path):
     for path, message in (
         (None, "cannot be written to standard output"),
         ("-", "cannot be written to standard output"),

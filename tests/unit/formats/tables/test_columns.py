@@ -47,7 +47,7 @@ def test_names_of_two_languages_or_sides_are_a_header(row):
         ["en"],
     ],
 )
-def test_text_is_no_header(row):
+def test_is_header_rejects_rows_of_text(row):
     assert not is_header(row)
 
 

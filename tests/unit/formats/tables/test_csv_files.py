@@ -63,7 +63,7 @@ def test_a_column_that_is_asked_for_tells_the_separator(tmp_path):
     assert read(tmp_path, text, ("Satz", "Sentence, in English")) == [("ja", "yes"), ("nein", "no, nope")]
 
 
-def test_a_line_for_excel_is_no_row(tmp_path):
+def test_sep_line_of_excel_is_not_a_row(tmp_path):
     path = written(tmp_path / "p.csv", "sep=;\nde;en\nja, doch;yes\n")
     assert list(read_pairs([path])) == [SentencePair("ja, doch", "yes", f"{path}:3")]
 
@@ -79,7 +79,7 @@ def test_space_before_a_quotation_mark_is_none_of_the_text(tmp_path):
     assert read(tmp_path, '"a", "b, c"\nd, e\n') == [("a", "b, c"), ("d", "e")]
 
 
-def test_a_header_may_follow_blank_lines_and_is_no_pair(tmp_path):
+def test_header_after_blank_lines_is_not_a_pair(tmp_path):
     path = written(tmp_path / "p.csv", "\nid,de,en\n1,ja,yes\n")
     assert list(read_pairs([path])) == [SentencePair("", "", f"{path}:1"), SentencePair("ja", "yes", f"{path}:3")]
 
@@ -136,7 +136,7 @@ quoted = st.text(st.sampled_from('a",;\t \n\r"'), max_size=7)
 
 
 @given(st.lists(st.tuples(cells | quoted, cells | quoted), min_size=1, max_size=7), st.sampled_from(",;"))
-def test_what_the_library_writes_is_read_with_every_line_end_a_space(tmp_path_factory, rows, separator):
+def test_csv_writer_output_is_read_with_line_ends_as_spaces(tmp_path_factory, rows, separator):
     path = tmp_path_factory.getbasetemp() / "p.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL).writerows([("source", "target"), *rows])
@@ -172,7 +172,7 @@ def test_the_header_names_the_languages_or_else_the_sides(tmp_path):
         ("x" * 131_073, r"f\.po:7: a side has 131,073 characters, and a cell of a \.csv is read up to 131,072"),
     ],
 )
-def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, text, message):
+def test_write_csv_rejects_texts_a_csv_cannot_keep_and_writes_nothing(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         write_csv(str(tmp_path / "p.csv"), [SentencePair("a", text, "f.po:7")], ("en", "de"))
     assert list(tmp_path.iterdir()) == []

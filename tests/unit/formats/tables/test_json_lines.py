@@ -77,7 +77,7 @@ def test_keys_that_leave_it_open_or_are_not_there_are_refused_at_once(tmp_path, 
         ('{"en": "a", "de": "\\ud800"}', "half of a surrogate pair"),
     ],
 )
-def test_a_line_that_is_no_pair_is_a_row_with_a_defect(tmp_path, line, message):
+def test_invalid_json_line_is_a_row_with_a_defect(tmp_path, line, message):
     path = written(tmp_path / "p.ndjson", '{"en": "a", "de": "b"}\n' * 99 + line + "\n")
     pairs = list(read_pairs([path], tolerated=0.01))
     assert [pair.line for pair in pairs if pair.defect] == [100]
@@ -100,7 +100,7 @@ def test_a_file_without_an_object_is_refused_and_an_empty_one_is_empty(tmp_path)
     assert read(tmp_path, "\n \n") == [("", ""), ("", "")]
 
 
-def test_it_says_what_it_was_taken_for(tmp_path):
+def test_described_names_json_lines_and_keys(tmp_path):
     path = written(tmp_path / "p.jsonl", HUGGING_FACE)
     told: list[str] = []
     read_pairs([path], Wanted(("en", "de")), on_open=lambda files: told.extend(described(files)))
@@ -127,7 +127,7 @@ def test_lines_are_those_of_hugging_face(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "name"), [("a\nb", "line feed"), ("\r", "carriage return"), ("\ud800", "surrogate")])
-def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, text, name):
+def test_write_json_lines_rejects_line_ends_and_surrogates_and_writes_nothing(tmp_path, text, name):
     with pytest.raises(DataError, match=name):
         write_json_lines(str(tmp_path / "p.jsonl"), [SentencePair("a", text, "x:1")], ("en", "de"))
     assert list(tmp_path.iterdir()) == []

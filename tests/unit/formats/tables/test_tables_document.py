@@ -86,7 +86,7 @@ def test_a_tsv_has_no_quotation_marks(read, fill, places):
         ("a.csv", "a,b\nc,d,\n", [2], ["b", "d"]),
     ],
 )
-def test_separators_and_headers_are_told_as_of_files_of_pairs(read, name, written, columns, texts):
+def test_separators_and_headers_of_table_documents_are_recognized(read, name, written, columns, texts):
     assert [one.text for one in read(name, written, columns=columns).segments] == texts
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_row_is_refused_with_its_line(read, written, columns, message)
         ([], "columns : name one or two different ones"),
     ],
 )
-def test_columns_that_cannot_be_told_are_refused(read, columns, message):
+def test_ambiguous_or_unknown_columns_are_rejected(read, columns, message):
     with pytest.raises(ConfigError, match=message):
         read("a.csv", "en,de\nDog,Hund\n", columns=columns)
 

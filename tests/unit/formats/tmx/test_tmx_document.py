@@ -103,7 +103,7 @@ def test_a_language_that_is_asked_for_is_added_or_replaced(read, fill):
         (["en=a"], "", {"to_lang": "de"}, ("a", "")),
     ],
 )
-def test_what_is_not_asked_for_is_told_from_the_file(read, units, header, asked, expected):
+def test_languages_not_given_are_chosen_from_the_file(read, units, header, asked, expected):
     document = read("a.tmx", memory(*units, head=f'<header srclang="{header}"/>'), **asked)
     assert [(one.text, one.translation) for one in document.segments] == [expected]
 
@@ -121,7 +121,7 @@ def test_what_is_not_asked_for_is_told_from_the_file(read, units, header, asked,
         ("en=a|de=b", {"from_lang": "en", "to_lang": "<x>"}, "'<x>' is no language"),
     ],
 )
-def test_languages_that_cannot_be_told_are_refused(read, unit, asked, message):
+def test_ambiguous_or_missing_languages_are_rejected(read, unit, asked, message):
     with pytest.raises(ConfigError) as caught:
         read("a.tmx", memory(unit), **asked)
     assert message in str(caught.value)
@@ -143,7 +143,7 @@ def test_encodings_and_the_older_attribute_stay(read, encoding):
         ('<!DOCTYPE tmx [<!ENTITY e SYSTEM "/etc/passwd">]><tmx/>', "declares the entity 'e'; entities are refused"),
     ],
 )
-def test_what_is_no_memory_is_refused(read, written, message):
+def test_invalid_tmx_documents_are_rejected(read, written, message):
     with pytest.raises(DataError) as caught:
         read("a.tmx", written)
     assert message in str(caught.value)
@@ -168,7 +168,7 @@ def test_the_real_files_come_back_and_are_filled(data_dir, tmp_path):
         assert [one.translation for one in again.segments] == [one.text for one in document.segments]
 
 
-def test_whatever_is_in_a_file_it_is_refused_or_filled():
+def test_random_changes_of_a_tmx_are_rejected_or_filled():
     draw = random.Random("tmx")
     pieces = ["<", ">", "&", '"', "/", "<ph/>", "</seg>", "<tuv>", "<!--", "<seg>x</seg>", "\r", "<ept i='1'/>"]
     pieces += ['<tuv xml:lang="fr"/>', '<tuv xml:lang="de"><seg>y</seg></tuv>', "<tu/>"]

@@ -113,7 +113,7 @@ def test_any_two_languages_are_read_and_units_without_both_are_skipped(tmp_path)
         (Wanted(from_lang="de", to_lang="DE"), r"source and target are both to be 'de'; its languages: en, de, fr"),
     ],
 )
-def test_what_the_languages_leave_open_is_refused_at_once_and_lists_them(tmp_path, wanted, message):
+def test_ambiguous_or_missing_languages_are_rejected_when_opened(tmp_path, wanted, message):
     with pytest.raises(ConfigError, match=message):
         read_pairs([memory(tmp_path / "m.tmx", THREE)], wanted)
 
@@ -214,7 +214,7 @@ def test_an_empty_memory_has_no_pairs(tmp_path):
         ("<tmx><body>\n<tu><tuv></tu>", r"m\.tmx, line 2, column \d+: the XML is broken: mismatched tag"),
     ],
 )
-def test_what_is_no_memory_is_refused_at_once(tmp_path, content, message):
+def test_invalid_tmx_is_rejected_when_opened(tmp_path, content, message):
     (tmp_path / "m.tmx").write_text(content)
     with pytest.raises(DataError, match=message):
         read_pairs([str(tmp_path / "m.tmx")])
@@ -256,7 +256,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_what_is_written_is_a_valid_memory(tmp_path):
+def test_write_tmx_output_is_valid_tmx_1_4(tmp_path):
     path = tmp_path / "m.tmx"
     pairs = [SentencePair("a <x1/> & b", "ä", "x:1"), SentencePair(" c ", "", "x:2")]
     assert write_tmx(str(path), iter(pairs), ("en", "pt_BR")) == 2
@@ -282,7 +282,7 @@ def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_pat
 
 
 @pytest.mark.parametrize("languages", [("en", "EN"), ("en", ""), ('e"n', "de"), ("en", "Deutsch (Österreich)")])
-def test_what_is_no_pair_of_languages_is_refused(tmp_path, languages):
+def test_write_tmx_rejects_equal_or_invalid_languages(tmp_path, languages):
     with pytest.raises(ConfigError, match=r"is no language; give one such as|are both 'en'"):
         write_tmx(str(tmp_path / "m.tmx"), [], languages)
     assert os.listdir(tmp_path) == []
@@ -354,7 +354,7 @@ def test_the_languages_that_are_advised_give_pairs(tmp_path, units, example):
 
 
 @pytest.mark.parametrize("sign", ["&#x1E;", "\x1e", "&#65534;"])
-def test_a_unit_with_a_forbidden_character_is_no_pair_and_can_be_left_out(tmp_path, sign):
+def test_unit_with_a_forbidden_character_is_a_defect_and_can_be_skipped(tmp_path, sign):
     path = tmp_path / "m.tmx"
     written = of_units("en=a|de=b", f"en=c{sign}|de=d", "en=é|de=f").replace("<tu>", "\n<tu>")
     path.write_text(written.replace("<seg>b</seg>", ""), encoding="utf-8")

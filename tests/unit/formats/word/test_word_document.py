@@ -344,7 +344,7 @@ XML = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2
         (lambda data: repacked(data, word__document_dot_xml="<a/>".encode("utf-16-le")), "not in UTF-8"),
     ],
 )
-def test_what_is_no_word_file_is_refused(change, message, letter, tmp_path):
+def test_read_docx_rejects_damaged_encrypted_and_foreign_files(change, message, letter, tmp_path):
     path = tmp_path / "letter.docx"
     path.write_bytes(change(letter))
     with pytest.raises(DataError, match=message):
@@ -359,7 +359,7 @@ def test_an_encrypted_part_is_refused(letter, tmp_path):
         read_docx(str(path))
 
 
-def test_a_part_that_unpacks_to_more_than_is_said_is_refused(letter, tmp_path, monkeypatch):
+def test_read_docx_rejects_files_too_large_when_unpacked(letter, tmp_path, monkeypatch):
     path = tmp_path / "letter.docx"
     path.write_bytes(letter)
     monkeypatch.setattr(word, "MOST_PART_BYTES", 1_000)

@@ -287,7 +287,7 @@ def test_locked_segments_of_trados_are_not_changed(read, fill, in_capitals):
 
 
 @pytest.mark.parametrize("state", [' state="needs-review-translation"', ' state="new"'])
-def test_unfinished_targets_of_other_segments_keep_those_that_are_locked_or_finished(read, state):
+def test_unfinished_targets_keep_locked_and_finished_segments(read, state):
     lock = '<seg-defs><seg id="1" locked="true"/></seg-defs>'
     for target, behind in (
         ("Fest. Zwei.", lock),
@@ -419,14 +419,14 @@ def test_a_prefix_is_that_of_the_source(read, fill):
         (b'<xliff version="1.2">\n\xff</xliff>', "line 2: byte 1 (0xff) is not valid UTF-8"),
     ],
 )
-def test_what_is_no_xliff_is_refused(read, written, message):
+def test_invalid_xliff_documents_are_rejected(read, written, message):
     with pytest.raises(DataError) as caught:
         read("a.xlf", written)
     assert message in str(caught.value)
     assert "a.xlf" in str(caught.value)
 
 
-def test_what_xml_cannot_hold_is_refused(read):
+def test_filled_rejects_characters_that_xml_forbids(read):
     document = read("a.xlf", one_unit("\n<source>a</source>"))
     for text in ("a\x01", "\ud83d", "\ufffe"):
         with pytest.raises(DataError, match=rf"a\.xlf, line 2: .* holds U\+{ord(text[-1]):04X}, which XML"):
@@ -451,7 +451,7 @@ def test_the_real_files_come_back_and_are_filled(data_dir, tmp_path):
 
 
 @pytest.mark.parametrize("sample", [OLD, NEW])
-def test_whatever_is_in_a_file_it_is_refused_or_filled(sample):
+def test_random_changes_of_an_xliff_are_rejected_or_filled(sample):
     draw = random.Random("xliff")
     pieces = ["<", ">", "&", '"', "/", "<x/>", "</g>", "]]>", "<!--", "<source>", "</target>", "\r", "&lt;/g1&gt;"]
     pieces += ["<bx id='1'/>", "<ex id='1'/>", "<mrk mtype='seg'>a</mrk>", 'translate="no"']
@@ -545,7 +545,7 @@ def of_version_2(*segments: str) -> str:
     return f'<xliff version="2.0"><unit>{"".join(segments)}</unit></xliff>'
 
 
-def test_what_an_annotation_forbids_to_translate_is_one_tag_in_every_segment(tmp_path):
+def test_untranslatable_annotations_become_one_tag_per_segment(tmp_path):
     sources = [
         'Press <sm id="1" translate="no"/>ESC <ph id="2"/>',
         "All of it",

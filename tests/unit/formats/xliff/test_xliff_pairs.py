@@ -93,7 +93,7 @@ def test_a_file_of_version_2_0_is_read(data_dir):
         ('translate="yes"', "<target>Hund</target>", None),
     ],
 )
-def test_what_version_1_says_of_a_unit_is_told(tmp_path, attributes, target, skipped):
+def test_state_of_a_version_1_unit_decides_whether_it_is_skipped(tmp_path, attributes, target, skipped):
     ((source, _, found),) = read_1(
         tmp_path, f'<trans-unit id="1" {attributes}><source>dog</source>{target}</trans-unit>'
     )
@@ -113,13 +113,13 @@ def test_what_version_1_says_of_a_unit_is_told(tmp_path, attributes, target, ski
         ('translate="no"', 'state="final"', "<target>Hund</target>", "not_to_translate"),
     ],
 )
-def test_what_version_2_says_of_a_segment_is_told(tmp_path, unit, segment, target, skipped):
+def test_state_of_a_version_2_segment_decides_whether_it_is_skipped(tmp_path, unit, segment, target, skipped):
     body = f'<unit id="u" {unit}><segment {segment}><source>dog</source>{target}</segment></unit>'
     ((source, _, found),) = read_2(tmp_path, body)
     assert (source, found) == ("dog", skipped)
 
 
-def test_what_is_not_to_be_translated_is_inherited_and_can_be_taken_back(tmp_path):
+def test_translate_no_is_inherited_and_can_be_overridden(tmp_path):
     def unit(name: str, said: str = "") -> str:
         return f'<unit id="{name}" {said}><segment><source>{name}</source><target>x</target></segment></unit>\n'
 
@@ -216,7 +216,7 @@ def test_both_directions_can_be_asked_for(tmp_path, languages):
     assert rows(open_xliff(path, asked)) == [expected]
 
 
-def test_files_with_different_languages_are_told_apart(tmp_path):
+def test_file_elements_of_other_languages_are_skipped(tmp_path):
     path = tmp_path / "f.xlf"
     files = "".join(
         f'<file source-language="en" target-language="{language}"><body><trans-unit id="1"><source>dog</source>'
@@ -270,7 +270,7 @@ def test_a_file_without_units_is_empty(tmp_path):
         ('<xliff version="1.2"><file>', "the XML is cut off"),
     ],
 )
-def test_what_is_no_xliff_is_refused_at_once(tmp_path, content, message):
+def test_invalid_xliff_is_rejected_when_opened(tmp_path, content, message):
     (tmp_path / "f.xlf").write_text(content)
     with pytest.raises(DataError, match=message):
         read_pairs([str(tmp_path / "f.xlf")])
@@ -318,7 +318,7 @@ def test_every_unit_is_one_row(tmp_path):
     assert Counter(row[2] for row in read_1(tmp_path, body)) == {None: 48, "unfinished": 49}
 
 
-def test_what_is_written_is_valid(tmp_path):
+def test_write_xliff_output_is_valid_xliff_1_2(tmp_path):
     path = tmp_path / "f.xlf"
     pairs = [SentencePair("a <x1/> & b", "ä", "x:1"), SentencePair(" c ", "", "x:2")]
     assert write_xliff(str(path), iter(pairs), ("en", "pt_BR")) == 2

@@ -51,7 +51,7 @@ def refused(path: str) -> str:
     return str(caught.value).removeprefix(path)
 
 
-def test_tags_texts_namespaces_and_lines_are_told(tmp_path):
+def test_read_events_yields_tags_texts_namespaces_and_lines(tmp_path):
     content = (
         '<?xml version="1.0"?>\n<!-- a comment -->\n<a xmlns="urn:x" xmlns:m="urn:m" n="1"\n  xml:lang="de">\n'
         "<m:b m:k='&lt;'/>one &amp; <![CDATA[<two>]]>&#33;<?run this?></a>\n"
@@ -109,7 +109,7 @@ def test_the_rest_of_an_element_is_passed_over(tmp_path):
         ('<?xml version="1.0" encoding="EUC-KR"?><a>개</a>'.encode("euc-kr"), "개"),
     ],
 )
-def test_encodings_are_told_by_mark_or_declaration(tmp_path, content, text):
+def test_encoding_is_read_from_byte_order_mark_or_declaration(tmp_path, content, text):
     assert text_of(written(tmp_path / "a.xml", content)) == text
 
 
@@ -177,7 +177,7 @@ def test_standard_input_is_read(monkeypatch):
         (gzip.compress(b"<a/>", mtime=0), " is compressed with gzip; give it the extension .gz"),
     ],
 )
-def test_what_is_no_xml_is_refused_with_its_place(tmp_path, content, message):
+def test_invalid_xml_is_rejected_with_its_place(tmp_path, content, message):
     assert refused(written(tmp_path / "a.xml", content)).startswith(message)
 
 
@@ -186,7 +186,7 @@ def test_line_of_an_undecodable_byte_is_counted_over_all_pieces(tmp_path):
     assert refused(written(tmp_path / "a.xml", content)).startswith(", line 30001: the byte 0xff")
 
 
-def test_what_comes_before_a_mistake_is_read(tmp_path):
+def test_read_events_yields_events_before_an_error(tmp_path):
     events = read_events(written(tmp_path / "a.xml", "<html><p>text<br></p></html>"))
     assert next(events) == StartTag("html", "", {}, 1, 0)
 
@@ -265,7 +265,7 @@ def test_depth_is_bounded(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after"), [("<b c='", "'/>"), ("<!--", "-->"), ("<?run ", "?>"), ("<", "/>"), ("</", ">")]
 )
-def test_what_the_parser_must_keep_whole_is_bounded(tmp_path, before, after):
+def test_overlong_tags_and_comments_are_rejected(tmp_path, before, after):
     path = tmp_path / "a.xml"
     message = refused(written(path, f"<a>\n{before}{'x' * 1_200_000}{after}</a>"))
     assert message == ", line 2: what begins here is longer than 1,000,000 characters: is a > missing?"
