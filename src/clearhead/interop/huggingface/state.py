@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,18 +15,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError, nearest_name
-from clearhead.interop.huggingface.families import (
-    bart,
-    bart_shape,
-    bert,
-    encoder_decoder,
-    gpt2,
-    m2m100,
-    marian,
-    mbart,
-    pegasus,
-    t5,
-)
+from clearhead.interop.huggingface.families import bart, bert, encoder_decoder, gpt2, t5
 from clearhead.interop.key_table import KeyTable
 from clearhead.interop.rewrites import (
     Rewrite,
@@ -57,19 +47,37 @@ class Family:
 BIASES: tuple[Rewrite, ...] = (with_attention_biases, with_feed_forward_biases)
 
 FAMILIES: Mapping[str, Family] = {
-    "bart": Family(bart.config_from, bart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
+    "bart": Family(
+        bart.bart_config_from,
+        partial(bart.config_to, "BartForConditionalGeneration", "bart"),
+        bart.key_table,
+        (*BIASES, with_output_bias),
+    ),
     "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES),
     "encoder-decoder": Family(
         encoder_decoder.config_from, encoder_decoder.config_to, encoder_decoder.key_table, (*BIASES, with_output_bias)
     ),
     "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES),
-    "m2m_100": Family(m2m100.config_from, m2m100.config_to, bart_shape.key_table, BIASES),
-    "marian": Family(
-        marian.config_from, marian.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
+    "m2m_100": Family(
+        bart.m2m100_config_from,
+        partial(bart.config_to, "M2M100ForConditionalGeneration", "m2m_100"),
+        bart.key_table,
+        BIASES,
     ),
-    "mbart": Family(mbart.config_from, mbart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
+    "marian": Family(
+        bart.marian_config_from, bart.marian_config_to, bart.key_table, (*BIASES, with_output_bias, with_sine_halves)
+    ),
+    "mbart": Family(
+        bart.mbart_config_from,
+        partial(bart.config_to, "MBartForConditionalGeneration", "mbart"),
+        bart.key_table,
+        (*BIASES, with_output_bias),
+    ),
     "pegasus": Family(
-        pegasus.config_from, pegasus.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
+        bart.pegasus_config_from,
+        partial(bart.config_to, "PegasusForConditionalGeneration", "pegasus"),
+        bart.key_table,
+        (*BIASES, with_output_bias, with_sine_halves),
     ),
     "t5": Family(t5.config_from, t5.config_to, t5.key_table, (), as_stored=t5.as_stored),
     "mt5": Family(t5.mt5_config_from, t5.mt5_config_to, t5.key_table, (), as_stored=t5.as_stored),

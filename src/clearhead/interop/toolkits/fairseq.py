@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.interop.huggingface.families.bart_shape import computed_positions, stack_rows
+from clearhead.interop.huggingface.families.bart import computed_positions, stack_rows
 from clearhead.interop.imported import Imported
 from clearhead.interop.key_table import KeyTable, LeftOut, embedding_rows
 from clearhead.interop.readers.foreign_config import TheirConfig
