@@ -6,29 +6,14 @@ import ctypes
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.config.known import EITHER, SIZES, Known
+from clearhead.config.known import COMMON, POSITIONS, Known
 from clearhead.decoding.rules import never_written
 from clearhead.kernels.structs import CONSTANTS, HEADER, NUMBERS, Struct, read_structures
 from clearhead.model.weight_shapes import owner, weight_shapes
 
 PAGE: Known = {
-    **SIZES,
-    "norm": ("post", "pre"),
-    "norm_kind": ("layer", "rms"),
-    "final_norm": (None, *EITHER),
-    "activation": ("relu", "gelu", "gelu_tanh", "silu"),
-    "gated": EITHER,
-    "attention_scale": EITHER,
-    "attention_bias": EITHER,
-    "feed_forward_bias": EITHER,
-    "output_bias": EITHER,
-    "output_transform": (False,),
-    "output_scale": EITHER,
-    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"),
-    "num_target_segments": (0,),
-    "tying": ("three-way", "decoder", "embeddings", "none"),
-    "embedding_scale": EITHER,
-    "embedding_norm": EITHER,
+    **COMMON,
+    "positions": (*POSITIONS, "none"),
 }
 """The settings that `pages/web` computes, with the core and by itself."""
 

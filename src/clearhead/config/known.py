@@ -35,6 +35,23 @@ SIZES: Known = dict.fromkeys(
 )
 """Numbers that name no other computation: sizes, positions, ids, and what acts in training alone."""
 
+POSITIONS = ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary")
+
+COMMON: Known = {
+    **SIZES,
+    "norm": ("post", "pre"),
+    "norm_kind": ("layer", "rms"),
+    "final_norm": (None, *EITHER),
+    "activation": ("relu", "gelu", "gelu_tanh", "silu"),
+    **dict.fromkeys(("gated", "attention_scale", "attention_bias", "feed_forward_bias", "output_bias"), EITHER),
+    **dict.fromkeys(("output_scale", "embedding_scale", "embedding_norm"), EITHER),
+    "output_transform": (False,),
+    "num_target_segments": (0,),
+    "positions": POSITIONS,
+    "tying": ("three-way", "decoder", "embeddings", "none"),
+}
+"""What every engine and writer computes. What only some of them compute is in their own lists, which begin with it."""
+
 
 def unknown_settings(config: ModelConfig, known: Known) -> list[str]:
     """Return each setting whose value is not known, such as `model.norm_kind = 'rms'`.

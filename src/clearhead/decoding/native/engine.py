@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import DecodePrecision
-from clearhead.config.known import EITHER, SIZES, Known, unknown_settings
+from clearhead.config.known import COMMON, POSITIONS, Known, unknown_settings
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.slots import NativeSlots
@@ -32,23 +32,8 @@ if TYPE_CHECKING:
 
 
 CORE: Known = {
-    **SIZES,
-    "norm": ("post", "pre"),
-    "norm_kind": ("layer", "rms"),
-    "final_norm": (None, *EITHER),
-    "activation": ("relu", "gelu", "gelu_tanh", "silu"),
-    "gated": EITHER,
-    "attention_scale": EITHER,
-    "attention_bias": EITHER,
-    "feed_forward_bias": EITHER,
-    "output_bias": EITHER,
-    "output_transform": (False,),
-    "output_scale": EITHER,
-    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"),
-    "num_target_segments": (0,),
-    "tying": ("three-way", "decoder", "embeddings", "none"),
-    "embedding_scale": EITHER,
-    "embedding_norm": EITHER,
+    **COMMON,
+    "positions": (*POSITIONS, "relative", "none"),
 }
 """The settings that the compiled core and `NativeWeights` compute."""
 

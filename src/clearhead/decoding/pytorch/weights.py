@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.config import DecodePrecision
-from clearhead.config.known import ANY, EITHER, SIZES, Known, unknown_settings
+from clearhead.config.known import ANY, COMMON, EITHER, POSITIONS, Known, unknown_settings
 from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
@@ -37,23 +37,13 @@ from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import keep_freed_memory
 
 PACKED: Known = {
-    **SIZES,
-    "norm": ("post", "pre"),
+    **COMMON,
     "norm_kind": ANY,  # the model's own modules are called
-    "final_norm": (None, *EITHER),
     "activation": ANY,  # likewise
-    "gated": EITHER,
-    "attention_scale": EITHER,
-    "attention_bias": EITHER,
-    "feed_forward_bias": EITHER,
-    "output_bias": EITHER,
     "output_transform": EITHER,
-    "output_scale": EITHER,
-    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"),
     "num_target_segments": ANY,
+    "positions": (*POSITIONS, "relative", "none"),
     "tying": ANY,  # the model's own matrices are packed
-    "embedding_scale": EITHER,
-    "embedding_norm": EITHER,
 }
 """The settings that this file computes; a module with others computes itself (`module_engine`)."""
 

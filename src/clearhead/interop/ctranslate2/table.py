@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clearhead.config import ModelConfig
-from clearhead.config.known import EITHER, SIZES, Known
+from clearhead.config.known import COMMON, POSITIONS, Known
 from clearhead.interop.ctranslate2.attention import BIAS
 from clearhead.interop.key_table import SAME, STACKED, KeyRow, KeyTable, embedding_rows, numbered
 from clearhead.interop.rewrites import resolved
@@ -14,24 +14,10 @@ ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu":
 """Our names of activations to CTranslate2's, in the order of CTranslate2's numbers from 0."""
 
 EXPRESSIBLE: Known = {
-    **SIZES,
+    **COMMON,
     "num_segments": (0,),
-    "norm": ("post", "pre"),
-    "norm_kind": ("layer", "rms"),
-    "final_norm": (None, *EITHER),
     "activation": tuple(ACTIVATIONS),
-    "gated": EITHER,
-    "attention_scale": EITHER,
-    "attention_bias": EITHER,
-    "feed_forward_bias": EITHER,
-    "output_bias": EITHER,
-    "output_transform": (False,),
-    "output_scale": EITHER,
-    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative"),
-    "num_target_segments": (0,),
-    "tying": ("three-way", "decoder", "embeddings", "none"),
-    "embedding_scale": EITHER,
-    "embedding_norm": EITHER,
+    "positions": (*POSITIONS, "relative"),
 }
 """The settings that CTranslate2's Transformer has, and this table and the writer write."""
 

@@ -17,7 +17,7 @@ import torch
 from onnx import TensorProto
 
 from clearhead.config import ModelConfig
-from clearhead.config.known import ANY, EITHER, SIZES, Known
+from clearhead.config.known import ANY, COMMON, EITHER, POSITIONS, Known
 from clearhead.interop.onnx.graph import Graph
 from clearhead.model import Transformer
 from clearhead.model.position_tables import wave_frequencies
@@ -29,23 +29,10 @@ QUARTER_TURN = math.pi / 2
 Shape = tuple[str | int, ...]
 
 ONNX: Known = {
-    **SIZES,
-    "norm": ("post", "pre"),
-    "norm_kind": ("layer", "rms"),
-    "final_norm": (None, *EITHER),
-    "activation": ("relu", "gelu", "gelu_tanh", "silu"),
-    "gated": EITHER,
-    "attention_scale": EITHER,
-    "attention_bias": EITHER,
-    "feed_forward_bias": EITHER,
-    "output_bias": EITHER,
+    **COMMON,
     "output_transform": EITHER,
-    "output_scale": EITHER,
-    "positions": ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"),
     "num_target_segments": ANY,
-    "tying": ("three-way", "decoder", "embeddings", "none"),
-    "embedding_scale": EITHER,
-    "embedding_norm": EITHER,
+    "positions": (*POSITIONS, "relative", "none"),
 }
 """The settings that these graphs compute."""
 
