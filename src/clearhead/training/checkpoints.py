@@ -13,9 +13,10 @@ checkpoints/step-00001000/
 from __future__ import annotations
 
 import errno
+import math
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,39 @@ class TrainingState:
         if self.stale_validations >= train.patience:
             return "patience"
         return None
+
+    def progress(self, train: TrainConfig) -> float:
+        """Return the completed fraction of the training: of its steps or of its time, whichever is larger."""
+        of_steps = 0.0 if train.max_steps is None else self.step / train.max_steps
+        of_time = 0.0 if train.max_minutes is None else self.elapsed / (60 * train.max_minutes)
+        return min(1.0, max(of_steps, of_time))
+
+    def seconds_left(self, train: TrainConfig, per_step: float) -> float:
+        """Return the seconds until the configured end, if a step takes `per_step`; patience may end it earlier."""
+        of_steps = math.inf if train.max_steps is None else (train.max_steps - self.step) * per_step
+        return min(of_steps, math.inf if train.max_minutes is None else 60 * train.max_minutes - self.elapsed)
+
+    def computed_otherwise(self, now: TrainingState, name: str) -> Iterator[str]:
+        """Yield what a run that resumes from this state computes otherwise than before, as lines to print.
+
+        Args:
+            now: State of the process that resumes it.
+            name: Name of the checkpoint.
+        """
+        if self.threads != now.threads:
+            yield f"the run used {self.threads} threads and now has {now.threads}: sums may differ in the last bit"
+        if self.device != now.device:
+            yield f"the run was on {self.device} and now is on {now.device}: it continues, but not bit for bit"
+        if not self.precision:
+            yield (
+                f"an older clearhead wrote {name} and did not say what its matrix products were in; now they are "
+                f"in {now.precision}: the run continues, but perhaps not bit for bit"
+            )
+        elif self.precision != now.precision:
+            yield (
+                f"the run's matrix products were in {self.precision} and now are in {now.precision}: "
+                f"it continues, but not bit for bit"
+            )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingState:
@@ -220,7 +254,7 @@ class Checkpoints:
         Raises:
             CheckpointError: If it cannot be read.
         """
-        return _read_state(path)
+        return TrainingState.from_dict(read_json(path / "state.json", CheckpointError))
 
     def trouble(self, path: Path) -> str | None:
         """Return what is wrong with a checkpoint, or None if it is undamaged."""
@@ -238,7 +272,7 @@ class Checkpoints:
             for name, entry in manifest.items():
                 if (path / name).stat().st_size != entry["bytes"] or file_sha256(path / name) != entry["sha256"]:
                     return f"{name} is not what its checksum says"
-            state = _read_state(path)
+            state = self.state(path)
         except OSError as error:
             return f"{Path(error.filename or path).name}: {error.strerror}"
         except (KeyError, TypeError):
@@ -306,10 +340,6 @@ def _regular(paths: Sequence[Path], multiple_of: int) -> list[Path]:
     """Return the newest checkpoint and the regular ones, without step 0, which has learned nothing in this run."""
     steps = {path: _step(path) for path in paths}
     return [path for path, step in steps.items() if path == paths[-1] or (step and step % multiple_of == 0)]
-
-
-def _read_state(path: Path) -> TrainingState:
-    return TrainingState.from_dict(read_json(path / "state.json", CheckpointError))
 
 
 def disk_trouble(error: OSError) -> str:

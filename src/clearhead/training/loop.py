@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,24 +148,8 @@ class Loop:
         if state.step:  # before the first step an optimiser has no state
             load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
-        if state.threads != now.threads:
-            self.display.say(
-                f"the run used {state.threads} threads and now has {now.threads}: sums may differ in the last bit"
-            )
-        if state.device != now.device:
-            self.display.say(
-                f"the run was on {state.device} and now is on {now.device}: it continues, but not bit for bit"
-            )
-        if not state.precision:
-            self.display.say(
-                f"an older clearhead wrote {path.name} and did not say what its matrix products were in; now they are "
-                f"in {now.precision}: the run continues, but perhaps not bit for bit"
-            )
-        elif state.precision != now.precision:
-            self.display.say(
-                f"the run's matrix products were in {state.precision} and now are in {now.precision}: "
-                f"it continues, but not bit for bit"
-            )
+        for line in state.computed_otherwise(now, path.name):
+            self.display.say(line)
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self.start -= state.elapsed
         self._saved_at = state.elapsed
@@ -195,7 +179,7 @@ class Loop:
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             number = self.state.step + 1
-            rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self._progress())
+            rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self.state.progress(train))
             self.workers.begin("a step")
             parts, tokens = self._share()
             with self._explained():
@@ -211,7 +195,7 @@ class Loop:
             if not is_timed and (seconds := time.monotonic() - begun) >= _TIMED_AGAIN:
                 is_timed = True
                 per_step = seconds / (self.state.step - first)
-                left = self._seconds_left(per_step)
+                left = self.state.seconds_left(train, per_step)
                 self.display.say(
                     f"timed again: about {self.state.step + int(left / per_step):,} steps in all, {done_by(left)}"
                 )
@@ -251,11 +235,11 @@ class Loop:
         weights, validation = None, self._best if step == best.step else None
         if validation is None:  # not by this process: measure again, to compare it with the average
             weights = self.checkpoints.tensors(path, "model.safetensors")
-            validation = validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
+            validation = self._validated(weights)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)  # holds one checkpoint at a time
-            averaged = validate_weights(average, self.data, self.config, self.device, self.workers, self.own)
+            averaged = self._validated(average)
             if is_better(averaged, validation):
                 weights, validation, made_by = average, averaged, paths[-1]
                 chosen = "average of " + ", ".join(path.name for path in paths)
@@ -330,6 +314,9 @@ class Loop:
             self.attention_log.add(model, self.state.step)
         return measure(model, self.data, self.config, self.workers)
 
+    def _validated(self, weights: Mapping[str, Tensor]) -> Validation:
+        return validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
+
     def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
         """Validate the model, and return the result if it is the best so far, else None."""
         self.display.stage("validating", 0)
@@ -367,7 +354,7 @@ class Loop:
         )
         self.workers.begin("a validation")
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
-        validation = validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
+        validation = self._validated(weights)
         self._tick()
         self._log_validation(log, step, validation)
         self._keep_best(step, validation)
@@ -377,15 +364,8 @@ class Loop:
         self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf, self._measured_on)
 
     def _log_validation(self, log: MetricsLog | NoLog, step: int, validation: Validation) -> None:
-        scores: dict[str, float | str] = {
-            "measured_on": self._measured_on,
-            "nll": validation.nll,
-            "ppl": validation.ppl,
-        }
-        scores |= {"bleu": validation.bleu, "chrf": validation.chrf}
-        if (general := validation.general) is not None:
-            scores |= {"general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
-        log.write("valid", step, **scores, elapsed=round(self.state.elapsed, 3))
+        elapsed = round(self.state.elapsed, 3)
+        log.write("valid", step, measured_on=self._measured_on, **validation.record, elapsed=elapsed)
 
     def _publish(
         self,
@@ -441,32 +421,14 @@ class Loop:
         )
 
     def _show(self) -> None:
-        window = self.state.window
+        window, train = self.state.window, self.config.train
         self.display.training(
             step=self.state.step,
-            progress=self._progress(),
+            progress=self.state.progress(train),
             loss=window.loss / window.tokens,
             tokens_per_second=window.tokens / window.seconds,
-            seconds_left=self._seconds_left(window.seconds / window.steps),
+            seconds_left=self.state.seconds_left(train, window.seconds / window.steps),
         )
-
-    def _progress(self) -> float:
-        """Return the completed fraction of the training: of its steps or of its time, whichever is larger."""
-        train, shares = self.config.train, [0.0]
-        if train.max_steps is not None:
-            shares.append(self.state.step / train.max_steps)
-        if train.max_minutes is not None:
-            shares.append(self.state.elapsed / (60 * train.max_minutes))
-        return min(1.0, max(shares))
-
-    def _seconds_left(self, seconds_per_step: float) -> float:
-        train = self.config.train
-        ends = []
-        if train.max_steps is not None:
-            ends.append((train.max_steps - self.state.step) * seconds_per_step)
-        if train.max_minutes is not None:
-            ends.append(60 * train.max_minutes - self.state.elapsed)
-        return min(ends)
 
     def _tick(self) -> None:
         """Update the elapsed time from the first worker's clock, and check whether any worker was asked to stop."""

@@ -57,6 +57,14 @@ class Validation:
         return f"{self.bleu_title} {self.bleu:.2f}, chrF {self.chrf:.2f}"
 
     @property
+    def record(self) -> dict[str, float]:
+        """The numbers of the training log."""
+        found = {"nll": self.nll, "ppl": self.ppl, "bleu": self.bleu, "chrf": self.chrf}
+        if (general := self.general) is None:
+            return found
+        return {**found, "general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
+
+    @property
     def bleu_title(self) -> str:
         """The name of BLEU, with its tokenization unless it is `13a`."""
         found = re.search(r"\btok:([^|]+)", self.bleu_signature)
