@@ -58,7 +58,7 @@ def eat_memory() -> dict[str, str]:
     return {"outcome": Outcome.works, "detail": str(len(eaten))}
 
 
-def test_a_case_that_ends_well_is_told_as_such(children):
+def test_case_that_ends_normally_has_outcome_works(children):
     assert outcome(children, "end_well", memory=500 << 20) is Outcome.works
 
 
@@ -75,7 +75,7 @@ def test_a_hang_is_ended_and_is_a_finding(children):
     assert outcome(children, "hang", seconds=0.5) is Outcome.hung
 
 
-def test_time_in_which_other_processes_had_the_processor_is_no_hang(children):
+def test_hang_limit_counts_only_own_processor_time(children):
     assert outcome(children, "take_turns", seconds=0.6) is Outcome.works  # the four need 2 s together
 
 

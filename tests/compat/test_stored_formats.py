@@ -113,7 +113,7 @@ def test_a_checkpoint_holds_the_weights_that_its_model_was_made_of(stored):
     indirect=True,
     ids=lambda path: path.name,
 )
-def test_a_run_goes_on_as_it_would_have_then(stored, copied_run):
+def test_stored_run_resumes_with_the_recorded_losses(stored, copied_run):
     result = train_from_values({"out": str(copied_run), "train": {"max_steps": LAST_STEP}})
     assert (result.step, result.ended_by) == (LAST_STEP, "max_steps")
     for expected in expectations(stored)["metrics"]:

@@ -101,7 +101,7 @@ def load(monkeypatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
-def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, case):
+def test_missing_training_candidates_are_named_with_pip_install(result, case):
     assert {"clearhead", "torch.nn"} <= case["candidates"].keys()
     assert sorted([*case["candidates"], *result["missing"]]) == ["clearhead", "eole", "marian", "opennmt", "torch.nn"]
     assert [line for line in result["missing"].values() if "pip install" not in line] == []

@@ -44,14 +44,14 @@ def test_the_order_of_the_source_counts_unless_there_are_no_positions(model, wit
     assert torch.allclose(one, other, atol=1e-4) == (without == "positions")
 
 
-def test_later_words_change_nothing_unless_there_is_no_mask(model, without):
+def test_later_target_words_change_earlier_logits_only_without_the_mask(model, without):
     changed = torch.tensor([[1, 4, 8, 10]])
     assert torch.allclose(model(SOURCE, SHIFTED)[:, :3], model(SOURCE, changed)[:, :3], atol=1e-5) == (
         without != "mask"
     )
 
 
-def test_scores_are_divided_by_the_root_of_the_width_unless_there_is_no_scale(program, model, without):
+def test_attention_scores_are_scaled_except_without_the_scale(program, model, without):
     shares = model.attention_weights(SOURCE, None).encoder[0].log().double()
     layer = model.encoder.layers[0].self_attn
     x = model.source_embedding(SOURCE)
@@ -66,13 +66,13 @@ def test_there_are_four_heads_or_one(model, without):
     assert model.attention_weights(SOURCE, SHIFTED).cross[0].size(1) == (1 if without == "heads" else 4)
 
 
-def test_words_pass_attention_that_says_nothing_unless_there_is_no_residual_path(model, without):
+def test_words_pass_attention_of_zero_values_except_without_the_residual_path(model, without):
     model.encoder.layers[0].self_attn.v_proj.weight.zero_()
     memory, _ = model.encode(SOURCE)
     assert torch.allclose(memory[:, 0], memory[:, 1], atol=1e-5) == (without == "residual")
 
 
-def test_states_have_mean_0_and_variance_1_unless_there_is_no_norm(model, without):
+def test_states_have_mean_0_and_variance_1_except_without_the_norm(model, without):
     states: HiddenStates = model.hidden_states(SOURCE, SHIFTED)
     for of_last in (states.encoder[-1], states.decoder[-1]):
         is_normal = torch.allclose(of_last.mean(dim=-1), torch.tensor(0.0), atol=1e-4) and torch.allclose(
@@ -193,7 +193,7 @@ def test_the_page_concludes_what_its_tables_say(program):
 
 
 @pytest.mark.parametrize("arguments", [["--steps", "0"], ["-o", "{file}/pictures"]])
-def test_what_cannot_be_done_is_said_before_the_work(program, arguments, tmp_path, capsys):
+def test_invalid_steps_or_output_are_rejected_before_training(program, arguments, tmp_path, capsys):
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as stopped:
         program.main([one.format(file=tmp_path / "file") for one in arguments])

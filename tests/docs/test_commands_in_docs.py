@@ -215,7 +215,7 @@ def test_a_wrong_command_is_found(command, complaint):
     assert complaint in str([wrong for words in steps(command) for wrong in complaints(words)])
 
 
-def test_what_is_not_run_here_is_named_with_its_reason():
+def test_commands_not_run_here_are_listed_with_a_reason():
     for page in RUN_ELSEWHERE:
         assert any(name == page and "clearhead" in command for name, command in PARSED)
         assert (ROOT / "tests" / "docs" / RUN_ELSEWHERE[page].partition(";")[0]).is_file()

@@ -143,7 +143,7 @@ def test_the_tables_name_a_thousand_calls_once_each():
     assert set(outputs.calls(["serve"]).values()) == {"serve"}
 
 
-def test_a_name_that_is_no_group_is_refused():
+def test_calls_rejects_an_unknown_group():
     with pytest.raises(SystemExit, match="no group 'nothing'"):
         outputs.calls(["nothing"])
 

@@ -133,7 +133,7 @@ PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUT
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_the_pages_for_contributors_name_is_there(name):
+def test_paths_and_commands_on_pages_for_contributors_exist(name):
     assert [*wrong_paths(PAGES[name]), *wrong_commands(PAGES[name])] == []
     assert len(PAGES[name].splitlines()) < 90
     assert f"({name})" in (ROOT / "README.md").read_text(encoding="utf-8")

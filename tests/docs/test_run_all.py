@@ -85,7 +85,7 @@ def test_an_hour_has_room_for_all_that_fits(clock):
     assert results["benchmarks"][0]["seconds"] == 420
 
 
-def test_what_does_not_end_or_fails_is_left_out_with_the_reason(clock):
+def test_benchmark_that_fails_or_does_not_end_is_left_out_with_the_reason(clock):
     clock.fails = {"train.py"}
     results = last_of(12, quick=True)
     assert [one.get("left_out") for one in results["benchmarks"]] == [
@@ -96,7 +96,7 @@ def test_what_does_not_end_or_fails_is_left_out_with_the_reason(clock):
     assert "toys, whose speed means nothing" in run_all.page(results)
 
 
-def test_what_was_measured_before_a_run_was_stopped_is_kept(clock, tmp_path, monkeypatch):
+def test_measurements_before_an_interrupt_are_kept(clock, tmp_path, monkeypatch):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "9-9.svg").touch()  # of an earlier run
     run = run_all.subprocess.run

@@ -135,7 +135,7 @@ def test_no_link_is_dead(pages, site):
     assert dead(pages, site) == []
 
 
-def test_nothing_is_loaded_from_elsewhere(pages, site):
+def test_site_loads_no_external_resources(pages, site):
     assert from_elsewhere(pages, site) == []
 
 
@@ -206,7 +206,7 @@ def test_the_demo_translates_on_the_site_if_it_was_trained(tmp_path, monkeypatch
     assert page.exists()
 
 
-def test_what_the_translator_of_the_site_shows_leads_to_it(site):
+def test_pages_link_to_the_translator_of_the_site(site):
     counts = Counter(name for name, *_ in build_site.TO_TRANSLATOR)
     for name, count in counts.items():
         page = lxml.html.parse(site / Path(name).with_suffix(".html")).getroot()

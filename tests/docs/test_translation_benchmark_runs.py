@@ -83,7 +83,7 @@ def runs(beams) -> list[dict[str, Any]]:
     return [run_ for beam in beams for run_ in beam["runs"]]
 
 
-def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, beams, runs):
+def test_missing_translation_engines_are_named_with_pip_install(result, beams, runs):
     ours = {"clearhead", *(f"clearhead-{form}" for form in ("bf16x3", "bf16", "int8"))}
     theirs = {f"ctranslate2{form}" for form in ("", "-workers", "-int8", "-int8-workers")}
     missing = {name: line for name, line in result["missing"].items() if name != "limits"}

@@ -62,7 +62,7 @@ def test_limits_are_measured_with_the_instructions_that_engines_may_use(bench, t
     assert machine.bandwidth(3_000_001) > 0.0
 
 
-def test_a_machine_without_a_compiler_is_told_what_is_left_out(bench, tmp_path, monkeypatch):
+def test_limits_without_a_c_compiler_raise_naming_what_is_left_out(bench, tmp_path, monkeypatch):
     limits = bench("limits")
     monkeypatch.setattr(limits.shutil, "which", lambda _: None)
     with pytest.raises(RuntimeError, match=r"^shares of the machine's limit are left out: there is no C compiler"):

@@ -182,7 +182,7 @@ def test_frame_and_language_tokens_in_a_text_are_text(layout):
 
 
 @pytest.mark.parametrize("layout", ["mbart-50", "m2m100", "marian into several languages"], indirect=True)
-def test_a_language_is_no_marker(layout):
+def test_language_tokens_are_rejected_as_markers(layout):
     name = {"m2m_100": "__de__", "mbart": "de_DE", "marian": ">>deu<<"}[
         json.loads((layout.directory / "config.json").read_text(encoding="utf-8"))["model_type"]
     ]

@@ -275,7 +275,7 @@ def exports() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "to"), cases(exports(), {"marian"}))
-def test_it_comes_back_bit_for_bit(tuned, exported, tmp_path, name, to):
+def test_export_and_import_return_the_model_bit_for_bit(tuned, exported, tmp_path, name, to):
     said = run("import", exported(name, to)[0], "-o", tmp_path / "back")
     assert "8 sentences" in said
     assert "not taken over" not in said  # of what ours wrote itself
@@ -304,7 +304,7 @@ def without_our_words(directory: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "to"), cases(SAID_BY_FILES, {"m2m100"}))
-def test_what_their_files_say_alone_is_the_same_vocabulary(tuned, exported, tmp_path, name, to):
+def test_vocabulary_without_our_record_in_the_export_is_the_same(tuned, exported, tmp_path, name, to):
     model = tuned(name)
     languages = {"source_lang": model.published.source_lang, "target_lang": model.published.target_langs[0]}
     found = import_path(without_our_words(exported(name, to)[0], tmp_path / "theirs"), **languages).bundle
@@ -333,7 +333,7 @@ def test_a_model_learns_by_the_command_and_goes_out(tuned, tmp_path):
 
 
 @pytest.mark.parametrize("name", cases(["marian", "m2m100"], {"m2m100"}))
-def test_what_came_from_ctranslate2_goes_everywhere(tuned, tmp_path, name):
+def test_model_imported_from_ctranslate2_exports_to_every_format(tuned, tmp_path, name):
     published = tuned(name).published
     converted = test_import_ctranslate2.convert(published, tmp_path / "converted")
     test_import_ctranslate2.import_it(converted, tmp_path / "ours", published)
@@ -341,13 +341,13 @@ def test_what_came_from_ctranslate2_goes_everywhere(tuned, tmp_path, name):
 
 
 @pytest.mark.parametrize(("name", "reason"), NOT_IN_CTRANSLATE2.items())
-def test_what_ctranslate2_cannot_hold_is_named(imports, tmp_path, name, reason):
+def test_models_that_ctranslate2_cannot_hold_are_rejected_with_the_reason(imports, tmp_path, name, reason):
     with pytest.raises(ConfigError, match=f"CTranslate2 cannot hold this model: .*{reason}.*; --to onnx writes it"):
         run("export", imports(name)[0], "-o", tmp_path / "theirs", "--to", "ctranslate2")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_stands_there_stays(tuned, tmp_path):
+def test_export_to_any_format_does_not_replace_an_existing_directory(tuned, tmp_path):
     (tmp_path / "mine").mkdir()
     for to in ("hf", "ctranslate2", "onnx"):
         with pytest.raises(ModelError, match="mine is there already; choose another name"):
@@ -359,7 +359,7 @@ def test_what_stands_there_stays(tuned, tmp_path):
     ("to", "proof", "which"),
     [("hf", huggingface_proof, "log-probability"), ("ctranslate2", ctranslate2_proof, "another score")],
 )
-def test_what_differs_there_is_not_written(tuned, tmp_path, monkeypatch, to, proof, which):
+def test_export_beyond_the_tolerance_of_the_proof_is_not_written(tuned, tmp_path, monkeypatch, to, proof, which):
     path = tuned("marian").path
     monkeypatch.setattr(proof, "TOLERANCE", -1.0)
     with pytest.raises(ModelError, match=which):
@@ -378,7 +378,7 @@ def test_rounded_weights_are_those_of_ctranslate2(tuned, tmp_path):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16", "int16", "int8"])
 @pytest.mark.parametrize("name", cases(["t5", "t5 1.1"]))
-def test_weights_are_those_that_their_converter_writes(directories, tmp_path, name, precision):
+def test_write_ctranslate2_writes_the_weights_of_the_converter(directories, tmp_path, name, precision):
     published = directories(name)
     import_it(published, tmp_path / "ours")
     (tmp_path / "written").mkdir()
@@ -415,7 +415,7 @@ def test_lists_of_another_model_are_refused(exported, tmp_path):
         import_path(directory)
 
 
-def test_what_transformers_writes_again_is_the_same_model(tuned, exported, tmp_path):
+def test_export_saved_again_by_transformers_imports_as_the_same_model(tuned, exported, tmp_path):
     directory, _ = exported("marian into several languages", "hf")
     transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).save_pretrained(tmp_path / "again")
     read_tokenizer(directory).save_pretrained(tmp_path / "again")

@@ -613,7 +613,7 @@ def test_impossible_combinations_are_refused(settings, message):
     assert str(caught.value) == message
 
 
-def test_what_a_refusal_suggests_works():
+def test_model_configs_suggested_by_errors_are_valid():
     assert ModelConfig(d_model=26, num_heads=2, positions="rotary", d_k=14).key_dim == 14
     assert ModelConfig(d_model=15, num_heads=3, positions="none").value_dim == 5
     assert ModelConfig(d_model=15, num_heads=4, d_k=3, d_v=7, positions="learned").key_dim == 3

@@ -86,7 +86,7 @@ def test_lengths_and_ngrams_are_taken_over_and_compared(layout):
 
 
 @pytest.mark.parametrize("layout", ["mbart-50", slow("nllb"), slow("m2m100")], indirect=True)
-def test_a_forced_token_that_is_no_language_is_refused(layout):
+def test_forced_bos_token_id_that_is_not_a_language_is_rejected(layout):
     change(layout.directory, forced_bos_token_id=piece(layout))
     with pytest.raises(ConfigError, match="which is no language of the model"):
         read(layout)

@@ -162,7 +162,7 @@ def test_gradients_are_equal(kind, batch, record_property):
 
 
 @every_kind
-def test_what_was_read_is_written_back(kind):
+def test_export_state_writes_the_imported_state(kind):
     theirs = random_state(kind.make())
     state = theirs.state_dict()
     config, tensors = import_state(kind.model_type, theirs.config.to_dict(), state)

@@ -424,7 +424,7 @@ def their_loss(case: Case, examples: list[tuple[str, str]]) -> float:
     [name if name in IN_EVERY_RUN else slow(name) for name in PUBLISHED],
     indirect=True,
 )
-def test_what_came_in_learns_from_pairs_as_it_did_before(case, tmp_path):
+def test_fine_tuning_an_imported_model_starts_at_the_loss_of_their_library(case, tmp_path):
     """The loss of the first validation is the one that their library finds, so texts are encoded as for training."""
     lines = pairs(*case.published.reads)
     files = {"train": lines[10:], "valid": lines[:10]}

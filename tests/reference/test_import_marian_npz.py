@@ -376,7 +376,7 @@ def test_the_file_alone_is_enough_where_its_own_decoder_yml_stands_beside_it(cas
     ["pre, all tied, one vocabulary", *map(slow, list(CASES)[:3])],
     indirect=True,
 )
-def test_it_goes_out_to_ctranslate2_and_onnx_and_comes_back_bit_for_bit(case, tmp_path):
+def test_marian_models_return_from_ctranslate2_and_onnx_bit_for_bit(case, tmp_path):
     expected, path = case.ours.bundle, tmp_path / "ours"
     save_bundle(path, expected)
     for to in ("ctranslate2", "onnx"):

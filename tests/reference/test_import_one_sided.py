@@ -139,7 +139,7 @@ def test_scores_are_their_log_probabilities(gpt2, our_gpt2):
     assert ch.Translator.load(our_gpt2, device="cpu").score(PROMPTS, targets) == pytest.approx(expected, abs=1e-3)
 
 
-def test_what_its_heads_attend_to_is_what_theirs_do(gpt2, our_gpt2):
+def test_attention_of_imported_gpt2_equals_that_of_transformers(gpt2, our_gpt2):
     tokenizer = read_tokenizer(gpt2)
     eager = transformers.GPT2LMHeadModel.from_pretrained(gpt2, attn_implementation="eager").eval()
     explained = ch.explain(ch.Translator.load(our_gpt2, device="cpu"), "3 days", " ago", search=False)
@@ -156,7 +156,7 @@ def assert_same_attention(ours, theirs):
     torch.testing.assert_close(torch.from_numpy(ours), torch.cat(theirs).detach(), atol=1e-5, rtol=1e-4)
 
 
-def test_the_command_goes_on_with_lines_one_for_one(our_gpt2, tmp_path):
+def test_translate_continues_each_line_with_gpt2(our_gpt2, tmp_path):
     lines = ["3 days", "", "One sentence. And another one. And", "x" * 500]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     run("translate", our_gpt2, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
@@ -199,7 +199,7 @@ def test_a_long_beginning_finds_room_behind_a_long_text(our_gpt2, words):
         translator.translate(["day"], prefix=" 3" * 63)
 
 
-def test_what_only_translators_do_is_refused(our_gpt2, tmp_path):
+def test_train_and_optimize_reject_decoder_only_models(our_gpt2, tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\n" * 50, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"needs an encoder and a decoder; model\.num_encoder_layers is 0"):
         run("train", "--pairs", tmp_path / "pairs.tsv", "--from", our_gpt2, "--out", tmp_path / "run", "--max-steps", 2)

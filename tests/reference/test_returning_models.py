@@ -179,7 +179,7 @@ def export_to(directory: Path, name: str, to: str) -> tuple[Bundle, Path]:
     return bundle, directory / "theirs"
 
 
-def test_what_transformers_writes_again_is_the_same_model(exported, tmp_path):
+def test_model_saved_again_by_transformers_is_the_same(exported, tmp_path):
     bundle, directory = exported
     transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).save_pretrained(tmp_path / "again")
     transformers.AutoTokenizer.from_pretrained(directory).save_pretrained(tmp_path / "again")
@@ -233,7 +233,7 @@ def break_setting(values):
         (lambda values: values.update(clearhead=[1]), "'clearhead' cannot be read"),
     ],
 )
-def test_what_cannot_be_used_of_the_origin_is_said_and_nothing_is_lost(exported, tmp_path, change, note):
+def test_unreadable_clearhead_record_is_reported_and_the_model_still_imported(exported, tmp_path, change, note):
     bundle, directory = exported
     other = Path(shutil.copytree(directory, tmp_path / "there"))
     change_config(other, change)

@@ -392,7 +392,7 @@ WRITERS = {
 @pytest.mark.parametrize(
     "damaged", one_in(2, [(toolkit, damage) for toolkit, (_, _, damages) in WRITERS.items() for damage in damages])
 )
-def test_what_is_damaged_is_named_and_nothing_is_written(there, tmp_path, damaged):
+def test_damaged_toolkit_models_are_rejected_and_nothing_is_written(there, tmp_path, damaged):
     toolkit, damage = damaged
     write, how, damages = WRITERS[toolkit]
     spoil_it, error, message = damages[damage]

@@ -275,7 +275,7 @@ def test_a_whole_transformer_of_torch_becomes_the_stacks_of_ours(norm, make_mode
         assert_same(ours(source, target), states @ ours.source_embedding.weight.T)
 
 
-def test_what_no_transformer_of_torch_is_gets_named():
+def test_import_torch_state_rejects_settings_that_nn_transformer_lacks():
     theirs = nn.Transformer(28, 2, 1, 1, D_FF, batch_first=True)
     right = {"d_model": 28, "num_heads": 2, "d_ff": D_FF, "num_encoder_layers": 1, "num_decoder_layers": 1}
     biased = ModelConfig(**right, attention_bias=True, final_norm=True)

@@ -36,7 +36,7 @@ def model_dir(make_model_dir) -> Path:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_what_is_read_is_bit_for_bit_what_was_written(make_bundle, tmp_path, sentences, kind, norm):
+def test_load_bundle_reads_what_save_bundle_wrote_bit_for_bit(make_bundle, tmp_path, sentences, kind, norm):
     info = {"preset": None, "data": {"files": [{"path": "ü.de", "lines": 7}]}, "loss": 1e-9}
     written = make_bundle(kind=kind, norm=norm, language_tags=("de", "en"), info=info, decode={"beam_size": 3})
     save_bundle(tmp_path / "model", written, golden=GOLDEN)
@@ -356,7 +356,7 @@ def test_a_pickle_is_refused_and_not_executed(model_dir, tmp_path, write, verify
     assert not (tmp_path / "mark").exists()
 
 
-def test_a_file_that_is_no_safetensors_file_is_refused(tmp_path):
+def test_read_weights_rejects_files_that_are_not_safetensors(tmp_path):
     path = tmp_path / "model.safetensors"
     assert str(path) in message_of(read_weights, path)
     for content in (b"", b"weights", b"\xff" * 64):
@@ -536,7 +536,7 @@ def test_a_model_that_stays_damaged_is_refused_at_once(make_bundle, tmp_path, mo
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
-def test_whoever_may_read_the_directory_may_read_the_model(make_bundle, tmp_path):
+def test_save_bundle_writes_files_of_mode_644_under_umask_022(make_bundle, tmp_path):
     before = os.umask(0o022)
     try:
         save_bundle(tmp_path / "model", make_bundle())

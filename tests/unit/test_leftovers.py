@@ -59,7 +59,7 @@ def test_a_process_is_named_with_its_command(left):
 
 
 @linux
-def test_what_a_process_leaves_behind_is_told_as_well(left):
+def test_fail_if_left_names_a_grandchild_process(left):
     reading, writing = os.pipe()
 
     def start():
@@ -74,7 +74,7 @@ def test_what_a_process_leaves_behind_is_told_as_well(left):
 
 
 @linux
-def test_an_open_socket_is_told(left):
+def test_fail_if_left_names_an_open_socket(left):
     opened = []
     try:
         assert left(lambda: opened.append(socket.socket())).startswith("left behind: socket:[")
@@ -82,7 +82,7 @@ def test_an_open_socket_is_told(left):
         opened[0].close()
 
 
-def test_what_has_ended_or_ends_in_time_is_not_told():
+def test_fail_if_left_accepts_threads_and_processes_that_end_in_time():
     before = running()
     with ThreadPoolExecutor(2) as threads:
         threads.submit(int).result()

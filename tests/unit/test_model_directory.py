@@ -119,7 +119,7 @@ def test_a_configuration_that_is_not_utf8_is_refused(model_dir):
         {"config.json": "not JSON"},
     ],
 )
-def test_a_directory_that_is_no_model_is_left_alone(make_bundle, tmp_path, files):
+def test_save_bundle_does_not_replace_a_directory_without_a_model(make_bundle, tmp_path, files):
     (tmp_path / "precious").mkdir()
     for name, text in files.items():
         (tmp_path / "precious" / name).write_text(text, encoding="utf-8")
@@ -150,7 +150,7 @@ def test_a_model_is_not_written_where_it_could_not_be_read(make_bundle, tmp_path
 
 
 @pytest.mark.parametrize("path", [3, None, b"model", ["model"]])
-def test_what_is_no_path_is_refused(path):
+def test_load_bundle_rejects_arguments_that_are_not_paths(path):
     assert "a model is named by the path of its directory, not by " in message_of(load_bundle, path)
 
 
@@ -168,7 +168,7 @@ def test_a_run_directory_stands_for_its_model(model_dir):
     assert load_bundle(run).info["preset"] == "tiny"
 
 
-def test_what_is_no_model_is_told_apart(tmp_path):
+def test_load_bundle_errors_distinguish_missing_directories_and_runs(tmp_path):
     assert "there is no such directory" in message_of(load_bundle, tmp_path / "nowhere")
     assert "it holds no config.json" in message_of(load_bundle, tmp_path)
     (tmp_path / "config.toml").write_text("", encoding="utf-8")

@@ -124,7 +124,7 @@ def test_long_functions_are_listed_and_grow_no_longer(texts):
     assert {name: size for name, size in long.items() if size > LONG_FUNCTIONS[name]} == {}
 
 
-def test_what_is_counted():
+def test_code_lines_leave_out_blanks_comments_and_docstrings():
     text = '"""Of."""\n\nimport ast  # a\n\n\ndef f(\n    a,\n):\n    """Return a."""\n    # 1\n    return """a\n\n"""'
     assert code_lines(text, ast.parse(text)) == {3, 6, 7, 8, 11, 12, 13}
     assert function_sizes(text) == {"f": 6}

@@ -146,7 +146,7 @@ NEED_PYTORCH = [
 ]
 
 
-def test_what_needs_pytorch_says_so_in_one_line(files, make_model_dir, tmp_path):
+def test_commands_that_need_pytorch_say_so_in_one_line(files, make_model_dir, tmp_path):
     places = dict(zip(("MODEL", "SOURCE", "TARGET"), files, strict=True)) | {"OTHER": str(make_model_dir("other"))}
     commands = [[places.get(one, one) for one in arguments] for arguments, _ in NEED_PYTORCH]
     said = in_one_process(MISSING, commands, tmp_path)

@@ -222,7 +222,7 @@ def test_a_page_opens_with_the_languages_of_its_model_and_an_example(context, co
     assert complaints == []
 
 
-def test_a_text_that_is_longer_than_the_model_reads_is_told(context, make_bundle, tmp_path):
+def test_text_above_max_input_tokens_has_source_truncated(context, make_bundle, tmp_path):
     bundle = make_bundle(info=INFO, decode={"max_input_tokens": 7, "split": "never"}, **SIZES)
     save_bundle(tmp_path / "model", bundle, golden=make_golden(Translator(bundle)), card="# A small model\n")
     write_web(load_bundle(tmp_path / "model"), tmp_path / "page.html", "de-en", "float32", single_file=True)
@@ -382,7 +382,9 @@ def remove(at: Path) -> None:
     ],
     ids=["truncated", "flipped", "golden", "missing"],
 )
-def test_what_is_damaged_is_said_and_translates_nothing(browser, folder, tmp_path, serve, sentences, change, says):
+def test_damaged_model_files_are_reported_and_disable_translation(
+    browser, folder, tmp_path, serve, sentences, change, says
+):
     address = serve(damage(folder, tmp_path, change))
     page = browser.new_page()
     page.goto(address)

@@ -319,7 +319,7 @@ def test_a_browser_without_a_segmenter_keeps_lines_whole(page):
     assert found == {"sentences": ["Ein Hund. Zwei."], "gaps": []}
 
 
-def test_a_browser_that_cannot_look_behind_is_told_so(page, make_bundle):
+def test_browser_without_lookbehind_is_reported_as_too_old(page, make_bundle):
     found = page.evaluate(
         """(settings) => {
           const { RegExp } = window;

@@ -24,7 +24,7 @@ def refused(bundle: Any, path: Any, says: str, precision: Any = "int8") -> None:
     assert list(path.iterdir()) == []
 
 
-def test_what_a_browser_cannot_run_is_refused(make_bundle, tmp_path):
+def test_write_web_rejects_models_that_the_page_cannot_compute(make_bundle, tmp_path):
     refused(make_bundle(), tmp_path, "for int8 the compiled core takes d_model, d_ff and num_heads")
     refused(
         make_bundle(positions="relative", **SIZES), tmp_path, "the page does not compute model.positions = 'relative'"

@@ -213,7 +213,7 @@ def test_a_schedule_that_ends_takes_either_end():
             assert Config.from_dict({"train": {"schedule": schedule, **end}}).train.schedule == schedule
 
 
-def test_all_problems_are_told_at_once_with_their_origin():
+def test_all_problems_are_reported_at_once_with_their_origin():
     values = {"train": {"sead": 1, "patience": 0}, "decode": {"beam_size": "many"}, "modle": {}}
     message = refusal(values, origin="run.toml")
     assert message.startswith("run.toml: ")
@@ -226,7 +226,7 @@ def test_all_problems_are_told_at_once_with_their_origin():
         assert part in message
 
 
-def test_a_contradiction_is_told_beside_the_other_problems_with_its_origin():
+def test_contradictions_are_reported_with_the_other_problems():
     message = refusal({"model": {"d_model": 10, "num_heads": 4}, "train": {"sead": 1}}, origin="run.toml")
     assert message.startswith("run.toml: ")
     assert "model.d_model (10) must be a multiple of model.num_heads (4)" in message

@@ -55,5 +55,5 @@ def test_a_key_of_more_than_two_names_is_refused(text):
 
 
 @pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5_000], ids=["deep", "long"])
-def test_a_value_that_is_no_toml_is_text(value):
+def test_parse_override_takes_invalid_toml_as_text(value):
     assert parse_override(f"train.seed={value}") == {"train": {"seed": value}}

@@ -135,7 +135,7 @@ def test_bert_presets_are_encoders_of_the_published_shape(name, shape):
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_an_encoder_alone_is_no_recipe_for_translation(name):
+def test_recipe_rejects_encoder_only_presets(name):
     with pytest.raises(ConfigError) as caught:
         recipe(name)
     assert str(caught.value) == (

@@ -81,7 +81,7 @@ def test_the_same_links_in_every_form_and_counted_from_one(gold, write_lines):
         (["1 1 1", "2 1 6"], "sentence 2 names word 6 of the target, which has 5 words, counted from 1"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(write_lines, lines, message):
+def test_read_gold_links_rejects_invalid_links_with_their_place(write_lines, lines, message):
     with pytest.raises(DataError, match=message.replace("?", r"\?")):
         read_gold_links(str(write_lines("gold.txt", *lines)), SOURCES, TARGETS)
 

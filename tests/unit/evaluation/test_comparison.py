@@ -145,7 +145,7 @@ def test_outputs_that_do_not_pair_up_are_refused_with_all_numbers():
         compare([], [], [])
 
 
-def test_what_is_compared_and_how_can_be_chosen(references):
+def test_compare_takes_metrics_tokenize_and_lowercase(references):
     upper = [line.upper() for line in references]
     comparison = compare(references, upper, references, metrics=["bleu", "chrf++"], tokenize="char", lowercase=True)
     assert list(comparison.metrics) == ["bleu", "chrf++"]

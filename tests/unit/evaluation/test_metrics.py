@@ -57,7 +57,7 @@ def test_an_interval_is_of_resampled_test_sets_and_changes_neither_score_nor_sig
     assert found.to_dict()["bleu_interval"] == list(found.metrics["bleu"].interval)
 
 
-def test_of_very_many_sentences_there_is_no_interval(monkeypatch):
+def test_judge_has_no_interval_above_most_drawn(monkeypatch):
     monkeypatch.setattr("clearhead.evaluation.metrics._MOST_DRAWN", 5 * 99)
     assert judge(HYPOTHESES, REFERENCES, intervals=True).metrics["bleu"].interval is None
     monkeypatch.setattr("clearhead.evaluation.metrics._MOST_DRAWN", 5 * 100)
@@ -83,7 +83,7 @@ def test_hypotheses_and_references_are_not_confused():
     assert bleu(hypotheses, references).score != bleu(references, hypotheses).score
 
 
-def test_what_is_measured_and_how_can_be_chosen():
+def test_judge_takes_metrics_tokenize_and_lowercase():
     lower, upper = ["das haus"] * 2, ["DAS HAUS"] * 2
     found = judge(upper, lower, metrics=["chrf++", "bleu"], tokenize="char", lowercase=True)
     assert list(found.to_dict()) == ["chrf++", "chrf++_signature", "bleu", "bleu_signature", "exact_match", "sentences"]

@@ -60,7 +60,7 @@ def test_the_script_decides(installed, references, name):
         (THAI, {"sentencepiece"}, "char"),  # the pieces themselves would have to be downloaded
     ],
 )
-def test_what_is_installed_is_used(installed, references, modules, name):
+def test_choose_tokenization_uses_installed_tokenizers(installed, references, modules, name):
     installed |= modules
     assert choose_tokenization(references) == name
 

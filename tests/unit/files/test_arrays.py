@@ -17,7 +17,7 @@ ARRAYS = {"b": np.arange(6, dtype=np.int32).reshape(2, 3).T, "a": np.array([0.5,
 METADATA = {"z": "1", "model": "é", "a": "2"}
 
 
-def test_files_are_those_that_tensors_are_written_to(tmp_path):
+def test_write_arrays_and_write_weights_write_the_same_files(tmp_path):
     write_arrays(tmp_path / "arrays", ARRAYS, METADATA)
     write_weights(tmp_path / "tensors", {name: torch.from_numpy(array) for name, array in ARRAYS.items()}, METADATA)
     assert (tmp_path / "arrays").read_bytes() == (tmp_path / "tensors").read_bytes()

@@ -82,7 +82,7 @@ def test_a_line_longer_than_the_limit_is_refused_without_reading_the_rest(tmp_pa
 
 
 @pytest.mark.parametrize("extension", [".gz", ".xz", ".zst"])
-def test_what_is_decompressed_at_once_is_bounded(tmp_path, extension):
+def test_read_lines_bounds_the_memory_of_decompression(tmp_path, extension):
     path = written(tmp_path / f"t{extension}", COMPRESS[extension](bytes(150 * 2**20)))
     tracemalloc.start()
     try:
@@ -181,7 +181,7 @@ def test_flipped_bit_in_a_checksummed_file_is_refused(tmp_path, extension):
         (b"ok\nh\xed\xa0\x80\n", r"line 2: byte 2 \(0xed\) is not valid UTF-8"),
     ],
 )
-def test_what_is_not_utf8_text_is_named_by_file_line_and_byte(tmp_path, content, message):
+def test_read_lines_rejects_other_encodings_with_file_line_and_byte(tmp_path, content, message):
     with pytest.raises(DataError, match=rf"t\.txt.* {message}"):
         list(read_lines(written(tmp_path / "t.txt", content)))
 
@@ -212,7 +212,7 @@ def test_unreadable_file_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("extension", COMPRESS)
-def test_what_is_written_is_read_back_and_nothing_else_is_left(tmp_path, extension):
+def test_open_output_and_read_lines_round_trip_and_leave_no_other_file(tmp_path, extension):
     path = tmp_path / f"out.txt{extension}"
     with open_output(str(path)) as file:
         file.write(TEXT)

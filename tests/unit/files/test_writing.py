@@ -220,7 +220,7 @@ def test_a_reader_never_finds_the_name_of_a_replaced_directory_missing(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["model", "model[1]"])
-def test_what_a_killed_writer_put_aside_is_found_without_renaming_and_given_back_its_name(
+def test_readable_version_and_remove_leftovers_after_a_killed_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = tmp_path / name

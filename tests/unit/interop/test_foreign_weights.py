@@ -125,7 +125,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("is_zip", [True, False])
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_nothing_is_run_and_the_file_is_named(hostile, is_zip):
+def test_read_checkpoint_rejects_hostile_pickles_without_running_them(hostile, is_zip):
     value = {"model": {"w": torch.ones(2)}, "args": HOSTILE[hostile]()}
     torch.save(value, "checkpoint.pt", _use_new_zipfile_serialization=is_zip)
     with pytest.raises(ModelError, match=r"checkpoint\.pt holds more than tensors and settings") as raised:
@@ -134,7 +134,7 @@ def test_nothing_is_run_and_the_file_is_named(hostile, is_zip):
     assert not Path(MARK).exists()
 
 
-def test_what_would_run_is_named():
+def test_read_checkpoint_names_the_functions_of_a_pickle():
     torch.save({"x": Calls(exec, "pass"), "y": Calls(os.system, "true")}, "checkpoint.pt")
     with pytest.raises(
         ModelError,
@@ -258,7 +258,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_said_in_one_line(damage):
+def test_damaged_checkpoint_is_one_line_error(damage):
     torch.save({"model": {"w": torch.ones(99)}}, "good.pt")
     DAMAGES[damage]()
     with pytest.raises(ModelError, match=r"checkpoint\.pt") as raised:
@@ -267,7 +267,7 @@ def test_what_is_damaged_is_said_in_one_line(damage):
     assert len(str(raised.value)) < 400
 
 
-def test_a_missing_file_and_other_values_are_said():
+def test_missing_checkpoints_and_values_other_than_tensors_are_rejected():
     with pytest.raises(ModelError, match=r"cannot read the checkpoint none\.pt: No such file"):
         read_checkpoint(Path("none.pt"))
     torch.save([1, 2], "list.pt")

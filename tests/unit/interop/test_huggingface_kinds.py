@@ -299,7 +299,7 @@ def test_bert_gets_free_ids_for_what_its_file_does_not_name():
         ("encoder-decoder", TWO_BERTS, {"decoder": "bert"}, "decoder is 'bert', but must be an object"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused_by_name(model_type, values, changed, message):
+def test_config_from_rejects_unsupported_settings_by_name(model_type, values, changed, message):
     FAMILIES[model_type].config_from(values)
     with pytest.raises(ConfigError, match=message):
         FAMILIES[model_type].config_from({**values, **changed})
@@ -333,7 +333,7 @@ def test_a_file_that_holds_no_fields_is_refused(kind, values):
 
 
 @pytest.mark.parametrize("values", [["x"] * 10_000, {**BART_LIKE, "activation_function": "x" * 10_000}])
-def test_what_a_file_holds_is_shortened_in_messages(values):
+def test_import_state_shortens_file_contents_in_messages(values):
     with pytest.raises(ConfigError) as error:
         import_state("marian", values, {})
     assert len(str(error.value)) < 1_000
@@ -411,7 +411,7 @@ def test_every_activation_is_read_and_written(theirs, ours):
         ({"num_decoder_layers": 0}, []),
     ],
 )
-def test_it_is_known_which_kinds_can_hold_a_model(settings, kinds):
+def test_exportable_as_lists_the_kinds_that_export_state_accepts(settings, kinds):
     config = ModelConfig(**{**SMALL, "num_encoder_layers": 1, "num_decoder_layers": 2, **settings})
     assert exportable_as(config) == kinds
     tensors = model_tensors(Transformer(config))

@@ -130,7 +130,7 @@ def test_a_name_with_and_without_prefix_is_refused(table, state):
         table.from_theirs({**state, "gain": state["model.gain"] + 1.0})
 
 
-def test_what_is_left_out_may_be_there(table, state):
+def test_from_theirs_ignores_optional_keys(table, state):
     extra = {"model.h.11.mask": torch.ones(5, 5), "model.positions": torch.arange(3.0)[:, None]}
     assert table.from_theirs({**state, **extra}).keys() == {"embedding", "gain", "bias"}
 

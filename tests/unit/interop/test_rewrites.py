@@ -88,7 +88,7 @@ def test_rewrites_are_undone_to_the_bit(make_model, settings):
     assert all(torch.equal(tensors[name], tensor) for name, tensor in before.items())
 
 
-def test_what_was_changed_meanwhile_is_not_undone(make_model, make_batch):
+def test_undone_keeps_later_changes(make_model, make_batch):
     model = make_model(tying="decoder")
     config, tensors = rewritten(model.config, model_tensors(model))
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -139,7 +139,7 @@ def test_reordering_alone_would_change_the_logits(make_model, make_batch):
     assert (outputs(model, batch) - before).abs().max() > 0.1
 
 
-def test_what_is_not_set_is_written_out():
+def test_resolved_sets_all_defaults_of_a_config():
     config = resolved(ModelConfig(d_model=26, num_heads=13, norm="pre", tying="decoder", vocab_size=37))
     assert (config.d_k, config.d_v, config.final_norm, config.source_vocab_size) == (2, 2, True, 37)
     assert resolved(config) == config

@@ -56,7 +56,7 @@ def test_the_seed_decides():
     assert not draws[0].equal(draws[2])
 
 
-def test_nothing_is_drawn_outside_training_or_at_rate_0():
+def test_dropout_draws_no_random_numbers_in_eval_or_at_rate_0():
     x = torch.randn(7, 11)
     before = torch.get_rng_state()
     assert Dropout(0.5).eval()(x) is x

@@ -178,7 +178,7 @@ def test_a_team_gives_the_same_to_the_last_bit_however_many_panels_there_are(pre
 
 
 @pytest.mark.parametrize(("precision", "on_amx"), FORMS)
-def test_nothing_but_zeros_gives_the_bias(precision, on_amx):
+def test_product_of_zeros_is_the_bias(precision, on_amx):
     weight, bias, rows = draw(64, 33, 19)
     rows[5], weight[7] = 0.0, 0.0
     found = multiply(rows, weight, bias, precision, on_amx)
@@ -189,7 +189,7 @@ def test_nothing_but_zeros_gives_the_bias(precision, on_amx):
 @pytest.mark.parametrize("place", [0, 47])
 @pytest.mark.parametrize("damage", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize(("precision", "on_amx"), FORMS)
-def test_what_is_no_number_is_never_hidden_and_harms_no_neighbour(precision, on_amx, damage, place):
+def test_non_finite_input_shows_in_its_own_row_alone(precision, on_amx, damage, place):
     weight, bias, rows = draw(64, 33, 19)
     sound = multiply(rows, weight, bias, precision, on_amx)
     rows[5, place] = damage
@@ -200,7 +200,7 @@ def test_what_is_no_number_is_never_hidden_and_harms_no_neighbour(precision, on_
 
 
 @pytest.mark.parametrize(("precision", "on_amx"), FORMS)
-def test_a_weight_that_is_no_number_shows_in_its_own_output_alone(precision, on_amx):
+def test_nan_weight_shows_in_its_own_output_alone(precision, on_amx):
     weight, bias, rows = draw(64, 33, 19)
     sound = multiply(rows, weight, bias, precision, on_amx)
     weight[7, 50] = float("nan")
@@ -295,7 +295,7 @@ def test_a_structure_points_to_nothing_of_another_type_or_order():
 # The mirror, and whether there is a core
 
 
-def test_structures_are_those_that_a_header_declares_without_a_tag():
+def test_read_structures_reads_untagged_structures_of_a_header():
     inner, outer = read_structures(
         """
         typedef struct { const float *weight, *bias; double eps; } Inner; /* typedef struct { int x; } Comment; */
@@ -374,7 +374,7 @@ def test_the_structures_lie_in_memory_as_the_compiler_lays_them_out(tmp_path):
     assert printed == [*expected, ""]
 
 
-def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_library, tmp_path):
+def test_library_is_none_if_the_core_was_not_compiled(monkeypatch, forget_the_library, tmp_path):
     monkeypatch.setattr(library_module, "_record", lambda: tmp_path / "_core.sha256")
     assert library() is None
     assert not has_amx()
@@ -435,9 +435,7 @@ def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
     assert_refused(r"_core.so is damaged \(its SHA-256 is not the one in _core.sha256\)")
 
 
-def test_without_pytorch_a_core_that_cannot_be_used_is_no_warning_but_an_error_of_what_needs_it(
-    put_core, monkeypatch, make_model_dir
-):
+def test_make_engine_raises_without_pytorch_and_a_usable_core(put_core, monkeypatch, make_model_dir):
     model = load_bundle(make_model_dir()).weights
     put_core(None, b"one")
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -511,7 +509,7 @@ def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkey
 
 
 @needs_core
-def test_a_sound_core_is_used_and_nothing_is_said(put_core):
+def test_valid_core_is_loaded_without_a_warning(put_core):
     put_core(the_core()[0])
     assert library() is not None
     assert describe() == f"clearhead's compiled core is in use, in its form for {form()}"

@@ -142,7 +142,7 @@ def test_int8_takes_rows_and_matrices_of_zeros_and_the_ends_of_its_range():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", pytest.param("int8", marks=needs_vnni)])
-def test_it_leaves_its_rows_alone(precision):
+def test_make_product_does_not_change_its_input(precision):
     weight, bias, rows = draw(67, 131)
     kept = rows.clone()
     make_product([weight], [bias], precision)(rows)

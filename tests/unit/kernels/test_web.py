@@ -121,7 +121,7 @@ def test_a_greedy_search_without_scores_finds_the_same_tokens(page, directory, m
     ("source", "message"),
     [([61, 2], "id 61 is not in the vocabulary of 61"), ([5] * 80 + [2], "81 tokens, but the model has 80 positions")],
 )
-def test_what_the_core_would_read_out_of_bounds_is_refused(page, directory, make_model, source, message):
+def test_web_core_rejects_unknown_ids_and_too_many_tokens(page, directory, make_model, source, message):
     both(page, directory, make_model(**WIDTHS, **MODELS["learned"]), 1, "fp32", None)  # writes the model
     options = {
         "beam": 1,

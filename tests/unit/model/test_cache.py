@@ -33,7 +33,7 @@ def test_cached_decoding_equals_uncached(make_model, make_batch, norm):
 
 
 @both_norms
-def test_a_cached_prefix_goes_on_one_token_at_a_time(make_model, make_batch, norm):
+def test_decode_continues_a_cached_prefix_token_by_token(make_model, make_batch, norm):
     model = make_model(norm=norm).double()
     source, target = make_batch(model.config, target=(7, 7, 7))
     memory, mask = model.encode(source)

@@ -33,7 +33,7 @@ def test_projections_have_the_shapes_of_section_3_2_2(attn):
 @pytest.mark.parametrize(
     ("widths", "expected"), [({}, (2, 2)), ({"d_k": 5}, (5, 2)), ({"d_v": 7}, (2, 7)), ({"d_k": 5, "d_v": 7}, (5, 7))]
 )
-def test_what_is_not_given_is_d_model_over_h(widths, expected):
+def test_d_k_and_d_v_default_to_d_model_over_num_heads(widths, expected):
     attn = MultiHeadAttention(d_model=26, num_heads=13, **widths)
     assert (attn.k_proj.out_features / 13, attn.v_proj.out_features / 13) == expected
     config = ModelConfig(d_model=26, num_heads=13, **widths)

@@ -92,7 +92,7 @@ def test_a_decoder_alone_reads_no_source(make_model, make_batch):
         ({}, lambda m, s, t: m.encode(s, torch.zeros_like(s)), "this model knows no segments .* give none"),
     ],
 )
-def test_a_side_that_is_not_there_or_lacks_its_input_is_told(make_model, make_batch, settings, call, message):
+def test_missing_side_or_missing_input_of_a_model_is_rejected(make_model, make_batch, settings, call, message):
     model = make_model(**settings)
     with pytest.raises(ValueError, match=message):
         call(model, *make_batch(model.config))

@@ -94,7 +94,7 @@ def test_a_copy_by_pickle_has_the_same_weights():
 
 
 @pytest.mark.parametrize("scale", [np.nan, np.inf, 0.0, -1.0, 5.5e36])  # 63 times the last is above 3.4e38
-def test_a_scale_that_is_no_positive_number_or_too_large_is_refused(scale):
+def test_non_positive_or_too_large_scales_are_rejected(scale):
     stored = dict(rounded(matrix(3)).stored)
     stored[NAME + "_scale"] = np.float32([1, scale, 1])
     with pytest.raises(ModelError, match=rf"model: {NAME}_scale: the scale of row 1 is .* must be a positive number"):

@@ -35,7 +35,7 @@ def test_its_module_has_the_same_weights_and_is_made_once(arrays):
         assert np.shares_memory(stored.arrays[name], weight.detach().numpy())  # held once
 
 
-def test_it_tells_when_its_module_has_changed(arrays):
+def test_stored_model_is_changed_after_its_module_changes(arrays):
     stored = StoredModel(tiny(vocab_size=37), arrays)
     assert not stored.is_changed
     assert stored.module.output_proj.weight.grad is None

@@ -121,7 +121,7 @@ def test_bert_presets_have_as_many_weights_as_hugging_faces(preset, shape, weigh
     ],
     ids=str,
 )
-def test_operations_are_those_that_pytorch_counts(options):
+def test_forward_flops_equals_the_count_of_pytorch(options):
     config = ModelConfig(**{**SIZES, **options})
     source, target = (13 if config.num_encoder_layers else 0), (7 if config.num_decoder_layers else 0)
     with torch.device("meta"), torch.no_grad():

@@ -99,7 +99,7 @@ class TestErratum:
             assert "  " not in text
         assert erratum.wrong != erratum.right
 
-    def test_what_is_computed_has_two_near_misses(self, erratum: Erratum):
+    def test_computed_errata_have_two_mutants(self, erratum: Erratum):
         assert erratum.kind == "quotation" or len(erratum.mutants) >= 2
 
 

@@ -175,14 +175,14 @@ def test_settings_of_an_answer_do_not_decide_about_the_next(tmp_path: Path, code
     assert torch.is_grad_enabled()
 
 
-def test_what_a_file_imports_is_no_answer(tmp_path: Path):
+def test_imported_functions_are_not_answers(tmp_path: Path):
     file = tmp_path / "mine.py"
     code = "from functools import partial\nfrom torch import softmax\n\nperplexity = partial(max)\nf1 = lambda *_: 0\n"
     file.write_text(code, encoding="utf-8")
     assert [one.name for one in check_file(file, EXERCISES)] == ["perplexity", "f1"]
 
 
-def test_an_exception_without_a_text_is_no_traceback():
+def test_unprintable_exception_of_an_answer_is_reported():
     class Unprintable(Exception):
         def __str__(self) -> str:
             raise ValueError

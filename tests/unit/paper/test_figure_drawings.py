@@ -213,7 +213,7 @@ def test_every_box_is_on_the_line_that_it_names(config):
 
 @pytest.mark.parametrize("config", one_in(2, MODELS.values()), ids=MODELS)
 @pytest.mark.parametrize("figure", [figure1, figure2])
-def test_what_is_said_of_every_model_holds(figure, config):
+def test_checks_of_figures_hold_for_every_model(figure, config):
     part = figure(config)
     assert part.failures == []
     assert len(part.checks) == 2

@@ -20,7 +20,7 @@ EQUATION_1, STEPWISE, FUSED, RNN, _, CONVOLUTION, RESTRICTED = LAYERS
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_operations_are_those_that_pytorch_counts(name):
+def test_layer_flops_equal_the_count_of_pytorch(name):
     assert counted_layer_flops(LAYERS[name], 36, 20) == LAYERS[name].flops(36, 20)
 
 

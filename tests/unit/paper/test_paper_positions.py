@@ -36,7 +36,7 @@ def test_the_halves_are_the_same_columns_in_another_order():
     assert sinusoidal_positions(31, 22)[:, order].equal(sinusoidal_positions(31, 22, "sinusoidal_halves"))
 
 
-def test_all_checks_hold_and_the_last_wave_is_told_as_it_is():
+def test_positions_checks_hold_and_the_longest_wavelength_is_exact():
     part = positions()
     assert part.failures == []
     assert part.data["longest_wavelength"] == pytest.approx(2 * math.pi * 10_000 ** (510 / 512))

@@ -46,6 +46,6 @@ def test_a_cell_that_forgets_connects_nothing():
         steps_to_connect(lambda x, state: x + 0 * state, 7, 3)
 
 
-def test_positions_that_never_meet_are_told():
+def test_layers_to_connect_rejects_positions_that_never_meet():
     with pytest.raises(ValueError, match="5 layers do not connect the ends of 7 positions"):
         layers_to_connect(lambda number: lambda x: 2 * x, 7, 3, most=5)

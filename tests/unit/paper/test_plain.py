@@ -27,7 +27,7 @@ def test_scores_are_divided_by_the_root_of_the_key_width():
     assert weights[0][0] / weights[0][1] == pytest.approx(math.exp(4 / 2))
 
 
-def test_what_is_hidden_has_no_weight():
+def test_masked_keys_have_weight_zero():
     _, weights = plain.attention([[5.0]], [[1.0], [9.0]], [[1.0], [1.0]], [[True, False]])
     assert weights == [[1.0, 0.0]]
 

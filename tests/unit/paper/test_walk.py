@@ -307,6 +307,6 @@ def test_the_text_says_why_its_formulas_have_no_dropout():
         ("the cat " * 5, "1 to 8 words, this one has 10"),
     ],
 )
-def test_a_sentence_that_the_model_cannot_read_is_told_with_its_words(sentence, message):
+def test_walk_rejects_unknown_words_and_too_many_words(sentence, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         walk(sentence)

@@ -104,7 +104,7 @@ def openmp(monkeypatch):
     ("quota", "chosen", "expected"),
     [(None, {}, None), (2.0, {}, "2"), (2.0, {"OMP_NUM_THREADS": "5"}, "5"), (8.0, {}, None)],
 )
-def test_openmp_is_told_of_a_quota_unless_somebody_chose(openmp, monkeypatch, quota, chosen, expected):
+def test_cpu_quota_sets_omp_num_threads_unless_set(openmp, monkeypatch, quota, chosen, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
     assert openmp(**chosen).get("OMP_NUM_THREADS") == expected

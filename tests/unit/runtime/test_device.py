@@ -63,7 +63,7 @@ print((resident() - before) >> 20)
     assert (int(ran.stdout) < 16) == returns
 
 
-def test_what_is_kept_of_freed_memory_only_grows(monkeypatch):
+def test_keep_freed_memory_only_raises_the_limit(monkeypatch):
     kept = []
     monkeypatch.setattr(device, "_kept", 0)
     monkeypatch.setattr(device, "_set_malloc_options", lambda *options: kept.append(options[1][1]))
@@ -74,7 +74,7 @@ def test_what_is_kept_of_freed_memory_only_grows(monkeypatch):
     assert kept == [16 << 20, 2**31 - 1]
 
 
-def test_what_returns_freed_memory_does_so_also_after_an_engine_is_made(monkeypatch):
+def test_return_freed_memory_overrides_later_keep_freed_memory(monkeypatch):
     set_to = []
     monkeypatch.setattr(device, "_kept", 0)
     monkeypatch.setattr(device, "_set_malloc_options", lambda *options: set_to.append(options[1][1]))
@@ -90,7 +90,7 @@ def run(program, **environment):
     return ran.stdout.strip()
 
 
-def test_threads_without_pytorch_are_those_that_pytorch_would_use():
+def test_num_threads_is_the_same_with_and_without_pytorch():
     program = "from clearhead.runtime import device; print(device.num_threads(), 'torch' in sys.modules)"
     with_pytorch = run(f"import sys, torch; {program}")
     assert run(f"import sys; {program}") == with_pytorch.replace("True", "False")

@@ -63,7 +63,7 @@ def test_runs_are_what_has_words(message, texts):
         "{a, select, other {" * 60 + "}}" * 60,
     ],
 )
-def test_other_text_is_no_message(text):
+def test_text_that_is_not_a_valid_icu_message_has_no_runs(text):
     assert message_runs(text) == []
     assert message_syntax(text) == ()
 

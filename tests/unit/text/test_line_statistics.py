@@ -116,7 +116,7 @@ def test_a_model_of_paragraphs_covers_lines_of_as_many_sentences_as_it_has_seen(
     assert [statistics.covers(number, 9) for number in (1, 2, 3, 5, 6, 60)] == [True] * 4 + [False] * 2
 
 
-def test_what_was_seen_more_often_is_covered():
+def test_covers_line_lengths_seen_often_enough():
     statistics = of_sentences(37, 25, 13, 13, 12)
     assert [statistics.covers(number, 3) for number in (1, 2, 3, 4, 5)] == [True, True, True, False, False]
 
@@ -135,7 +135,7 @@ def test_the_words_say_how_long_lines_were():
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1))
-def test_what_is_written_is_read(pairs):
+def test_line_statistics_round_trip_through_json(pairs):
     statistics = counted([(a.replace("\ud83d", ""), b) for a, b in pairs])
     written = json.dumps(statistics.model_dump(mode="json"))
     assert written.isascii()
@@ -172,6 +172,6 @@ def test_damaged_statistics_are_refused(change, message):
 
 
 @pytest.mark.parametrize("values", [None, [], "x", {}])
-def test_what_is_no_statistics_is_refused(values):
+def test_line_statistics_from_dict_rejects_other_values(values):
     with pytest.raises(ValueError, match=r"statistics|source_tokens"):
         LineStatistics.from_dict(values)

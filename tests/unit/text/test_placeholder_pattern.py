@@ -107,7 +107,7 @@ def test_words_that_look_like_codes_are_words(text):
     assert [found[0] for found in find_placeholders(text)] == []
 
 
-def test_a_full_stop_is_no_part_of_a_code():
+def test_final_full_stop_is_not_part_of_a_placeholder():
     text = r"Mit /etc/app/conf.d. Dann user.name. In C:\Users\x. Per --max-minutes. Auf https://a.org/b. Von f()."
     codes = ["/etc/app/conf.d", "user.name", r"C:\Users\x", "--max-minutes", "https://a.org/b", "f()"]
     assert [found[0] for found in find_placeholders(text)] == codes
@@ -165,7 +165,7 @@ def test_options_of_a_command_are_no_words(text):
 
 
 @pytest.mark.parametrize("text", ["--Ja", "--nein.", "- ja", "-Ja", "a --b c", "wort--wort", "-- und"])
-def test_a_dash_before_a_word_is_no_option(text):
+def test_dash_before_a_word_is_not_a_placeholder(text):
     assert has_words(text)
 
 

@@ -50,7 +50,7 @@ def test_each_kind_is_there_once_and_in_order():
     assert set(kinds) == set(KINDS) - {"empty", "too_short", "unusual_case", "placed_markup"}
 
 
-def test_an_emoji_that_is_lost_is_a_placeholder_and_one_that_was_masked_is_no_unseen_character():
+def test_lost_emoji_is_flagged_placeholders_and_masked_emoji_is_not_unseen():
     assert flags("Ein Hund 👍🏽.", "A dog.")["placeholders"] == "👍🏽"
     assert flags("Ein Hund.", "A dog 😆.")["placeholders"] == "not in the source: 😆"
     assert "unseen_characters" in flags("Ein Hund 😆.", "A dog 😆.")
@@ -97,7 +97,7 @@ def test_a_translation_that_shows_nothing_is_flagged_for_any_source(knowledge):
         ("a dog runs across the meadow " * 4, "a dog runs across the meadow ", 4),
     ],
 )
-def test_what_is_said_four_times_in_a_row_is_found(text, unit, times):
+def test_repeated_unit_finds_four_repetitions(text, unit, times):
     assert repeated_unit(text) == (unit, times)
 
 
@@ -143,7 +143,7 @@ def test_a_copy_is_flagged_unless_training_copied_too():
     "source",
     ["https://example.org/an/address?of=some&length", "Siehe `clearhead.flags.find_flags`", "2016 2017 2018 2019 2020"],
 )
-def test_what_is_the_same_in_every_language_is_no_copy(source):
+def test_addresses_code_and_numbers_are_not_flagged_as_copied(source):
     assert flags(source, source, seen=SeenInTraining.of(None, lambda: ["Siehe"])) == {}
 
 
@@ -253,7 +253,7 @@ def test_a_number_that_the_source_lacks_is_invented(source, text, invented):
     assert invented_numbers(source, text) == invented
 
 
-def test_missing_and_invented_numbers_are_told_apart():
+def test_missing_and_invented_numbers_are_distinguished():
     assert flags("Es war 2017.", "It was 2018.")["numbers"] == "2017; not in the source: 2018"
     assert flags("Es war Mai.", "It was 2018.")["numbers"] == "not in the source: 2018"
 

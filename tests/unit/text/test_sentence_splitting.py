@@ -67,7 +67,7 @@ def test_the_language_and_what_follows_decide_where_a_sentence_ends(text, number
         *("See http://example.org/a.html?b=c for it", "<b>Bold.</b> is it", "Half a \ud83d. Character.", "a\u2028b"),
     ],
 )
-def test_what_is_no_boundary_between_sentences(text):
+def test_split_sentences_keeps_text_without_boundaries(text):
     assert split_sentences(text, "en") == [text]
 
 

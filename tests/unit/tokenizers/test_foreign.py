@@ -107,7 +107,7 @@ def test_text_comes_back_but_for_what_the_original_loses(make):
     assert not tokenizer.is_lossless
 
 
-def test_what_may_stand_for_the_rest_of_a_prefix_begins_with_it(make):
+def test_completions_start_with_the_last_piece_of_the_prefix(make):
     tokenizer = make()
     [ids] = tokenizer.encode_prefixes(["ein H"])
     last = [tokenizer.pieces([token])[0] for token in tokenizer.completions(ids)[-1]]
@@ -141,7 +141,7 @@ def test_byte_level_pieces_are_those_of_their_files():
     assert tokenizer.pieces([3, 2]) == [" ", "ab"]
 
 
-def test_languages_that_the_model_is_not_told_are_asked_for(make):
+def test_encode_sources_rejects_missing_and_unknown_languages(make):
     with pytest.raises(ConfigError, match=r"which language is the source\? This model is told so: say --source-lang"):
         make().encode_sources(["ein Hund"], "de")
     with pytest.raises(ConfigError, match="unknown source language fr"):
@@ -150,7 +150,7 @@ def test_languages_that_the_model_is_not_told_are_asked_for(make):
         make().encode_sources(["ein Hund"], "fr", "de")
 
 
-def test_what_is_no_text_and_what_are_no_ids_is_said(make):
+def test_encode_batch_and_decode_reject_invalid_texts_and_ids(make):
     with pytest.raises(DataError, match="number 2 is int"):
         make().encode_batch(["ein", 5])
     with pytest.raises(DataError, match=r"text 1 holds an unpaired surrogate \(U\+D83D\) at character 5"):
@@ -186,7 +186,7 @@ def test_ids_without_a_row_are_refused(make, settings, message):
         ({"source_frame": ("text", 6), "pad_id": 6}, "it has padding around the text"),
     ],
 )
-def test_what_cannot_stand_around_a_text_is_refused(make, settings, message):
+def test_invalid_source_and_target_frames_are_rejected(make, settings, message):
     with pytest.raises(ValueError, match=message):
         make(**settings)
 
@@ -210,7 +210,7 @@ def test_a_damaged_file_is_named(make, tmp_path, change, message):
         load_vocabulary(path)
 
 
-def test_a_file_is_told_by_its_content(make, tmp_path):
+def test_load_vocabulary_chooses_the_class_by_the_content(make, tmp_path):
     path = tmp_path / "tokenizer.json"
     make().save(path)
     loaded = load_vocabulary(path)

@@ -87,7 +87,7 @@ def test_every_byte_has_an_ordinary_id(tokenizer, line):
 
 @pytest.mark.parametrize("split_digits", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_lost_with_digits_split_or_not(kind, split_digits):
+def test_encode_and_decode_keep_text_with_and_without_split_digits(kind, split_digits):
     tokenizer = Tokenizer.train(CORPUS, kind=kind, vocab_size=300, split_digits=split_digits)
     for line in ("1984", " 1 984,00 ", "a1b22c", "٣٤ ² Ⅷ", "1" * 200, "in 1984  times"):
         assert tokenizer.decode(tokenizer.encode(line)) == line
@@ -145,7 +145,7 @@ def test_a_line_that_starts_with_an_unknown_tag_is_named_with_the_tags_there_are
         tokenizer.split_sources(["Hund", line], name="in.txt", first=11)
 
 
-def test_what_only_resembles_a_tag_is_text(tokenizer):
+def test_text_resembling_a_language_tag_is_text(tokenizer):
     lines = ["x <2xx>", "<2> Hund", "<2 xx> Hund", "<25> Hund", "<2-3> Hund", "<xx> Hund", "<2xx Hund"]
     assert tokenizer.split_sources(lines) == [(None, line) for line in lines]
     assert tokenizer.encode_sources(lines) == [[*tokenizer.encode(line), 2] for line in lines]
@@ -263,7 +263,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"model": 3}'])
-def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
+def test_tokenizer_load_rejects_invalid_files_by_name(tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(ModelError) as caught:
@@ -359,14 +359,14 @@ def test_reading_a_vocabulary_has_the_library_list_no_pieces(kind):
         (lambda t: t.pieces(["x"]), "these ids cannot be read as pieces"),
     ],
 )
-def test_what_is_no_text_and_no_ids_is_refused(tokenizer, call, message):
+def test_tokenizer_rejects_arguments_that_are_not_texts_or_ids(tokenizer, call, message):
     with pytest.raises(DataError) as caught:
         call(tokenizer)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("language", [["de"], b"de", 3])
-def test_a_target_language_that_is_no_text_is_refused(tokenizer, language):
+def test_encode_sources_rejects_a_target_lang_that_is_not_text(tokenizer, language):
     with pytest.raises(ConfigError, match="target_lang must be a language such as 'de'"):
         tokenizer.encode_sources(["x"], target_lang=language)
 
@@ -448,7 +448,7 @@ def with_signs(request):
 
 @settings(max_examples=100)
 @given(tricky)
-def test_nothing_is_lost_beside_signs_of_placeholders(with_signs, text):
+def test_encode_and_decode_keep_text_beside_placeholder_tokens(with_signs, text):
     ids = with_signs.encode(text)
     assert with_signs.decode(ids) == text
     assert sum(token >= with_signs.vocab_size - 32 for token in ids) == sum(sign in SIGNS for sign in text)

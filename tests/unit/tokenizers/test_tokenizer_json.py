@@ -125,7 +125,7 @@ EXPLODES = {
 
 @pytest.mark.parametrize("case", EXPLODES)
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
-def test_what_expands_a_text_is_refused(case, part):
+def test_tokenizers_encoder_rejects_normalizers_and_decoders_that_expand_text(case, part):
     values = json.loads(file(unigram(), normalizer=normalizers.Sequence(EXPLODES[case])))
     values[part], values["normalizer"] = values["normalizer"], values[part]
     with pytest.raises(ValueError, match=r"times as long|may take more than linear time|more than 100 characters"):
