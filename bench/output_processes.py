@@ -68,10 +68,10 @@ def _run_one(words: list[str], directory: Path, scratch: Path) -> Result:
         at = words.index("<")
         source = str(directory / words[at + 1])
         del words[at : at + 2]
-    run = (
-        (lambda: os.execv(sys.executable, [sys.executable, "-m", *words])) if is_apart else lambda: _as_main(words[1:])
-    )
-    return _forked(run, directory, scratch, source, environment)
+    if words[0] == "clearhead" and not is_apart:
+        return _forked(lambda: _as_main(words[1:]), directory, scratch, source, environment)
+    command = [sys.executable, "-m", *words] if is_apart else words
+    return _forked(lambda: os.execvp(command[0], command), directory, scratch, source, environment)
 
 
 def _as_main(arguments: list[str]) -> None:

@@ -16,7 +16,7 @@ import outputs
 
 CALLS = """# Calls that need no model.
 clearhead --version
-clearhead corpus convert pairs/few.«tsv|csv» out.tmx ; clearhead corpus stats out.tmx --json
+clearhead corpus convert pairs/few.«tsv|csv» out.tmx ; clearhead corpus stats out.tmx --json ; cp out.tmx copy.tmx
 clearhead corpus stats - < pairs/few.tsv
 clearhead corpus nothing
 $ clearhead corpus stats pairs/nothing.tsv
@@ -48,7 +48,7 @@ from pathlib import Path
 import output_processes
 
 output_processes.SECONDS = 1
-[result] = output_processes.run_command("$ clearhead corpus stats pipe", Path.cwd(), Path.cwd())
+[result] = output_processes.run_command("$ clearhead corpus stats pipe.tsv", Path.cwd(), Path.cwd())
 print(result.status)
 """
 PATHS = os.pathsep.join([str(BENCH), *sys.path])
@@ -77,8 +77,11 @@ def test_a_call_gives_its_status_streams_files_and_value(recorded):
         "files": {},
         "removed": [],
     }
-    converted = found["clearhead corpus convert pairs/few.tsv out.tmx ; clearhead corpus stats out.tmx --json"]
+    converted = found[
+        "clearhead corpus convert pairs/few.tsv out.tmx ; clearhead corpus stats out.tmx --json ; cp out.tmx copy.tmx"
+    ]
     assert "<seg>vier fünf sechs</seg>" in converted["files"]["out.tmx"]
+    assert converted["files"]["copy.tmx"] == converted["files"]["out.tmx"]
     assert json.loads(converted["stdout 2"])["rows"]["pairs"] == 4
     assert found["clearhead corpus nothing"]["status"] == 2
     assert found["$ clearhead corpus stats pairs/nothing.tsv"]["stderr"].startswith("clearhead: ")
@@ -87,7 +90,7 @@ def test_a_call_gives_its_status_streams_files_and_value(recorded):
 
 
 def test_run_command_ends_a_process_of_its_own_that_takes_too_long(tmp_path):
-    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    os.mkfifo(tmp_path / "pipe.tsv")  # nobody writes to it
     done = subprocess.run(
         [sys.executable, "-c", OPEN_A_PIPE],
         cwd=tmp_path,
@@ -124,7 +127,9 @@ def test_a_changed_output_is_reported_unless_it_may_differ(recorded, tmp_path, c
         outputs.main(["compare", str(recorded / "before.jsonl"), str(changed)])
     assert ended.value.code == 1
     told = capsys.readouterr().out
-    assert told.startswith("clearhead corpus convert pairs/few.tsv out.tmx ; clearhead corpus stats out.tmx --json\n")
+    assert told.startswith(
+        "clearhead corpus convert pairs/few.tsv out.tmx ; clearhead corpus stats out.tmx --json ; cp out.tmx copy.tmx\n"
+    )
     assert "-files.out.tmx: " in told
     assert "+files.out.tmx: " in told
     assert told.endswith(" 1 differ, and 0 as allowed\n")
