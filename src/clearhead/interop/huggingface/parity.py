@@ -15,7 +15,7 @@ from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.decoding import SearchOptions, decode, given_prefix
+from clearhead.decoding import Engine, SearchOptions, decode, given_prefix, make_engine
 from clearhead.decoding.rules import never_written
 from clearhead.errors import ModelError
 from clearhead.interop.huggingface.generation import neutral_settings
@@ -72,6 +72,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
     ours, settings = bundle.tokenizer, proof_settings(bundle)
     bytes_here, unk_id = _byte_pieces(directory, ours)
     unread = _unread_settings(tokenizer, ours)
+    engine = make_engine(bundle.model, settings.precision) if bundle.model.config.num_decoder_layers else None
     lost = 0
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
         where = f"{directory}: golden sentence {number} ({text!r:.60})"
@@ -81,11 +82,11 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         if not (is_lost and unread):
             here = _as_unknown(source_ids, bytes_here, unk_id) if is_lost else source_ids
             _require_same(f"{where} is encoded", here, their_ids)
-        if not bundle.model.config.num_decoder_layers:
+        if engine is None:
             _require_same_states(where, bundle, model, source_ids)
             continue
         given = ours.given(language)
-        [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
+        [[found]] = decode(engine, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
         target_ids = list(found.tokens)
         logits = _their_logits(model, bundle.model.config, source_ids, target_ids)
         log_probs = logits.log_softmax(dim=-1).gather(1, torch.tensor(target_ids)[:, None])[len(given) :, 0]
@@ -98,7 +99,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         framed = {*given, bundle.model.config.eos_id}
         if not unread:
             _require_same_text(f"{where} is translated", tokenizer, ours, [one for one in of_text if one not in framed])
-        _require_same_search(where, model, bundle, settings, source_ids, language)
+        _require_same_search(where, model, engine, ours, settings, source_ids, language)
     if unread:
         return (
             f"the same, but for the tokens of {lost} of {len(sources)} sentences: from a sentencepiece model alone, "
@@ -130,14 +131,20 @@ def prove_added_tokens(directory: Path, bundle: Bundle, sources: Sequence[str]) 
 
 
 def _require_same_search(
-    where: str, model: Any, bundle: Bundle, settings: DecodeConfig, source: list[int], language: str | None
+    where: str,
+    model: Any,
+    engine: Engine,
+    vocabulary: Vocabulary,
+    settings: DecodeConfig,
+    source: list[int],
+    language: str | None,
 ) -> None:
     """Require that `generate`, with its own settings, starts, continues and ends as our search does.
 
     Settings that are not taken over, as the notes say, are set to have no effect. The translations are compared if both
     end by themselves; of two that are equally good, either may be found.
     """
-    config, vocabulary = bundle.model.config, bundle.tokenizer
+    config = engine.model.config
     given, is_alone = vocabulary.given(language), config.is_decoder_alone
     limit = min(len(source) + settings.extra_length, _MOST_GENERATED)
     own = {name: value for name, value in model.generation_config.to_dict().items() if value is not None}
@@ -168,7 +175,7 @@ def _require_same_search(
         return
     here = settings.with_changes({"length_penalty_form": "power", "end_loops": False, "extra_length": limit})
     prefix = given_prefix(given)
-    [[found]] = decode(bundle.model, [source], SearchOptions(here), prefixes=[prefix])
+    [[found]] = decode(engine, [source], SearchOptions(here), prefixes=[prefix])
     if found.tokens == tuple(theirs) or len(found.tokens) >= limit:
         return
     both = [list(found.tokens), theirs]
