@@ -21,7 +21,7 @@ from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
 from clearhead.inspection.token_steps import NUM_CANDIDATES, LensStep, Step, lens, steps_of
-from clearhead.inspection.tokens import Reader
+from clearhead.inspection.tokens import Reader, Span
 from clearhead.kernels.plain_code import plain_code
 from clearhead.runtime.pytorch import has_pytorch
 from clearhead.text.placeholder_masking import protect, protect_target
@@ -72,6 +72,53 @@ def explain(
             `decode.max_input_tokens`.
         ModelError: If the model's alignment.json is damaged.
     """
+    _require_explainable(translator, text, target)
+    if plain:
+        with plain_code():
+            return explain(translator.plain, text, target, top=top, search=search, **settings)
+    config, shape, tokenizer = translator.decode_config(settings), translator.bundle.config, translator.bundle.tokenizer
+    line, has_decoder = _line(translator, text, target, config, settings), shape.num_decoder_layers > 0
+    target_ids, score = line.target_ids, 0.0
+    if has_decoder:
+        [score] = translator.score([line.text], [line.translation], **settings)
+    tree = None
+    if has_decoder and (search or target is None):
+        tree = record_search(translator.engines.of("fp32"), line.source_ids, config, given_prefix(line.given))
+        searched_ids = list(tree.hypothesis.tokens)
+        searched_text = line.reader.text(searched_ids[len(line.given) :])
+        if target is None and searched_ids != target_ids and searched_text == line.translation:
+            # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
+            target_ids, score = searched_ids, tree.hypothesis.log_prob
+    # The module computes where it can, because only it has states, queries and keys.
+    compute = _with_module if has_pytorch() else _with_engine
+    found = compute(translator, line.reader, line.source_ids, target_ids, top)
+    return Explanation(
+        source=line.text,
+        translation=line.translation,
+        score=score,
+        source_tokens=line.reader.source_pieces(line.source_ids),
+        target_tokens=line.reader.pieces(target_ids),
+        encoder=found.encoder,
+        decoder=found.decoder,
+        cross=found.cross,
+        steps=found.steps,
+        start_token=tokenizer.pieces([tokenizer.bos_id])[0],
+        kind="encoder-decoder" if shape.is_encoder_decoder else "decoder" if has_decoder else "encoder",
+        source_spans=line.source_spans(),
+        target_spans=line.reader.target_spans(line.protected_translation, target_ids),
+        num_told=len(line.given),
+        is_given=target is not None,
+        search=tree if search else None,
+        lens=found.lens,
+        norms=found.norms,
+        model=model_facts(translator.bundle, translator.path, config),
+        alignment_head=alignment_head(translator.bundle),
+        reader=line.reader,
+        model_pass=found.model_pass,
+    )
+
+
+def _require_explainable(translator: Translator, text: str, target: str | None) -> None:
     if not isinstance(translator, Translator):
         raise ConfigError(
             f"translator must be a clearhead.Translator, not {type(translator).__name__}; clearhead.Translator.load "
@@ -83,90 +130,85 @@ def explain(
             "an ensemble has no attention of its own: its members' probabilities are averaged, and nothing else; "
             "explain each of its models by itself"
         )
-    if plain:
-        with plain_code():
-            return explain(translator.plain, text, target, top=top, search=search, **settings)
-    config = translator.decode_config(settings)
-    pairs = translator.pair_encoder
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A source line and its translation, as text and as ids."""
+
+    text: str
+    """The source as the model reads it, after its language tag, if any."""
+    tag: int
+    """Length of the language tag."""
+    translation: str
+    protected_translation: str
+    """The translation with its placeholders replaced by special characters."""
+    source_ids: list[int]
+    target_ids: list[int]
+    given: Sequence[int]
+    """Leading target ids that are prescribed to the model."""
+    reader: Reader
+
+    def source_spans(self) -> list[Span | None]:
+        """Return the span of each source id in `text`."""
+        spans = self.reader.source_spans(self.source_ids)
+        return [None if span is None else (span[0] + self.tag, span[1] + self.tag) for span in spans]
+
+
+def _line(
+    translator: Translator, text: str, target: str | None, config: DecodeConfig, settings: DecodeChanges
+) -> _Line:
+    """Return a line and the translation to explain: the given one, otherwise that of the model."""
+    pairs, tokenizer = translator.pair_encoder, translator.bundle.tokenizer
     [(language, given_words)] = pairs.split_sources([text], config.target_lang)
     words = pairs.source_form(given_words)
-    text, parts = text[: len(text) - len(given_words)] + words, [(language, words)]
+    tag = len(text) - len(given_words)
+    text, parts = text[:tag] + words, [(language, words)]
     target = target and pairs.target_form(target)
     if not words.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    tokenizer, shape = translator.bundle.tokenizer, translator.bundle.config
-    is_given, has_decoder = target is not None, shape.num_decoder_layers > 0
-    if is_given and not has_decoder:
+    has_decoder = translator.bundle.config.num_decoder_layers > 0
+    if target is not None and not has_decoder:
         raise ConfigError("an encoder alone writes nothing; leave out the target, and what it reads is explained")
     [source_ids], _ = pairs.encode(parts, [""], config)
     _require_at_most(config.max_input_tokens, source_ids, "text")
     if target is None and has_decoder:
         whole: Any = {**settings, **AS_IT_IS}
         target = translator.translate([text], scores=False, **whole)[0].text
-    _, [target_ids] = pairs.encode(parts, [target or ""], config)
+    target = target or ""
+    _, [target_ids] = pairs.encode(parts, [target], config)
     if not has_decoder:
         target_ids = []
     _require_at_most(config.max_input_tokens, target_ids, "target")
     protected = protect(words, tokenizer.num_placeholders, with_numbers=config.protect_numbers)
-    written = protect_target(protected, target or "")
-    reader = Reader(tokenizer, protected)
-    score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
     given = tokenizer.given(language) if has_decoder else ()
-    tree = None
-    if has_decoder and (search or not is_given):
-        tree = record_search(translator.engines.of("fp32"), source_ids, config, given_prefix(given))
-        searched_ids = list(tree.hypothesis.tokens)
-        if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
-            # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
-            target_ids, score = searched_ids, tree.hypothesis.log_prob
-    source_spans = reader.source_spans(source_ids)
-    target_spans = reader.target_spans(written, target_ids)
-    tag = len(text) - len(words)  # length of the language tag before the text
-    source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
-    if has_pytorch():  # the module computes, because only it has states, queries and keys
-        found = _with_module(translator, reader, source_ids, target_ids, top)
-    else:
-        engine = translator.engines.of("fp32")
-        assert isinstance(engine, NativeEngine)  # other engines need PyTorch
-        log_probs = _forced_log_probs(engine, source_ids, target_ids)
-        found = _Found(engine.attention(source_ids, target_ids), steps_of(reader, target_ids, log_probs, top=top))
-    encoder, decoder, cross = found.weights
-    return Explanation(
-        source=text,
-        translation=target or "",
-        score=score,
-        source_tokens=reader.source_pieces(source_ids),
-        target_tokens=reader.pieces(target_ids),
-        encoder=encoder,
-        decoder=decoder,
-        cross=cross,
-        steps=found.steps,
-        start_token=tokenizer.pieces([tokenizer.bos_id])[0],
-        kind="encoder-decoder" if shape.is_encoder_decoder else "decoder" if has_decoder else "encoder",
-        source_spans=source_spans,
-        target_spans=target_spans,
-        num_told=len(given),
-        is_given=is_given,
-        search=tree if search else None,
-        lens=found.lens,
-        norms=found.norms,
-        model=model_facts(translator.bundle, translator.path, config),
-        alignment_head=alignment_head(translator.bundle),
-        reader=reader,
-        model_pass=found.model_pass,
-    )
+    written = protect_target(protected, target)
+    return _Line(text, tag, target, written, source_ids, target_ids, given, Reader(tokenizer, protected))
 
 
 @dataclass
 class _Found:
     """What the pass over the target computed; without PyTorch, only weights and steps."""
 
-    weights: tuple[np.ndarray, np.ndarray, np.ndarray] = (_NO_WEIGHTS,) * 3
-    """Attention weights of encoder, decoder and cross-attention."""
+    encoder: np.ndarray
+    """Attention weights, like those of `decoder` and `cross`."""
+    decoder: np.ndarray
+    cross: np.ndarray
     steps: list[Step] = field(default_factory=list)
     lens: list[list[LensStep]] = field(default_factory=list)
     norms: dict[str, np.ndarray] = field(default_factory=dict)
     model_pass: ModelPass | None = None
+
+
+def _with_engine(
+    translator: Translator, reader: Reader, source_ids: list[int], target_ids: list[int], top: int
+) -> _Found:
+    """Return what the compiled engine computes, which needs no PyTorch."""
+    engine = translator.engines.of("fp32")
+    assert isinstance(engine, NativeEngine)  # other engines need PyTorch
+    log_probs = _forced_log_probs(engine, source_ids, target_ids)
+    weights = engine.attention(source_ids, target_ids)
+    return _Found(*weights, steps_of(reader, target_ids, log_probs, top=top))
 
 
 def _forced_log_probs(
@@ -192,15 +234,14 @@ def _with_module(
 
     ran = _model_pass(translator, source_ids, target_ids)
     weights, hidden = AttentionWeights(), HiddenStates()
-    found = _Found(model_pass=ran)
     with torch.inference_mode():
         ran.run(Recorder(weights, hidden))
+        found = _Found(_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross), model_pass=ran)
         if ran.target is not None:
             states = [state[0, -len(target_ids) :] for state in hidden.decoder]
             log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1).numpy(force=True)  # (T, V)
             found.steps = steps_of(reader, target_ids, log_probs, top=top)
             found.lens = lens(ran.model, reader, target_ids, states)
-    found.weights = (_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross))
     found.norms = {
         side: np.linalg.norm(numbers(states), axis=-1)
         for side, states in (("encoder", hidden.encoder), ("decoder", hidden.decoder))

@@ -51,6 +51,12 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the format of `Explanation.to_dict`; it increases when existing keys change their meaning."""
 
+_AS_THEY_ARE = (
+    *("source", "translation", "is_given", "score", "source_tokens", "source_spans", "source_words", "decoder_tokens"),
+    *("target_tokens", "target_spans", "target_words", "first_step", "num_told"),
+)
+"""Attributes of an explanation that have the same name in `Explanation.to_dict`."""
+
 MOST_EXACT, MOST_ROUNDED = 150_000, 1_200_000
 """Most numbers of queries, keys and values in a page: exact (4 bytes each), and in 8 bits (4/3 bytes each)."""
 
@@ -267,23 +273,8 @@ class Explanation:
             "clearhead_explanation": SCHEMA_VERSION,
             "kind": self.kind,
             "model": dict(self.model),
-            "source": self.source,
-            "translation": self.translation,
-            "is_given": self.is_given,
-            "score": self.score,
-            "source_tokens": self.source_tokens,
-            "source_spans": plain_values(self.source_spans),
-            "source_words": plain_values(self.source_words),
-            "decoder_tokens": self.decoder_tokens,
-            "target_tokens": self.target_tokens,
-            "target_spans": plain_values(self.target_spans),
-            "target_words": plain_values(self.target_words),
-            "first_step": self.first_step,
-            "num_told": self.num_told,
-            "encoder": present(self.encoder),
-            "decoder": present(self.decoder),
-            "cross": present(self.cross),
-            "alignment": present(self.alignment),
+            **{name: plain_values(getattr(self, name)) for name in _AS_THEY_ARE},
+            **{name: present(getattr(self, name)) for name in ("encoder", "decoder", "cross", "alignment")},
             "alignment_head": {**self.alignment_head._asdict(), "name": str(self.alignment_head)}
             if len(self.cross)
             else None,
