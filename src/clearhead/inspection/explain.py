@@ -145,7 +145,7 @@ class _Line:
     """The translation with its placeholders replaced by special characters."""
     source_ids: list[int]
     target_ids: list[int]
-    given: Sequence[int]
+    given: tuple[int, ...]
     """Leading target ids that are prescribed to the model."""
     reader: Reader
 

@@ -122,6 +122,11 @@ def magnitude(difference: float) -> str:
     return f"{difference:.0e}" if difference else "0"
 
 
+def part_text(lines: Iterable[str], checks: Iterable[Check]) -> str:
+    """Return the text of a part: lines, and then one for each check."""
+    return "\n".join([*lines, "", *check_lines(checks)]) + "\n"
+
+
 def check_lines(checks: Iterable[Check]) -> list[str]:
     """Return one line for each check: whether it holds, its claim and the measured numbers."""
     return [f"  {'ok    ' if check.holds else 'FAILED'}  {check.name}: {check.evidence}" for check in checks]

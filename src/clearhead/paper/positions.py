@@ -12,7 +12,7 @@ from torch import Tensor
 from clearhead.config.choices import SinusoidLayout
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series
 from clearhead.model.positions import sinusoidal_positions
-from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, magnitude, paragraph, part_text
 from clearhead.paper.plain import position_encoding
 
 _D_MODEL = 512
@@ -107,12 +107,10 @@ def positions() -> ModelPart:
             alike. tensor2tensor's exponents run to 1, over d_model/2 - 1 instead of d_model/2: other wavelengths, so
             other dot products, and no reordering makes them the paper's."""
         ),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title="Section 3.5: positional encoding",
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         figures={"positions": _picture(), "positions-distance": _distances()},
         data={
             "d_model": _D_MODEL,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 from clearhead.config import TrainConfig
 from clearhead.inspection.plots import LinePlot, Panel, Series, Style
-from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, magnitude, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, magnitude, paragraph, part_text
 from clearhead.paper.places import EQUATIONS
 from clearhead.training.schedule import learning_rate, noam_rate
 
@@ -87,12 +87,10 @@ def schedule() -> ModelPart:
             "Both terms meet at step = warmup_steps, so the peak is (d_model * warmup_steps)^-0.5: four times the "
             "width or four times the warm-up halves it. Base trains for 100,000 steps, big for 300,000 (section 5.2)."
         ),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title="Equation 3: the learning rate",
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         figures={"schedule": _figure(steps, rates)},
         data={
             "curves": [

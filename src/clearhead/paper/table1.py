@@ -16,7 +16,7 @@ from clearhead.paper.growth import (
     operators_called,
     separable_convolution,
 )
-from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, paragraph, part_text
 from clearhead.paper.path_length import LENGTHS as PATH_LENGTHS
 from clearhead.paper.path_length import PathLength, path_lengths
 
@@ -74,12 +74,10 @@ def table1() -> ModelPart:
         *_operations_text(flops),
         *_separable_text(),
         *_path_text(paths),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title="Table 1: complexity, sequential operations and path length",
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         figures={"table1": _figure(flops)},
         data={
             "lengths": list(LENGTHS),

@@ -11,7 +11,7 @@ from clearhead.config import ModelConfig
 from clearhead.config.presets import paper_base, paper_big
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import counted_flops, forward_flops, training_flops
-from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, paragraph, part_text
 
 PAPER_TABLE_2 = (
     ("ByteNet", "23.75", "", "", ""),
@@ -100,12 +100,10 @@ def table2() -> ModelPart:
             """The quotient is the share of the assumed speed that the training must have reached, if its batches were
             full. Padding inside batches, which costs operations too, is not counted."""
         ),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title="Table 2: BLEU and training cost",
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         data={
             "printed": [
                 dict(zip(("model", "bleu_ende", "bleu_enfr", "flops_ende", "flops_enfr"), row, strict=True))

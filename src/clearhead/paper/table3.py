@@ -12,7 +12,7 @@ from clearhead.config.presets import TABLE3, table3_row
 from clearhead.inspection.plots import LinePlot, Panel, Series
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import parameter_count
-from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, paragraph, part_text
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,10 @@ def table3() -> ModelPart:
             BLEU, 25.5."""
         ),
         *paragraph("Train any row with `clearhead train --preset NAME`."),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title="Table 3: variations on the architecture",
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         figures={"table3": _figure()},
         data={"rows": [_data_row(name, row) for name, row in PAPER_TABLE_3.items()]},
         checks=tuple(checks),

@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.paper.counts import parameter_count
-from clearhead.paper.parts import Check, ModelPart, aligned, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, aligned, paragraph, part_text
 
 _ALONE, _SEMI = "WSJ only, discriminative", "semi-supervised"
 _OURS, _GRAMMAR, _BERKELEY = "Transformer (4 layers)", "Dyer et al. (2016)", "Petrov et al. (2006)"
@@ -62,12 +62,10 @@ def table4() -> ModelPart:
             ["reading", *(f"V {size:,}" for size in _VOCABULARIES.values())],
             [[name, *(f"{count:,}" for count in row)] for name, row in counts.items()],
         ),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title="Table 4: English constituency parsing",
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         data={
             "printed": [dict(zip(("parser", "training", "f1"), row, strict=True)) for row in PAPER_TABLE_4],
             "parameters": counts,

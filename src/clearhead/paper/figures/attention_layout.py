@@ -38,7 +38,7 @@ class AttentionLayout:
         self.span: dict[int, tuple[float, float]] = {}
         """The left and the right edge of each box."""
         rows: dict[int, int] = {}  # counted from below
-        for group in panel.boxes:
+        for group in panel.groups.boxes:
             arrows = panel.groups.into(group)
             places = [self._place(arrow) for arrow in arrows]
             self.span[group] = min(places) - half, max(places) + half
@@ -47,7 +47,7 @@ class AttentionLayout:
         """The height of the centre of each box."""
         edge = top + _TITLE + _OUTPUT
         for row in range(max(rows.values()), 0, -1):
-            groups = [group for group in panel.boxes if rows[group] == row]
+            groups = [group for group in panel.groups.boxes if rows[group] == row]
             height = max(self._height(group) + self._rise(group) for group in groups)
             self.middle.update({group: edge + (height + self._rise(group)) / 2 for group in groups})
             edge += height + _GAP
@@ -60,7 +60,7 @@ class AttentionLayout:
         """Yield boxes, arrows with their shapes, and names."""
         yield Label(_MARGIN, self.start + 18.0, self.panel.title, "head")
         yield Label(_MARGIN, self.start + 35.0, self.panel.subtitle, "small")
-        for group, box in self.panel.boxes.items():
+        for group, box in self.panel.groups.boxes.items():
             left, right = self.span[group]
             x, y, width, height = (left + right) / 2, self.middle[group], right - left, self._height(group)
             place = x, y, width, height
@@ -90,11 +90,11 @@ class AttentionLayout:
         return self.middle[arrow.source] - self._height(arrow.source) / 2 - self._rise(arrow.source)
 
     def _height(self, group: int) -> float:
-        return 40.0 if self.panel.boxes[group].detail else 26.0
+        return 40.0 if self.panel.groups.boxes[group].detail else 26.0
 
     def _copies(self, group: int) -> int:
         """Return how many edges are drawn behind a box: attention is there for each head."""
-        box = self.panel.boxes[group]
+        box = self.panel.groups.boxes[group]
         heads = self.found.shapes[box.operations[-1].outputs[0]][1]
         return min(2, int(heads) - 1) if box.kind == "attention" else 0
 

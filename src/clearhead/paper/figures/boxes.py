@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from clearhead.paper.diagram import Kind
-from clearhead.paper.figures.operations import ForwardPass, Operation, shape_text
+from clearhead.paper.figures.operations import ForwardPass, Operation, Shape, shape_text
 from clearhead.paper.parts import aligned
 from clearhead.paper.places import EQUATIONS, PACKAGE, line_of
 from clearhead.paper.recording import line_text
@@ -39,6 +39,12 @@ class BoxCode:
         """Return the line of a place of the paper, or of a definition, within a class or function."""
         return replace(cls.of(definition), line=line_of(reference).number)
 
+    @classmethod
+    def of_last(cls, operations: Sequence[Operation]) -> BoxCode:
+        """Return the line that called the last of some operations."""
+        last = operations[-1]
+        return cls(last.function, last.file, last.line)
+
     @property
     def text(self) -> str:
         """The text of the line."""
@@ -53,13 +59,21 @@ class Box:
     """Its name in one line, such as `Add & Norm`."""
     kind: Kind
     code: BoxCode
-    place: str = ""
-    """Equation or section of the paper; empty for what the paper does not have."""
-    formula: str = ""
-    """What the paper writes there."""
+    operations: Sequence[Operation]
+    paper: str = ""
+    """Name of its equation in `EQUATIONS`, or a section or table; empty for what the paper does not have."""
     detail: str = ""
     """Sizes and options, in a few words."""
-    operations: Sequence[Operation] = ()
+
+    @property
+    def place(self) -> str:
+        """Equation, section or table of the paper; empty for what the paper does not have."""
+        return EQUATIONS[self.paper]["place"] if self.paper in EQUATIONS else self.paper
+
+    @property
+    def formula(self) -> str:
+        """What the paper writes there; empty if it is no equation."""
+        return EQUATIONS[self.paper]["formula"] if self.paper in EQUATIONS else ""
 
     @property
     def title(self) -> str:
@@ -87,13 +101,57 @@ class Arrow:
     """Name of the module that reads it, such as `q_proj`."""
 
 
+Look = tuple[str, Kind, str]
+"""Name, kind and `paper` of a box."""
+
+
 @dataclass
 class Groups:
     """Operations in groups, and the arrows between these; the first groups are inputs and have no operations."""
 
+    found: ForwardPass
     keys: list[Hashable] = field(default_factory=list)
     operations: list[list[Operation]] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
+    boxes: dict[int, Box] = field(default_factory=dict)
+    """Box of each group; the inputs have none."""
+
+    @property
+    def rows(self) -> list[tuple[Box, list[Shape], Shape]]:
+        """Each box, with the shapes of the tensors that it reads and of the one that it puts out."""
+        shapes = self.found.shapes
+        return [
+            (box, [shapes[arrow.tensor] for arrow in self.into(group)], shapes[box.operations[-1].outputs[0]])
+            for group, box in self.boxes.items()
+        ]
+
+    def table(self) -> list[str]:
+        """Return the boxes as lines of a table, with their shapes, their place in the paper and their line."""
+        cells = [
+            [
+                box.name,
+                " ".join(dict.fromkeys(map(shape_text, reads))),
+                shape_text(out),
+                box.place or "not in the paper",
+                f"{box.code.file}:{box.code.line}",
+            ]
+            for box, reads, out in self.rows
+        ]
+        return aligned(["box", "reads", "puts out", "paper", "code"], cells, left=5)
+
+    def data(self) -> list[dict[str, Any]]:
+        """Return the boxes as plain JSON values."""
+        return [
+            {
+                **{name: getattr(box, name) for name in ("name", "detail", "place", "formula")},
+                "code": box.code.name,
+                "file": box.code.file,
+                "line": box.code.line,
+                "reads": list(map(list, reads)),
+                "puts_out": list(out),
+            }
+            for box, reads, out in self.rows
+        ]
 
     def into(self, group: int) -> list[Arrow]:
         """Return the arrows that end at a group."""
@@ -109,6 +167,7 @@ def grouped(
     operations: Iterable[Operation],
     inputs: Iterable[int],
     key: Callable[[Operation], Hashable | None],
+    box: Callable[[list[Operation]], Box],
 ) -> Groups:
     """Group neighbouring operations with the same key, and return the tensors that flow between the groups.
 
@@ -120,8 +179,9 @@ def grouped(
         operations: Operations of the pass, in their order.
         inputs: Numbers of the tensors that come from outside; each is a group without operations.
         key: Returns the key of an operation.
+        box: Returns the box of the operations of a group.
     """
-    groups = Groups()
+    groups = Groups(found)
     origin: dict[int, tuple[int, int]] = {}  # tensor -> group that put it out, and the tensor as it was put out
     for tensor in inputs:
         origin[tensor] = len(groups.keys), tensor
@@ -143,57 +203,11 @@ def grouped(
             if source != here and arrow not in groups.arrows:
                 groups.arrows.append(arrow)
         origin.update({one: (here, one) for one in operation.outputs if one not in found.masks})
+    groups.boxes = {group: box(own) for group, own in enumerate(groups.operations) if own}
     return groups
 
 
-def formula_of(equation: str) -> tuple[str, str]:
-    """Return place and text of an equation of the paper."""
-    return EQUATIONS[equation]["place"], EQUATIONS[equation]["formula"]
-
-
-Row = tuple[Box, list[int], int]
-"""A box, the numbers of the tensors that it reads, and of the one that it puts out."""
-
-
-def rows(groups: Groups, boxes: Mapping[int, Box]) -> list[Row]:
-    """Return the boxes of groups with what they read and put out."""
-    return [
-        (box, [arrow.tensor for arrow in groups.into(group)], box.operations[-1].outputs[0])
-        for group, box in boxes.items()
-    ]
-
-
-def box_table(found: ForwardPass, listed: Iterable[Row]) -> list[str]:
-    """Return boxes as lines of a table, with their shapes, their place in the paper and their line."""
-    cells = [
-        [
-            box.name,
-            " ".join(dict.fromkeys(shape_text(found.shapes[one]) for one in reads)),
-            shape_text(found.shapes[out]),
-            box.place or "not in the paper",
-            f"{box.code.file}:{box.code.line}",
-        ]
-        for box, reads, out in listed
-    ]
-    return aligned(["box", "reads", "puts out", "paper", "code"], cells, left=5)
-
-
-def box_data(found: ForwardPass, listed: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return boxes as plain JSON values."""
-    return [
-        {
-            **{name: getattr(box, name) for name in ("name", "detail", "place", "formula")},
-            "code": box.code.name,
-            "file": box.code.file,
-            "line": box.code.line,
-            "reads": [list(found.shapes[one]) for one in reads],
-            "puts_out": list(found.shapes[out]),
-        }
-        for box, reads, out in listed
-    ]
-
-
-def described(found: ForwardPass, listed: Iterable[Row]) -> str:
+def described(*groups: Groups) -> str:
     """Return boxes in words, for readers who cannot see the diagram."""
-    outputs = (f"{box.name} puts out {shape_text(found.shapes[out])}" for box, _, out in listed)
+    outputs = (f"{box.name} puts out {shape_text(out)}" for each in groups for box, _, out in each.rows)
     return f"{'; '.join(outputs)}. B sentences, S source tokens, T target tokens."

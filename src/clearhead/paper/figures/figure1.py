@@ -5,11 +5,11 @@ from __future__ import annotations
 from clearhead.config import ModelConfig
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.diagram import Diagram
-from clearhead.paper.figures.boxes import HINT, box_data, box_table, described
+from clearhead.paper.figures.boxes import HINT, described
 from clearhead.paper.figures.operations import forward_pass
 from clearhead.paper.figures.stack_boxes import StackBoxes
 from clearhead.paper.figures.stack_layout import layout
-from clearhead.paper.parts import Check, ModelPart, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, paragraph, part_text
 
 
 def figure1(config: ModelConfig | None = None) -> ModelPart:
@@ -35,16 +35,14 @@ def figure1(config: ModelConfig | None = None) -> ModelPart:
             "S source tokens, T target tokens. The layers of a stack are alike; one is listed."
         )[1:],
         "",
-        *box_table(stacks.found, stacks.rows),
+        *stacks.groups.table(),
         *paragraph(HINT),
-        "",
-        *check_lines(checks),
     ]
     return ModelPart(
         title=title,
-        text="\n".join(lines) + "\n",
-        diagrams={"figure1": Diagram(title, described(stacks.found, stacks.rows), *layout(stacks))},
-        data={"config": config.model_dump(mode="json"), "boxes": box_data(stacks.found, stacks.rows)},
+        text=part_text(lines, checks),
+        diagrams={"figure1": Diagram(title, described(stacks.groups), *layout(stacks))},
+        data={"config": config.model_dump(mode="json"), "boxes": stacks.groups.data()},
         checks=checks,
     )
 
@@ -53,7 +51,7 @@ def _weights(stacks: StackBoxes) -> Check:
     """Compare the weights that the boxes read with the closed form: no part of the model is without a box."""
     times = {
         name: stacks.layers_of(name) if ".layers." in name else 1
-        for box in stacks.boxes.values()
+        for box in stacks.groups.boxes.values()
         for operation in box.operations
         for name in operation.weights
     }
@@ -63,8 +61,8 @@ def _weights(stacks: StackBoxes) -> Check:
 
 
 def _widths(stacks: StackBoxes) -> Check:
-    shapes, d_model = stacks.found.shapes, stacks.config.d_model
-    widths = [shapes[one][-1] for box, reads, _ in stacks.rows if box.name.startswith("Add") for one in reads]
+    d_model = stacks.config.d_model
+    widths = [one[-1] for box, reads, _ in stacks.groups.rows if box.name.startswith("Add") for one in reads]
     return Check(
         "section 3.1: all that is added has width d_model",
         set(widths) == {d_model},

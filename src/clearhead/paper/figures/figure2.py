@@ -6,9 +6,9 @@ from clearhead.config import ModelConfig
 from clearhead.paper.diagram import Diagram
 from clearhead.paper.figures.attention_boxes import FigureHalf, panels
 from clearhead.paper.figures.attention_layout import AttentionLayout
-from clearhead.paper.figures.boxes import HINT, box_data, box_table, described
+from clearhead.paper.figures.boxes import HINT, described
 from clearhead.paper.figures.operations import ForwardPass, forward_pass, shape_text
-from clearhead.paper.parts import Check, ModelPart, check_lines, paragraph
+from clearhead.paper.parts import Check, ModelPart, paragraph, part_text
 
 
 def figure2(config: ModelConfig | None = None) -> ModelPart:
@@ -33,9 +33,9 @@ def figure2(config: ModelConfig | None = None) -> ModelPart:
     left, right = halves
     upper = AttentionLayout(found, left, 6.0)
     lower = AttentionLayout(found, right, upper.end + 14.0)
-    checks = (_weights(found, left), _heads(config, found, right))
+    checks = (_weights(found, left), _heads(config, right))
     title = f"Figure 2: {config.num_heads} heads, {left.subtitle.partition(':')[0]}"
-    words = described(found, [*left.rows, *right.rows])
+    words = described(left.groups, right.groups)
     lines = [
         *paragraph(
             "The boxes of figure 2 with the shapes of a forward pass of the code, in the order in which they run. The "
@@ -43,16 +43,16 @@ def figure2(config: ModelConfig | None = None) -> ModelPart:
         )[1:],
     ]
     for half in halves:
-        lines += ["", half.title, half.subtitle, "", *box_table(found, half.rows)]
-    lines += [*paragraph(HINT), "", *check_lines(checks)]
+        lines += ["", half.title, half.subtitle, "", *half.groups.table()]
+    lines += paragraph(HINT)
     return ModelPart(
         title=title,
-        text="\n".join(lines) + "\n",
+        text=part_text(lines, checks),
         diagrams={"figure2": Diagram(title, words, lower.end + 6.0, [*upper.parts(), *lower.parts()])},
         data={
             "config": config.model_dump(mode="json"),
-            "scaled_dot_product_attention": box_data(found, left.rows),
-            "multi_head_attention": box_data(found, right.rows),
+            "scaled_dot_product_attention": left.groups.data(),
+            "multi_head_attention": right.groups.data(),
         },
         checks=checks,
     )
@@ -61,14 +61,14 @@ def figure2(config: ModelConfig | None = None) -> ModelPart:
 def _weights(found: ForwardPass, panel: FigureHalf) -> Check:
     """Compare the weights with the queries and keys that they are of: one row a query, one column a key."""
     shapes = {name: found.shapes[arrow.tensor] for name, arrow in panel.inputs}
-    [weights] = [found.shapes[out] for box, _, out in panel.rows if box.name == "SoftMax"]
+    [weights] = [out for box, _, out in panel.groups.rows if box.name == "SoftMax"]
     expected = (*shapes["Q"][:-1], shapes["K"][-2])
     return Check("equation 1: a weight for each query and key", weights == expected, shape_text(weights))
 
 
-def _heads(config: ModelConfig, found: ForwardPass, panel: FigureHalf) -> Check:
+def _heads(config: ModelConfig, panel: FigureHalf) -> Check:
     """Compare the width of the concatenated heads with the configuration."""
-    [width] = [found.shapes[out][-1] for box, _, out in panel.rows if box.name == "Concat"]
+    [width] = [out[-1] for box, _, out in panel.groups.rows if box.name == "Concat"]
     expected = config.num_heads * config.value_dim
     evidence = f"{width}; h = {config.num_heads}, d_v = {config.value_dim}"
     return Check("section 3.2.2: Concat is h d_v wide", width == expected, evidence)

@@ -53,11 +53,11 @@ class _Column:
     """
 
     def __init__(self, stacks: StackBoxes, group: int, *, is_source: bool) -> None:
-        self.stacks = stacks
+        self.stacks, self.groups, self.boxes = stacks, stacks.groups, stacks.groups.boxes
         self.is_source = is_source
         self.centre, self.outwards = (_CENTRE, -1) if is_source else (WIDTH - _CENTRE, 1)
-        own = [index for index, box in stacks.boxes.items() if is_of_source(box.operations[0].module) == is_source]
-        self.sides = [index for index in own if not stacks.groups.into(index)]
+        own = [index for index, box in self.boxes.items() if is_of_source(box.operations[0].module) == is_source]
+        self.sides = [index for index in own if not self.groups.into(index)]
         """Boxes without inputs: positions."""
         self.trunk = [group, *(index for index in own if index not in self.sides)]
         self.bottom, self.top = {group: 0.0}, {group: _FIRST}
@@ -85,32 +85,32 @@ class _Column:
 
     def shape_of(self, index: int) -> Label:
         """Return the shape of what a box puts out, beside its arrow."""
-        tensor = self.stacks.groups.out_of(index)
-        number = tensor[0].tensor if tensor else self.stacks.boxes[index].operations[-1].outputs[0]
+        tensor = self.groups.out_of(index)
+        number = tensor[0].tensor if tensor else self.boxes[index].operations[-1].outputs[0]
         text = shape_text(self.stacks.found.shapes[number])
         x, y = self.centre - self.outwards * 6.0, self.out_of(index) + 9.0
         return Label(x, y, text, "shape", "start" if self.outwards < 0 else "end")
 
     def _is_in_layer(self, index: int) -> bool:
-        box = self.stacks.boxes.get(index)
+        box = self.boxes.get(index)
         return box is not None and ".layers." in box.operations[0].module
 
     def _reads_memory(self, index: int) -> bool:
-        return any(arrow.source not in (*self.trunk, *self.sides) for arrow in self.stacks.groups.into(index))
+        return any(arrow.source not in (*self.trunk, *self.sides) for arrow in self.groups.into(index))
 
     def _gap(self, before: int, index: int) -> float:
         """Return the distance between two boxes."""
         edge = _EDGE if self._is_in_layer(before) != self._is_in_layer(index) else 0.0
-        forks = (self.stacks.boxes[index].kind == "attention") + self._reads_memory(index)
+        forks = (self.boxes[index].kind == "attention") + self._reads_memory(index)
         return _GAP + edge + _FORK * forks
 
     def _height(self, index: int) -> float:
-        box = self.stacks.boxes[index]
+        box = self.boxes[index]
         return 22.0 if box.name == SUM else 12.0 + 14.0 * (len(self._lines(index)) + bool(box.detail))
 
     def _node(self, index: int, x: float, y: float) -> Node:
         """Return a box of the column, or one beside it."""
-        box, height = self.stacks.boxes[index], self._height(index)
+        box, height = self.boxes[index], self._height(index)
         width = height if box.name == SUM else _SIDE_BOX if index in self.sides else 2 * _BOX
         names = ["+"] if box.name == SUM else self._lines(index)
         return Node(x, y, width, height, names, box.detail, box.kind, box.code.file, box.code.line, box.title)
@@ -118,15 +118,15 @@ class _Column:
     def _lines(self, index: int) -> list[str]:
         """Return the name of a box in lines that fit into it."""
         characters = 10 if index in self.sides else 16
-        return textwrap.wrap(self.stacks.boxes[index].name, characters, break_on_hyphens=False)
+        return textwrap.wrap(self.boxes[index].name, characters, break_on_hyphens=False)
 
     def _inputs_and_outputs(self) -> Iterator[Part]:
         words = ["Inputs"] if self.is_source else ["Outputs", "(shifted right)"]
         for place, word in enumerate(words):
             yield Label(self.centre, _FIRST - 12.0 - 14.0 * place, word, "name", "middle")
         last = self.trunk[-1]
-        if not self.stacks.groups.out_of(last):
-            word = "Output probabilities" if self.stacks.boxes[last].kind == "softmax" else "Memory"
+        if not self.groups.out_of(last):
+            word = "Output probabilities" if self.boxes[last].kind == "softmax" else "Memory"
             yield Label(self.centre, self.end - 20.0, word, "name", "middle")
             yield self.shape_of(last)
             yield Polyline([(self.centre, self.top[last]), (self.centre, self.end - 26.0)])
@@ -137,14 +137,14 @@ class _Column:
         low, high = self.top[first] + _EDGE, self.top[last] + _EDGE
         edges = self.centre + self.outwards * _OUTER, self.centre - self.outwards * _INNER
         yield Frame(min(edges), low, abs(edges[0] - edges[1]), high - low)
-        times = f"{self.stacks.layers_of(self.stacks.boxes[layer[0]].operations[0].module)}×"
+        times = f"{self.stacks.layers_of(self.boxes[layer[0]].operations[0].module)}×"
         yield Label(self.centre + self.outwards * _TIMES, (low + high) / 2 - 4.0, times, "head", "middle")
 
     def _arrows(self, before: int, index: int) -> Iterator[Part]:
         """Yield the arrow from the box below, its forks, and the residual connection that ends at a box."""
         x, start, end = self.centre, self.top[before], self.bottom[index]
         yield self.shape_of(before)
-        arrows = self.stacks.groups.into(index)
+        arrows = self.groups.into(index)
         ports = [port for port in _PORTS if any((arrow.source, arrow.port) == (before, port) for arrow in arrows)]
         if self._reads_memory(index):
             for to in (x + _PORTS[port] for port in ports):
@@ -154,7 +154,7 @@ class _Column:
             yield Polyline([(x, start), (x, end)])
             for to in (x + _PORTS[port] for port in ports if _PORTS[port]):
                 yield Polyline([(x, end - _FORK + 4.0), (to, end - _FORK + 4.0), (to, end)])
-        for port in _PORTS if self.stacks.boxes[index].kind == "attention" else ():
+        for port in _PORTS if self.boxes[index].kind == "attention" else ():
             yield Label(x + _PORTS[port] + 5.0, end - 13.0, port[0].upper(), "small")
         for arrow in arrows:
             if arrow.source in self.trunk and arrow.source != before:
@@ -167,10 +167,10 @@ class _Column:
 
     def _side(self, index: int) -> Iterator[Part]:
         """Yield the box of positions and its arrow: to the sum with the embedding, or up to self-attention."""
-        out = self.stacks.groups.out_of(index)
+        out = self.groups.out_of(index)
         to = out[0].target
         middle = (self.bottom[to] + self.top[to]) / 2
-        is_bias = self.stacks.boxes[to].kind == "attention"
+        is_bias = self.boxes[to].kind == "attention"
         x, y = self.centre + self.outwards * _SIDE, 40.0 if is_bias else middle
         yield self._node(index, x, y)
         yield Label(

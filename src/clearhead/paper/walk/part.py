@@ -6,13 +6,13 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from clearhead.paper.parts import Check, ModelPart, check_lines, magnitude
+from clearhead.paper.parts import Check, ModelPart, magnitude, part_text
 from clearhead.paper.plain import Matrix
 from clearhead.paper.walk.model import EMBEDDING, SENTENCE, VOCABULARY, WEIGHTS, words_of
 from clearhead.paper.walk.page import walk_page
 from clearhead.paper.walk.stages import walked
 from clearhead.paper.walk.steps import DECIMALS, MOST_DECIMALS, NamedMatrix, Walk, WalkStep
-from clearhead.paper.walk.text import walk_text
+from clearhead.paper.walk.text import walk_lines
 
 _TOLERANCE = 1e-6
 """The table of positions and the log-probabilities of a search are float32; all else is float64."""
@@ -32,7 +32,7 @@ def walk(text: str = SENTENCE) -> ModelPart:
     title = "A sentence step by step: every number from its ids to the next token"
     return ModelPart(
         title=title,
-        text="\n".join([walk_text(walk), *check_lines(checks)]) + "\n",
+        text=part_text(walk_lines(walk), checks),
         data={
             "source": walk.source,
             "target": walk.target,

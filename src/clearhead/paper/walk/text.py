@@ -13,8 +13,8 @@ _WIDTH = 100
 _INDENT = " " * 7
 
 
-def walk_text(walk: Walk) -> str:
-    """Return all weights and all numbers of a walk."""
+def walk_lines(walk: Walk) -> list[str]:
+    """Return all weights and all numbers of a walk, as lines."""
     lines = wrapped(introduction(walk))
     ids = NamedMatrix("id", [[float(number)] for number in range(len(EMBEDDING))], VOCABULARY)
     embedding = NamedMatrix("E", list(EMBEDDING.values()), VOCABULARY)
@@ -27,7 +27,7 @@ def walk_text(walk: Walk) -> str:
         lines += ["", heading, "-" * len(heading), *wrapped(stage.about)]
         for place, step in enumerate(stage.steps, start=1):
             lines += ["", f"  {number}.{place:<3}{step.formula}", *_step_lines(step)]
-    return "\n".join([*lines, *paragraph(ending(walk))]) + "\n"
+    return [*lines, *paragraph(ending(walk))]
 
 
 def introduction(walk: Walk) -> str:
