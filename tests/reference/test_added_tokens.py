@@ -191,7 +191,7 @@ def test_language_tokens_are_rejected_as_markers(layout):
 
 
 @pytest.mark.parametrize("layout", ["marian", "t5", slow("m2m100"), slow("pegasus"), "bart"], indirect=True)
-def test_added_tokens_and_markers_go_out_and_come_back(layout, tmp_path):
+def test_added_tokens_and_markers_survive_export_and_import(layout, tmp_path):
     directory, tokenizer = layout.directory, read_tokenizer(layout.directory)
     tokenizer.add_tokens(WORDS)
     tokenizer.add_special_tokens({"additional_special_tokens": MARKERS}, replace_extra_special_tokens=False)

@@ -273,7 +273,7 @@ def test_sinusoids_end_there_where_the_export_says(tmp_path):
 @pytest.mark.parametrize(
     "settings", [{"output_scale": True}, {"gated": True, "activation": "gelu_tanh", "tying": "embeddings"}]
 )
-def test_a_model_in_the_form_of_t5_goes_out_as_one(tmp_path, settings):
+def test_model_with_t5_settings_is_exported_as_t5(tmp_path, settings):
     texts = ["ein Hund rennt", "a dog runs", "zwei Hunde", "two dogs"]
     tokenizer = Tokenizer.train(texts * 9, vocab_size=300)
     sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 1}

@@ -321,7 +321,7 @@ def test_vocabulary_without_our_record_in_the_export_is_the_same(tuned, exported
 
 
 @pytest.mark.slow
-def test_a_model_learns_by_the_command_and_goes_out(tuned, tmp_path):
+def test_imported_model_fine_tuned_by_train_is_exported(tuned, tmp_path):
     """The whole way: import, train --from, export, import."""
     model = tuned("marian")
     for name, lines in (("train", pairs("en", "de")[10:]), ("valid", pairs("en", "de")[:10])):
@@ -394,7 +394,7 @@ def test_write_ctranslate2_writes_the_weights_of_the_converter(directories, tmp_
     assert len(ours.tensors.keys() & theirs.tensors.keys()) >= 40
 
 
-def test_a_file_that_was_changed_since_counts_as_it_stands(exported, tmp_path):
+def test_vocabulary_file_changed_after_export_is_read(exported, tmp_path):
     directory = Path(shutil.copytree(exported("marian", "hf")[0], tmp_path / "changed"))
     values = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
     first, second = [piece for piece in values if piece.isalpha()][:2]

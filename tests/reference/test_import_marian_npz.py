@@ -362,7 +362,7 @@ def test_scores_are_those_of_ctranslate2s_reader_of_such_files(case, tmp_path, m
     assert converted.tokenizer.decode_batch(vocabulary.encode_targets(targets)) == targets
 
 
-def test_the_file_alone_is_enough_where_its_own_decoder_yml_stands_beside_it(case, tmp_path):
+def test_npz_file_with_its_own_decoder_yml_beside_it_is_imported(case, tmp_path):
     directory = Path(shutil.copytree(case.directory, tmp_path / "other"))
     (directory / "decoder.yml").rename(directory / "opus.model1.npz.decoder.yml")
     shutil.copy(directory / "opus.model1.npz", directory / "opus.model2.npz")

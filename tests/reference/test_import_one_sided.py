@@ -91,7 +91,7 @@ def our_gpt2(gpt2, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_texts_go_on_as_generate_makes_them(gpt2, our_gpt2, beam_size):
+def test_gpt2_continuations_equal_those_of_generate(gpt2, our_gpt2, beam_size):
     tokenizer, model = read_tokenizer(gpt2), transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
     how = {"beam_size": beam_size, "extra_length": 12, "end_loops": False, "length_penalty": 1.0}
     ours = ch.Translator.load(our_gpt2, device="cpu").translate(PROMPTS, one_line=False, **how)
@@ -271,7 +271,7 @@ def test_a_decoder_alone_may_write_there_what_it_may_write_here(our_gpt2, tmp_pa
     assert tokenizer.decode(written, skip_special_tokens=True) == "No!!!"
 
 
-def test_a_decoder_alone_and_an_encoder_alone_go_out_again(our_gpt2, bert, tmp_path):
+def test_gpt2_and_bert_survive_import_and_export(our_gpt2, bert, tmp_path):
     run("import", bert, "-o", tmp_path / "bert")
     for ours, kind in ((our_gpt2, "gpt2"), (tmp_path / "bert", "bert")):
         said = run("export", ours, "-o", tmp_path / f"{kind}-hf", "--to", "hf")

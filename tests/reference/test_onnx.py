@@ -155,7 +155,7 @@ def test_inputs_and_outputs_have_the_names_that_optimum_reads(make_model):
 
 
 @pytest.mark.parametrize(("tying", "matrices"), [("three-way", 1), ("none", 2)])
-def test_a_shared_matrix_stands_once_in_a_file(make_model, tying, matrices):
+def test_shared_matrix_is_stored_once_in_an_onnx_file(make_model, tying, matrices):
     graph = decoder_graph(make_model(tying=tying), with_past=True).graph
     assert sum(list(weight.dims) == [37, 26] for weight in graph.initializer) == matrices
 

@@ -124,7 +124,7 @@ def there() -> list[Any]:
 
 
 @pytest.mark.parametrize(("to", "name"), there())
-def test_a_model_comes_back_bit_for_bit(tmp_path, name, to):
+def test_exported_model_is_imported_bit_for_bit(tmp_path, name, to):
     expected = make({**MODELS, **NOT_IN_TRANSFORMERS}[name])
     found, said = there_and_back(expected, tmp_path, "--to", to)
     require_same(found, expected)
@@ -136,7 +136,7 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, name, to):
 
 @pytest.mark.parametrize("to", ["hf", slow("ctranslate2"), slow("onnx")])
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
-def test_a_vocabulary_of_every_kind_comes_back(tmp_path, kind, to):
+def test_exported_vocabulary_of_every_kind_is_imported(tmp_path, kind, to):
     expected = make(MODELS["post, as the paper's"], kind)
     found, _ = there_and_back(expected, tmp_path, "--to", to)
     require_same(found, expected)
@@ -144,7 +144,7 @@ def test_a_vocabulary_of_every_kind_comes_back(tmp_path, kind, to):
 
 @pytest.mark.parametrize("name", ["pre, with biases", slow("as T5")])
 @pytest.mark.parametrize("precision", ["float16", slow("bfloat16"), slow("int16"), "int8"])
-def test_rounded_weights_come_back_as_they_read_there(tmp_path, name, precision):
+def test_rounded_ctranslate2_weights_are_imported_as_ctranslate2_reads_them(tmp_path, name, precision):
     expected = make({**MODELS, **NOT_IN_TRANSFORMERS}[name])
     found, said = there_and_back(expected, tmp_path, "--to", "ctranslate2", "--precision", precision)
     assert f"the weights were stored in {precision}; here they are in float32" in said
@@ -186,7 +186,7 @@ def test_model_saved_again_by_transformers_is_the_same(exported, tmp_path):
     require_same(import_path(tmp_path / "again").bundle, bundle)
 
 
-def test_weights_that_learned_there_come_back_with_their_biases(exported, tmp_path):
+def test_export_fine_tuned_by_transformers_is_imported_with_biases(exported, tmp_path):
     bundle, directory = exported
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
@@ -259,7 +259,7 @@ def test_settings_that_contradict_the_file_give_way_to_it(exported):
     assert resolved(restored[0]) == resolved(bundle.model.config)
 
 
-def test_a_model_that_would_not_be_exported_as_it_stands_there_is_not_taken_for_ours(exported, monkeypatch):
+def test_clearhead_settings_that_do_not_fit_the_weights_are_not_used(exported, monkeypatch):
     def wrong(original, rewrites, config, tensors):
         return original, {name: tensor + 1 for name, tensor in undone(original, rewrites, config, tensors)[1].items()}
 
@@ -398,7 +398,7 @@ def test_onnx_files_that_are_no_longer_the_model_are_refused(in_onnx, tmp_path, 
         import_path(other)
 
 
-def test_onnx_weights_that_were_changed_everywhere_come_back_changed(in_onnx, tmp_path):
+def test_onnx_weights_changed_in_both_files_are_imported_as_changed(in_onnx, tmp_path):
     bundle, directory = in_onnx
     other = Path(shutil.copytree(directory, tmp_path / "there"))
     for name in ("decoder_model.onnx", "decoder_with_past_model.onnx"):

@@ -560,7 +560,7 @@ def test_opennmt_names_what_splits_its_text(there, tmp_path, monkeypatch):
     assert "its transforms prefix are not made here" in said
 
 
-def test_weights_of_opennmt_may_stand_in_safetensors(there, tmp_path):
+def test_opennmt_weights_in_safetensors_are_imported(there, tmp_path):
     opennmt(there, **WRITERS["OpenNMT-py"][1])
     whole = import_path(there).bundle.model.state_dict()
     path = there / "model_step_7.pt"

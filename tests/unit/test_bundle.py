@@ -364,7 +364,7 @@ def test_read_weights_rejects_files_that_are_not_safetensors(tmp_path):
         assert f"cannot read the weights {path}" in message_of(read_weights, path)
 
 
-def test_metadata_comes_back_with_the_weights(tmp_path):
+def test_write_weights_and_read_weights_keep_metadata(tmp_path):
     weights = {"a": torch.randn(3, 2), "b": torch.tensor([1, 2**40])}
     write_weights(tmp_path / "w.safetensors", weights, {"step": "7"})
     tensors, metadata = read_weights(tmp_path / "w.safetensors")
@@ -486,7 +486,7 @@ def test_the_working_directory_may_be_the_target(make_bundle, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("error", [ModelError("another checksum"), KeyError("a tensor"), RuntimeError("too short")])
-def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(make_bundle, tmp_path, monkeypatch, error):
+def test_load_bundle_retries_when_the_model_is_replaced_while_reading(make_bundle, tmp_path, monkeypatch, error):
     """The old files vanish amid the reading, as they do when a run that is being trained publishes a better model."""
     first, second = make_bundle(seed=1), make_bundle(seed=2)
     save_bundle(tmp_path / "model", first)

@@ -237,7 +237,7 @@ FAKE = {
 }
 
 
-def test_the_checker_accepts_what_goes_down():
+def test_floor_violations_accepts_imports_from_lower_floors():
     assert floor_violations(FAKE) == []
     assert cycles(FAKE) == []
 

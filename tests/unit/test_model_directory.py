@@ -160,7 +160,7 @@ def test_a_path_that_no_file_can_have_leads_to_no_model(model_dir, monkeypatch, 
     assert message_of(load_bundle, path).startswith("no model at ")
 
 
-def test_a_run_directory_stands_for_its_model(model_dir):
+def test_model_directory_of_a_run_is_that_of_its_model(model_dir):
     run = model_dir.parent
     (run / "config.toml").write_text("", encoding="utf-8")
     assert model_directory(run) == model_dir

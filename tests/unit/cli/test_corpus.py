@@ -355,7 +355,7 @@ def test_the_commands_are_a_group(tsv, capsys):
     assert clearhead("corpus", "convert") == 2
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(tsv):
+def test_check_with_closed_stdout_exits_without_a_traceback(tsv):
     command = [sys.executable, "-m", "clearhead", "corpus", "check", tsv]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()

@@ -31,7 +31,7 @@ def smaller(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("smaller")
-def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+def test_demo_trains_translates_and_prints_the_next_commands(tmp_path, capsys, monkeypatch):
     clock = itertools.count(step=0.2)  # every look at it takes a fifth of a second
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     run = tmp_path / "a demo"

@@ -57,7 +57,7 @@ def test_the_name_of_the_file_says_what_it_is(run_command, model, tmp_path, name
     assert f"wrote {tmp_path / name}" in result.stderr
 
 
-def test_a_picture_goes_where_standard_output_goes(run_command, model):
+def test_explain_writes_a_png_to_standard_output(run_command, model):
     pytest.importorskip("matplotlib")
     result = run_command(explain, model, TEXT, "--format", "png", "--picture", "cross.1.2")
     assert result.stdout_bytes.startswith(b"\x89PNG")

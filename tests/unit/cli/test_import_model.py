@@ -141,7 +141,7 @@ def test_clean_up_tokenization_spaces_is_reported_as_not_taken_over(directory, t
 
 
 @pytest.mark.usefixtures("without_their_library")
-def test_a_model_that_stands_there_is_replaced_only_when_forced(directory, tmp_path, run_command):
+def test_import_replaces_an_existing_model_only_with_force(directory, tmp_path, run_command):
     output = tmp_path / "ours"
     run_command(import_model, directory, "-o", output)
     (output / "README.md").write_text("mine\n")
@@ -206,7 +206,7 @@ def test_an_interrupted_import_leaves_nothing_and_can_be_run_again(directory, tm
 
 
 @pytest.mark.usefixtures("without_their_library")
-def test_a_t5_comes_with_a_note_of_the_tasks_it_has_learned(published_t5, tmp_path, run_command):
+def test_import_of_t5_notes_its_task_prefixes(published_t5, tmp_path, run_command):
     said = run_command(import_model, published_t5, "-o", tmp_path / "ours")
     note = "a text begins with the one that is asked for: 'summarize: ', 'to German: '"
     assert note in said.stderr

@@ -245,7 +245,7 @@ def test_a_finished_run_shows_its_model_too(run_command, run_dir, make_model_dir
     assert found["model"]["directory"] == str(run_dir / "model")
 
 
-def test_a_run_that_has_just_begun_has_nothing_to_show_yet(run_command, run_dir):
+def test_info_of_a_new_run_has_no_checkpoints_or_records(run_command, run_dir):
     (run_dir / "metrics.jsonl").unlink()
     for path in sorted((run_dir / "checkpoints").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()

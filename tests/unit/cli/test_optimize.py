@@ -132,7 +132,7 @@ def test_a_model_without_a_shortlist_says_how_to_get_one(run_command, make_model
         Translator(make_bundle()).translate(["x"], shortlist=True)
 
 
-def test_another_models_or_a_damaged_shortlist_stops_only_who_asks_for_it(run_command, make_model_dir, text):
+def test_foreign_or_damaged_shortlist_is_an_error_only_with_shortlist_option(run_command, make_model_dir, text):
     model, other = make_model_dir(), make_model_dir("other", seed=8)
     forget_side_files(model)
     full = run_command(translate, model, text[1]).stdout
@@ -148,7 +148,7 @@ def test_another_models_or_a_damaged_shortlist_stops_only_who_asks_for_it(run_co
     run_command(translate, model, text[1], "--shortlist")
 
 
-def test_a_model_written_anew_has_no_stale_shortlist(run_command, make_model_dir, text):
+def test_save_bundle_removes_the_shortlist_of_the_replaced_model(run_command, make_model_dir, text):
     model = make_model_dir()
     run_command(optimize, model, *text)
     save_bundle(model, load_bundle(model))

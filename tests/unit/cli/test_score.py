@@ -10,7 +10,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.translation.translator import Translator
 
 
-def test_scores_stand_line_by_line(run_command, make_model_dir, write_lines, sentences):
+def test_score_prints_one_score_per_line(run_command, make_model_dir, write_lines, sentences):
     sources, targets = [*sentences, "", "x"], [*reversed(sentences), "y", ""]
     model = make_model_dir()
     result = run_command(score, model, "--source", write_lines("a", *sources), "--target", write_lines("b", *targets))
@@ -136,9 +136,7 @@ def test_columns_need_a_file_of_pairs(run_command, make_model_dir, write_lines):
         run_command(score, make_model_dir(), "--pairs", write_lines("p.tsv", "x\ty"), "--columns", "2,2")
 
 
-def test_a_pair_that_stands_on_no_line_of_its_own_number_is_named_by_its_place(
-    run_command, make_model_dir, write_lines
-):
+def test_error_in_a_csv_pair_names_its_file_and_line(run_command, make_model_dir, write_lines):
     pairs = write_lines("p.csv", "de,en", "<2de> x,y", "<2xx> x,y")
     with pytest.raises(DataError, match=r"the pairs of \S*p\.csv, line 2: unknown language tag <2xx>"):
         run_command(score, make_model_dir(language_tags=("de", "fr")), "--pairs", pairs)

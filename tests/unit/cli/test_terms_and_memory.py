@@ -158,7 +158,7 @@ def test_a_missed_term_is_named_with_its_line(run_command, make_model_dir):
     assert result.stdout == run_command(translate, model, "few.txt").stdout
 
 
-def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
+def test_origin_of_depends_on_terms(run_command, model, monkeypatch):
     from clearhead.translation.documents import origin_of
     from clearhead.translation.terminology import Terms
     from clearhead.translation.translator import Translator

@@ -208,7 +208,7 @@ def test_a_vocabulary_that_the_tokenizer_overrules_is_not_overruled_in_silence(t
 
 
 @pytest.mark.usefixtures("without_steps")
-def test_a_configuration_may_stand_after_the_options(tmp_path, pairs):
+def test_train_takes_a_configuration_after_its_options(tmp_path, pairs):
     (tmp_path / "c.toml").write_text("[train]\nseed = 11\n")
     assert clearhead("train", *QUICK, "--out", tmp_path / "run", "--pairs", pairs, tmp_path / "c.toml") == 0
     assert resolved(tmp_path / "run").train.seed == 11

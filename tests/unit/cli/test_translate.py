@@ -208,7 +208,7 @@ def test_json_lines_hold_the_alternatives(run_command, make_model_dir, write_lin
     assert found["alternatives"][0] == {"text": found["text"], "score": found["score"]}
 
 
-def test_the_n_best_come_in_the_form_of_moses(run_command, make_model_dir, write_lines):
+def test_nbest_output_has_the_format_of_moses(run_command, make_model_dir, write_lines):
     model = make_model_dir()
     paths = write_lines("a.txt", "Ein Hund.", ""), write_lines("b.txt", "Zwei Männer.")
     lines = run_command(translate, model, *paths, "--nbest", 3, "--beam", 5).stdout.split("\n")
@@ -398,7 +398,7 @@ def test_quality_is_for_objects_and_a_line_left_blank_has_no_alternatives(run_co
 # Languages
 
 
-def test_the_language_may_stand_in_the_line_the_option_or_the_model(run_command, make_model_dir, write_lines):
+def test_target_language_comes_from_tag_option_or_model(run_command, make_model_dir, write_lines):
     model = make_model_dir(language_tags=("de", "fr"))
     french = run_command(translate, model, write_lines("a.txt", "<2fr> Ein Hund.", "", "<2fr>x")).stdout
     untagged = write_lines("b.txt", "Ein Hund.", "", "x")

@@ -133,7 +133,7 @@ def test_the_commands_of_the_page_run(run_command, model, files, shouting, comma
     assert not [name for name in names(files) if name.startswith(".")]
 
 
-def test_the_json_of_the_page_is_what_comes_out(run_command, model, files, shouting):
+def test_json_example_of_the_page_is_the_output_of_translate(run_command, model, files, shouting):
     page = PAGE.read_text(encoding="utf-8")
     before, after = map(json.loads, re.findall(r"`(\{\"title\".*?\})`", page))
     Path("a.json").write_text(json.dumps(before), encoding="utf-8")
@@ -167,7 +167,7 @@ def test_standard_output_takes_a_document_byte_for_byte(run_command, model, file
     assert not [name for name in names(files) if name.startswith(".")]
 
 
-def test_a_binary_document_goes_to_standard_output_only_if_asked_for(run_command, model, files, shouting, monkeypatch):
+def test_binary_document_is_written_to_stdout_only_with_output_dash(run_command, model, files, shouting, monkeypatch):
     assert run_command(translate, model, "letter.docx", "-o", "-").stdout_bytes.startswith(b"PK")
     assert '"text": "JA"' in run_command(translate, model, "letter.docx", "--format", "jsonl").stdout
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)
@@ -425,7 +425,7 @@ def test_repeated_command_continues_from_the_progress_file(stopped, run_command,
     assert "clearhead: a.json: going on, 4 of 6 lines are in .b.json.progress.jsonl\n" in result.stderr
 
 
-def test_another_model_or_other_settings_begin_anew(stopped, run_command, model, make_model_dir):
+def test_another_model_or_other_settings_do_not_reuse_the_progress_file(stopped, run_command, model, make_model_dir):
     everything = [["a", "b"], ["c", "d"], ["go", "e"]]
     for arguments in (
         [make_model_dir("other", seed=8), "a.json"],
@@ -577,9 +577,7 @@ def test_a_mistake_is_one_line_and_status_1(model, files, capsys):
     assert issubclass(ConfigError, ClearheadError)
 
 
-def test_finished_translations_stay_where_sources_stand_beside_them_unless_others_are_asked_for(
-    run_command, model, files, shouting
-):
+def test_finished_translations_are_kept_without_retranslate(run_command, model, files, shouting):
     Path("a.po").write_text('msgid "ja"\nmsgstr "yes"\n\nmsgid "nein"\nmsgstr ""\n', encoding="utf-8")
     kept = 'msgid "ja"\nmsgstr "yes"\n\n#, fuzzy\nmsgid "nein"\nmsgstr "NEIN"\n'
     for arguments in ([], ["--only-missing"]):

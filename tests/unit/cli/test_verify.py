@@ -57,7 +57,7 @@ def test_a_file_of_another_model_beside_a_model_is_named(run_command, make_golde
     assert "ignored other files        quality.json: not part of this model" in run_command(verify, directory).stdout
 
 
-def test_a_run_directory_stands_for_its_model(run_command, make_golden_dir):
+def test_verify_accepts_a_run_directory(run_command, make_golden_dir):
     assert run_command(verify, make_golden_dir().parent).exit_code == 0
 
 

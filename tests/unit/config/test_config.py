@@ -346,7 +346,7 @@ def test_a_path_of_another_type_is_one_clear_error(path):
         Config.load(path)
 
 
-def test_a_configuration_may_come_through_a_pipe(tmp_path):
+def test_config_load_reads_a_pipe(tmp_path):
     read, write = os.pipe()
     os.write(write, b"[train]\nseed = 7\n")
     os.close(write)

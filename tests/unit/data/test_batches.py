@@ -43,7 +43,7 @@ def test_every_pair_is_in_exactly_one_batch_of_each_epoch(corpus, batch_tokens, 
 
 
 @given(corpora(), st.integers(1, 97), st.integers(1, 3))
-def test_a_pair_comes_as_often_as_its_weight_says(corpus, batch_tokens, epochs):
+def test_batch_order_repeats_each_pair_by_its_weight(corpus, batch_tokens, epochs):
     count = len(corpus[0])
     num_new = count if epochs == 1 else count // 2 + 1
     times = np.arange(count) % 3 + 1

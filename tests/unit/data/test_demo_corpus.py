@@ -155,7 +155,7 @@ def test_neither_hash_seed_nor_time_zone_changes_the_corpus():
     assert json.loads(result.stdout) == [[p.source, p.target, p.origin] for p in here.train + here.test]
 
 
-def test_no_held_out_sentence_stands_in_the_training_text_in_any_locale(corpus):
+def test_demo_test_sentences_are_not_in_the_training_text(corpus):
     trained = {split(pair.source)[1] for pair in corpus.train} | {pair.target for pair in corpus.train}
     tested = {split(pair.source)[1] for pair in corpus.test} | {pair.target for pair in corpus.test}
     assert trained.isdisjoint(tested)
@@ -200,7 +200,7 @@ def test_no_text_has_two_meanings_even_across_locales(kind, count):
             assert meanings.setdefault(text, meaning) == meaning, text
 
 
-def test_no_name_stands_for_two_things():
+def test_names_of_countries_and_languages_are_unambiguous():
     for codes, names in ((COUNTRIES, "territories"), (LANGUAGES, "languages")):
         owner: dict[str, str] = {}
         for locale in map(Locale.parse, LOCALES):

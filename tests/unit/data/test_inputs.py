@@ -258,7 +258,7 @@ def prepared(config):
     return {"files": [asdict(file) for file in inputs.files], "roles": inputs.roles}
 
 
-def test_directories_and_patterns_stand_for_their_files_in_every_role_of_pairs(folder):
+def test_directories_and_patterns_are_expanded_in_every_role_of_pairs(folder):
     told: list[str] = []
     named = {"pairs": ["all", "d.tsv"], "valid_pairs": ["all/*.tsv"], "general_pairs": ["*.tsv"]}
     named["exclude"] = ["all/b", "all/READ*"]
@@ -324,7 +324,7 @@ def test_changed_inputs_compares_the_files_of_a_directory(folder):
     ]
 
 
-def test_a_file_that_comes_into_a_directory_or_goes_is_reported(folder):
+def test_changed_inputs_reports_added_and_removed_files_of_a_directory(folder):
     config = config_of(folder, pairs=["all"])
     report = prepared(config)
     (folder / "all/new.jsonl").write_text("")

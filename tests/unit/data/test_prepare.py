@@ -382,7 +382,7 @@ def test_captions_are_all_accounted_for(tmp_path, data_dir):
     assert {stage for stage, _ in stages} >= {"learning the vocabulary", "tokenising", "holding out validation pairs"}
 
 
-def test_altered_copies_stand_behind_the_pairs_as_they_are_and_are_counted(tmp_path):
+def test_augmented_copies_follow_the_original_pairs_and_are_counted(tmp_path):
     texts = [(f"{source}.", f"{target}.") for source, target in sentences(900)]
     named = {"pairs": [write_tsv(tmp_path / "p.tsv", texts)], "valid_size": 50, "max_length": 50}
     plain = prepare(config_of(**named, augment=False), tmp_path / "plain" / "data")
@@ -431,7 +431,7 @@ def test_the_report_says_what_the_training_lines_were_like(tmp_path):
     assert target == {character for _, text in stored for character in text}
 
 
-def test_prepared_data_replaces_what_stood_there(tmp_path):
+def test_prepare_replaces_an_existing_data_directory(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "other").write_bytes(b"old")
     prepare(config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(41))]), tmp_path / "data")

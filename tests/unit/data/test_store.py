@@ -28,7 +28,7 @@ def example_rows(count):
 
 
 @pytest.mark.parametrize("count", [0, 1, 4_095, 4_096, 4_097, 9_973])
-def test_rows_come_back_over_any_number_of_record_batches(tmp_path, count):
+def test_pair_store_round_trips_over_any_number_of_record_batches(tmp_path, count):
     rows = example_rows(count)
     store = write(tmp_path / "s.arrow", rows)
     assert len(store) == count
@@ -47,7 +47,7 @@ ids = st.lists(st.integers(0, 2**31 - 1), max_size=5)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.text("aä𝄞", max_size=5), st.text("b\n", max_size=5), ids, ids), max_size=23))
-def test_any_rows_come_back_from_small_batches(tmp_path_factory, rows):
+def test_pair_store_round_trips_any_rows_in_small_batches(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("store") / "s.arrow"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_module, "BATCH_ROWS", 7)

@@ -142,7 +142,7 @@ def test_neither_order_nor_neighbours_change_a_translation(make_ending_model, ma
     assert_same(shuffled, [together[at] for at in order])
 
 
-def test_a_sentence_comes_as_soon_as_it_is_found(make_ending_model, make_sources, form):
+def test_search_yields_a_sentence_as_soon_as_it_is_finished(make_ending_model, make_sources, form):
     sources = make_sources((5, 5, 5))
     found = search(form(make_ending_model()), sources, [37, 1, 37], SearchOptions(DecodeConfig(beam_size=3)))
     assert next(found)[0] == 1
@@ -367,7 +367,7 @@ def most_at_once(monkeypatch, form):
 
 
 @pytest.mark.parametrize(("num_workers", "max_slots"), [(1, 2), slow(1, 100), slow(3, 2), (3, 100)])
-def test_sentences_that_come_later_keep_to_the_batch_as_well(
+def test_sentences_added_later_keep_within_batch_tokens(
     make_ending_model, make_sources, form, most_at_once, num_workers, max_slots
 ):
     num_workers = num_workers if form is NativeEngine else 1
@@ -429,7 +429,7 @@ MANY = 50_000
 
 @for_the_core
 @pytest.mark.parametrize("taken", [0, 1])
-def test_workers_stop_when_nobody_wants_more(
+def test_workers_start_lazily_and_stop_when_the_search_is_closed(
     make_ending_model, make_sources, form, use_threads, no_worker_left, rows_computed, taken
 ):
     use_threads(3)
@@ -504,7 +504,7 @@ def test_ctrl_c_ends_the_search_and_its_workers(
 
 @for_the_core
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
-def test_workers_that_have_begun_end_when_another_cannot_begin(
+def test_started_workers_end_when_another_cannot_start(
     make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch, error
 ):
     use_threads(2)

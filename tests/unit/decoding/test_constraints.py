@@ -126,7 +126,7 @@ def allowed_after(written, forms, max_length=99, source=(5, 2)):
     return None if mask is None else set(mask.nonzero()[0].tolist())
 
 
-def test_the_end_waits_for_the_forms_and_before_the_limit_they_alone_may_come():
+def test_end_token_requires_all_forms_and_near_the_limit_only_forms_are_allowed():
     forms = required(("bb",), vocab_size=8 + 32)
     assert allowed_after([7], forms) == {3, 4, 5, 6, 7}
     assert allowed_after([4, 6], forms) is None

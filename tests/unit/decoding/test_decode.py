@@ -10,7 +10,7 @@ from clearhead.decoding import PyTorchEngine, make_engine, score
 from clearhead.decoding.step import token_log_probs
 
 
-def test_scores_come_in_the_order_asked_whatever_the_batches(make_model, make_sources):
+def test_scores_are_in_input_order_for_any_batch_tokens(make_model, make_sources):
     model = make_model()
     lengths = (7, 2, 11, 3, 5, 13, 2)
     sources, targets = make_sources(lengths), make_sources(lengths[::-1])

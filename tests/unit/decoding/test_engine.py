@@ -26,7 +26,7 @@ def tokens(found):
 
 
 @pytest.mark.parametrize(("beam_size", "number"), [slow(1, 60), (4, 20), slow(4, 60)])
-def test_real_sentences_come_out_alone_as_they_do_in_a_batch(make_sharp_model, data_dir, beam_size, number):
+def test_real_sentences_decode_alone_as_in_a_batch(make_sharp_model, data_dir, beam_size, number):
     with gzip.open(data_dir("multi30k") / "test2016.de.gz", "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()
     tokenizer = Tokenizer.train(lines[:200], vocab_size=1_503)
@@ -49,7 +49,7 @@ def test_real_sentences_come_out_alone_as_they_do_in_a_batch(make_sharp_model, d
     ids=["greedy", "beam", "sampling"],
 )
 @pytest.mark.parametrize("batch_tokens", [slow(1), 50, slow(10_000)])
-def test_answers_come_in_the_order_asked_whatever_the_batches(make_sharp_model, make_sources, search, batch_tokens):
+def test_hypotheses_are_in_input_order_for_any_batch_tokens(make_sharp_model, make_sources, search, batch_tokens):
     model, sources = make_sharp_model(), make_sources((7, 2, 11, 3, 5, 13, 2))
     done = []
     config = search.config.model_copy(update={"batch_tokens": batch_tokens})
@@ -112,7 +112,7 @@ def test_scoring_the_output_returns_its_score(make_sharp_model, make_sources, se
     assert [h.log_prob for _, h in rows] == pytest.approx(scores, abs=1e-4)
 
 
-def test_samples_come_most_probable_first(make_model, make_sources):
+def test_samples_are_ordered_by_log_prob(make_model, make_sources):
     found = decode(make_model(), make_sources((7, 2, 11)), options(num_best=7, sampling=Sampling()))
     for hypotheses in found:
         log_probs = [hypothesis.log_prob for hypothesis in hypotheses]

@@ -98,7 +98,7 @@ def test_every_worker_of_a_call_has_helpers_of_its_own(core):
         assert [sum(woken is team for woken in core.teams) for team in teams] == [2, 2]
 
 
-def test_two_calls_at_once_go_on_alone_and_the_one_that_is_left_is_helped_again(core):
+def test_concurrent_calls_have_no_helpers_until_one_remains(core):
     with helpers.call() as first:
         team = first.team(2)
         assert team.wake() is not None
@@ -126,7 +126,7 @@ def test_a_team_that_the_core_dismissed_is_not_woken_again(core):
         assert team.wake() is None
 
 
-def test_a_call_that_nobody_holds_any_more_is_not_running(core):
+def test_garbage_collected_call_is_not_running(core):
     abandoned = helpers.call()
     abandoned.__enter__()
     assert len(helpers.calls) == 1
@@ -320,7 +320,7 @@ def test_a_process_ends_while_helpers_sleep_or_wait_for_work():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_scoring_counts_as_a_call_so_that_nobody_helps_another_meanwhile(core, packed, make_sources, use_threads):
+def test_scoring_counts_as_a_running_call(core, packed, make_sources, use_threads):
     use_threads(2)
     sources = make_sources((7, 5), 1_100)
     running = []

@@ -25,7 +25,7 @@ def allowed_after(written, source=(5, 2), max_length=99, prefix=NO_PREFIX, **rul
     return ALL if mask is None else set(mask.nonzero()[0].tolist())
 
 
-def test_the_end_waits_for_the_minimum_length_and_the_length_limit_comes_first():
+def test_end_token_requires_min_length_unless_max_length_is_reached():
     assert allowed_after([], min_length=2) == ALL - {2}
     assert allowed_after([5], min_length=2) == ALL
     assert allowed_after([5, 6], min_length=5, max_length=3) == {2}

@@ -162,7 +162,7 @@ def test_unsupported_model_settings_are_left_to_pytorch_engine(make_model, name,
     [{}, {"norm": "pre", "positions": "rotary"}, {"positions": "learned"}, {"positions": "relative"}],
     ids=described,
 )
-def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, settings):
+def test_native_beams_keep_their_own_past_when_they_branch_end_and_swap(make_model, settings):
     model = make_model(**{**WIDTHS, **settings})
     sources = draw(model.config, (5, 11))
     slots = NativeEngine(model).slots(3, 9)
@@ -194,7 +194,7 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
             ].tolist()
 
 
-def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
+def test_slots_step_orders_candidates_by_score_with_masked_tokens_at_minus_infinity(make_model):
     packed = NativeEngine(make_model(**WIDTHS, vocab_size=6))
     slots = packed.slots(4, 9)
     slots.enter(slots.encode(sentences_of(draw(packed.model.config, (3, 5)), [9, 9])))

@@ -215,7 +215,7 @@ def test_loop_of_one_token_ends_after_21_unless_end_loops_is_off():
     assert free.was_ended  # by the limit
 
 
-def test_tokens_that_go_on_after_repeating_are_no_loop():
+def test_different_tokens_in_sequence_are_not_ended_as_a_loop():
     follower = {1: 5, 5: 6, **{token: token + 1 for token in range(6, 30)}}
     found = written([3, END], follower=follower)
     assert found.tokens == (*range(5, 31), END)
@@ -271,7 +271,7 @@ def test_without_scores_the_best_of_nearly_equal_tokens_are_the_same(seed):
     assert len({token for tokens in found for token in tokens}) > 4
 
 
-def test_without_scores_the_lowest_of_equal_tokens_comes_first():
+def test_greedy_without_scores_takes_the_lowest_of_equal_tokens():
     model = Transformer(ModelConfig(**WIDTHS, vocab_size=700, output_bias=True)).eval()
     for weight in model.parameters():
         weight.zero_()
@@ -357,7 +357,7 @@ def test_after_a_search_without_scores_a_model_is_freed_at_once():
 # Finished hypotheses
 
 
-def test_of_equally_likely_tokens_the_lower_id_comes_first():
+def test_equally_likely_tokens_are_ordered_by_id():
     model = Transformer(ModelConfig(**WIDTHS, vocab_size=5, num_encoder_layers=1, num_decoder_layers=1)).eval()
     for weight in model.parameters():
         weight.zero_()
@@ -440,7 +440,7 @@ def test_new_cancelled_and_stopped_sentences_are_such_changes():
     assert len(set(counts)) == 4
 
 
-def test_a_text_prefix_is_followed_step_by_step_and_what_comes_after_it_in_one_call(without_clock, calls):
+def test_text_prefix_is_decoded_step_by_step_and_the_rest_in_one_call(without_clock, calls):
     written([3, END], prefix=Prefix((5, 7, 9), ((5,), (7,), (9,))), limit=18)
     assert calls == [[(0, 1)], [(1, 2)], [(2, 18)]]
 
@@ -475,7 +475,7 @@ def test_repetitions_in_a_source_are_counted_once_and_only_if_a_translation_repe
 
 
 @pytest.mark.parametrize("token", [5, 9])
-def test_probabilities_that_are_no_numbers_are_an_error_whenever_they_come(token):
+def test_nan_probabilities_at_any_step_are_an_error(token):
     model = chained_model(CYCLE)
     model.target_embedding.weight[token] = float("nan")  # read at the second or fourth step
     with pytest.raises(ModelError, match="probabilities are not numbers"):

@@ -175,7 +175,7 @@ def test_learned_positions_are_used_to_the_last_and_none_beyond(make_model):
     ],
     ids=["paper", "rotary", "learned", "relative"],
 )
-def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, settings):
+def test_packed_beams_keep_their_own_past_when_they_branch_end_and_swap(make_model, settings):
     model = make_model(**settings)
     packed, sources = PackedModel(model), draw(model.config, (5, 11), is_source=True)
     slots = packed.cache(3, 2)

@@ -55,7 +55,7 @@ def test_closing_placeholders_without_opening_are_allowed_last():
     assert allowed_after([7], [68, 2], max_length=3) == {68}
 
 
-def test_before_the_limit_placeholders_alone_may_come():
+def test_near_the_length_limit_only_placeholders_are_allowed():
     source = [53, 61, 37, 2]
     assert allowed_after([9], source, max_length=6) == TEXT | {53, 37}
     assert allowed_after([9, 9], source, max_length=6) == {53, 37}

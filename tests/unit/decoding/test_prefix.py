@@ -50,7 +50,7 @@ def allowed_after(written, prefix, max_length=99):
     return None if mask is None else set(mask.nonzero()[0].tolist())
 
 
-def test_a_prefix_comes_first_its_end_may_be_completed_and_then_comes_anything():
+def test_prefix_tokens_or_completions_are_forced_then_any_token_is_allowed():
     prefix = Prefix((5, 7, 9), ((), (11,), (9, 13, 17)))
     assert allowed_after([], prefix) == {5}
     assert allowed_after([5], prefix) == {7, 11}
@@ -60,7 +60,7 @@ def test_a_prefix_comes_first_its_end_may_be_completed_and_then_comes_anything()
     assert allowed_after([], NO_PREFIX) is None
 
 
-def test_at_the_length_limit_comes_the_end():
+def test_end_token_is_forced_at_max_length():
     assert allowed_after([5, 7, 9], Prefix((5,), ((),)), max_length=4) == {2}
     assert allowed_after([], NO_PREFIX, max_length=1) == {2}
 

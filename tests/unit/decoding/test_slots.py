@@ -101,7 +101,7 @@ def assert_each_sees_its_own(cache, active, rows):
 
 
 @pytest.mark.parametrize(("beam_size", "seed"), [slow(1, 1), (2, 2), slow(5, 1), slow(5, 3)])
-def test_a_beam_sees_its_own_past_and_memory_and_nothing_else_whoever_comes_goes_and_was_there(beam_size, seed):
+def test_each_beam_sees_only_its_own_past_and_memory_as_slots_are_reused(beam_size, seed):
     draw = random.Random(seed)
     max_slots = 5
     cache, active = make_cache(beam_size, max_slots), []
@@ -200,7 +200,7 @@ def test_room_grows_for_long_targets_and_sources_and_no_more_than_doubles():
     assert cache.memory.size(2) == 8 * STEP
 
 
-def test_rows_are_spread_to_where_their_beams_stand_and_gathered_again():
+def test_spread_places_rows_at_their_beams_and_gather_inverts_it():
     cache, active = make_cache(3, 2), []
     enter(cache, active, [Sentence(2, 99), Sentence(3, 99)])
     rows = advance(cache, active, [[0, 0], [0]])

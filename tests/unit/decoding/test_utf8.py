@@ -99,7 +99,7 @@ def test_exactly_the_tokens_that_can_become_valid_in_time_are_allowed(seed):
         assert len(written) <= limit
 
 
-def test_a_character_that_the_vocabulary_cannot_complete_is_never_begun():
+def test_bytes_of_characters_the_vocabulary_cannot_complete_are_masked():
     parts = CharacterParts({3: b"\xe2", 4: b"\x82", 5: b"\xc3", 6: b"\xf0"}, 7)
     assert parts.masks[-1, 0].tolist() == [True, True, True, True, False, True, False]
     assert np.flatnonzero(parts.masks[-1, parts.state([3])]).tolist() == [4]  # E2 82 82
@@ -198,7 +198,7 @@ def test_characters_leave_room_for_missing_terms_and_placeholders(writing_bytes,
                 assert text.count("%s") == one.source.count("%s")
 
 
-def test_a_prefix_comes_before_terms_and_placeholders_that_need_its_room(writing_bytes):
+def test_prefix_takes_precedence_over_terms_and_placeholders_at_the_limit(writing_bytes):
     terms = Terms([Term("Hund", ("hound", "犬"))])
     for seed in range(4):
         translator = writing_bytes(seed)

@@ -56,7 +56,7 @@ def test_size_is_bounded(tmp_path):
         read_text(path, most_bytes=3)
 
 
-def test_lines_are_read_one_by_one_and_what_is_wrong_stands_in_their_place(tmp_path):
+def test_read_json_lines_yields_errors_in_place_of_invalid_lines(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a": 1}\n\n \n[\xff]\n7')
     (first, one), (second, wrong), (third, seven) = read_json_lines(path)

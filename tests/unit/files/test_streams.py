@@ -136,7 +136,7 @@ def test_damage_behind_the_first_of_several_streams_is_never_a_shorter_text(tmp_
         list(read_lines(str(path)))
 
 
-def test_zeros_may_stand_between_and_behind_the_streams_of_an_xz_file(tmp_path):
+def test_read_lines_skips_zero_padding_between_xz_streams(tmp_path):
     stream = lzma.compress(b"a\nb\n")
     (tmp_path / "a.xz").write_bytes(stream + bytes(4) + stream + bytes(20_000))
     assert list(read_lines(str(tmp_path / "a.xz"))) == ["a", "b", "a", "b"]
@@ -336,7 +336,7 @@ def test_half_a_character_cannot_be_written(tmp_path):
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0")), max_size=7))
-def test_any_lines_come_back(tmp_path_factory, lines):
+def test_open_output_and_read_lines_round_trip_any_lines(tmp_path_factory, lines):
     lines = [line.rstrip("\r") for line in lines]
     lines[:1] = [line.lstrip("\ufeff") for line in lines[:1]]
     path = tmp_path_factory.getbasetemp() / "t.txt"

@@ -59,7 +59,7 @@ PIECES += ["<g", "1>", "/", "<", "wort", " ", "zwei Worte", "猫犬"]
 
 
 @given(sources(), st.lists(st.sampled_from(PIECES)).map("".join))
-def test_every_element_comes_once_and_well_nested_whatever_the_translation_says(source, translation):
+def test_repaired_tags_has_every_element_once_and_well_nested(source, translation):
     whole, repairs = repaired_tags(translation, source)
     assert sorted(nesting(whole)) == sorted(nesting(source))
     assert repaired_tags(whole, source) == (whole, ())
@@ -111,7 +111,7 @@ def test_repairs(translation, source, whole, repair):
 
 
 @given(sources(), st.lists(st.sampled_from(PIECES)).map("".join))
-def test_links_come_once_and_are_not_nested(source, translation):
+def test_repaired_tags_has_every_link_once_and_not_nested(source, translation):
     links = {tag.number for tag in tokens(source) if isinstance(tag, Tag) and tag.form == "open" and tag.number % 2}
     whole, _ = repaired_tags(translation, source, links)
     assert sorted(nesting(whole)) == sorted(nesting(source))
@@ -149,7 +149,7 @@ LINKED = "See <g1>Monday</g1>, <g2>the <g3>first</g3></g2> and <g4><x5/></g4>."
         ("A <g1>b</g1>", "<g1>a <g2>b</g2></g1>", "A <g1><g2>b</g2></g1>"),
     ],
 )  # fmt: skip
-def test_a_lost_link_comes_after_the_text_with_its_words(translation, source, whole):
+def test_repaired_tags_appends_a_lost_link_with_its_words(translation, source, whole):
     links = {1, 2, 4} if "x5" in source else {1, 2}
     assert repaired_tags(translation, source, links)[0] == whole
 

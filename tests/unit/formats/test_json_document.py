@@ -60,7 +60,7 @@ def test_letters_are_written_as_the_file_writes_them(read, fill, written, expect
     assert fill(read("a.json", written), {"a": "é"}) == expected
 
 
-def test_a_mark_and_utf16_come_back(read, fill):
+def test_byte_order_mark_and_utf16_are_kept(read, fill):
     assert fill(read("a.json", '\ufeff"a"'), {"a": "b"}) == '\ufeff"b"'
     document = read("a.json", '\ufeff["a"]'.encode("utf-16-le"))
     assert document.segments[0].text == "a"

@@ -305,7 +305,7 @@ def folder(tmp_path, monkeypatch):
 IN_ALL = ["all/a.CSV.gz", "all/b.tsv", "all/sub/deep/c.po", "all/sub/pairs.txt"]
 
 
-def test_a_directory_stands_for_the_files_of_pairs_in_it(folder):
+def test_expand_paths_lists_the_files_of_pairs_in_a_directory(folder):
     told: list[str] = []
     assert expand_paths(["more/x.tsv", "all"], notice=told.append) == ["more/x.tsv", *IN_ALL]
     assert told == ["all: files of pairs: 4; other files in it, which are left out: 6"]
@@ -328,7 +328,7 @@ def test_a_directory_stands_for_the_files_of_pairs_in_it(folder):
         ("-", ["-"]),
     ],
 )
-def test_a_pattern_stands_for_what_it_matches(folder, pattern, files):
+def test_expand_paths_lists_the_files_matching_a_pattern(folder, pattern, files):
     assert expand_paths([pattern]) == files
 
 
@@ -349,7 +349,7 @@ def test_the_real_folder_of_catalogues_is_a_directory_of_pairs(data_dir):
 
 
 @pytest.mark.parametrize("number", [100, slow(1_000)])
-def test_every_real_file_goes_into_every_format_and_back(data_dir, tmp_path, number):
+def test_every_real_file_round_trips_through_every_format(data_dir, tmp_path, number):
     files = [path for path in sorted(data_dir("formats").iterdir()) if path.suffix in READERS]
     assert len(files) == 8
     for path in files:

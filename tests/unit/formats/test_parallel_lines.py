@@ -33,7 +33,7 @@ def captions(data_dir) -> Callable[[str, int], list[str]]:
     return read
 
 
-def test_pairs_come_file_by_file_with_their_origin(tmp_path):
+def test_read_parallel_yields_pairs_in_file_order_with_origins(tmp_path):
     a, b = written(tmp_path / "a.de", ["eins", ""]), written(tmp_path / "a.en", ["one", "two"])
     (tmp_path / "b.de.gz").write_bytes(gzip.compress(b"drei"))
     c, d = str(tmp_path / "b.de.gz"), written(tmp_path / "b.en", ["three"])

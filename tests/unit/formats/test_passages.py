@@ -18,7 +18,7 @@ def test_words_that_look_like_a_tag_are_an_element():
     assert [element.opening for element in passage.elements] == ["<g1>", (9, 12)]
 
 
-def test_a_translation_within_a_translation_goes_where_its_markup_goes():
+def test_changes_puts_an_inner_passage_where_its_markup_moves():
     text = "see <a title='tip'>it</a>."
     passages = [Passage(0, 26, "see <g1>it</g1>."), Passage(14, 17, "tip")]
 

@@ -10,7 +10,7 @@ LINES = st.lists(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), min
 
 @settings(max_examples=50)
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from(["", "\ufeff"]), st.booleans())
-def test_paragraphs_come_where_they_were(read, fill, lines, line_end, mark, ends):
+def test_translated_paragraphs_keep_their_places(read, fill, lines, line_end, mark, ends):
     written = mark + line_end.join(lines) + line_end * ends
     document = read("a.txt", written, paragraphs=True)
     found = fill(document, lambda text: "x").removeprefix(mark)

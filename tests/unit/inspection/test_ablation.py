@@ -94,7 +94,7 @@ def test_the_model_itself_is_never_changed(translator):
         assert torch.equal(tensor, before[name])
 
 
-def test_the_head_that_is_missed_most_comes_first(ablation):
+def test_ablated_heads_are_ordered_by_loss(ablation):
     losses = [one.test_set.loss for one in ablation.heads]
     assert losses == sorted(losses, reverse=True)
 

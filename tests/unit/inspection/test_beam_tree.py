@@ -69,7 +69,7 @@ def test_the_chosen_one_is_the_best_that_finished(model, source, tree):
     assert scores[0] == pytest.approx(best.rank_score, abs=1e-5)
 
 
-def test_as_many_go_on_as_the_beam_is_wide_and_what_is_pruned_was_worse(tree):
+def test_beam_tree_keeps_beam_size_nodes_and_prunes_worse_ones(tree):
     assert {node.fate for node in tree.nodes} <= FATES.keys()
     last = max(node.step for node in tree.nodes)
     for step in range(1, last + 1):

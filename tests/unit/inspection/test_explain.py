@@ -81,7 +81,7 @@ def test_every_row_is_a_distribution_and_the_heads_differ(forced):
         assert np.abs(weights[0, 0] - weights[0, 1]).max() > 1e-3
 
 
-def test_the_decoder_sees_nothing_that_comes_later(forced):
+def test_explained_decoder_attention_is_causal(forced):
     above = np.triu(np.ones(forced.decoder.shape[-2:], dtype=bool), k=1)
     assert (forced.decoder[..., above] == 0).all()
     assert (forced.decoder[..., ~above] > 0).all()
@@ -292,7 +292,7 @@ def test_a_model_that_is_one_side_alone_gives_what_it_has(make_translator):
         assert values["vectors"].keys() == one.attentions.keys()
 
 
-def test_placeholders_read_as_what_they_stand_for(make_translator):
+def test_explained_tokens_show_placeholders_as_their_text(make_translator):
     text, target = "Lösche <b>%s</b>!", "Delete <b>%s</b>!"
     explained = explain(make_translator(), text, target)
     for tokens, spans, whole in (

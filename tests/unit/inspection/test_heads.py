@@ -34,7 +34,7 @@ def keep(outputs, module, inputs, output):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_output_comes_out_of_the_numbers(make_translator, kind):
+def test_head_numbers_reproduce_the_attention_output(make_translator, kind):
     translator = make_translator(**KINDS[kind])
     target = None if kind == "encoder" else TARGET
     explained = explain(translator, TEXT, target, search=False)

@@ -159,7 +159,7 @@ def test_a_cell_says_the_weight_of_the_array_and_the_row_its_arithmetic(page, ex
     assert_shown(numbers(page.locator("#row-table td.weight").all_inner_texts()), head.weights[row][seen], digits=4)
 
 
-def test_arrow_keys_go_from_head_to_head_and_what_comes_later_cannot_be_chosen(page):
+def test_arrow_keys_move_between_heads_and_not_to_masked_keys(page):
     grid = page.locator("#heads-decoder [role=grid]")
     grid.locator("[role=gridcell]").first.click()
     page.keyboard.press("ArrowDown")

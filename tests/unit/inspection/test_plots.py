@@ -81,7 +81,7 @@ def test_lines_fill_a_logarithmic_axis_unless_the_legend_needs_room():
     assert share_above() < 0.2 < 0.3 < share_above(room_for_legend=True)
 
 
-def test_panels_stand_side_by_side_and_then_below():
+def test_panels_are_drawn_side_by_side_three_to_a_row():
     (panel,) = lines().panels
     shapes = [pixels(draw_lines(LinePlot("a figure", [panel] * number))).shape for number in (2, 3, 4)]
     assert shapes[0][1] < shapes[1][1] == shapes[2][1]

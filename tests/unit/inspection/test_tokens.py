@@ -13,7 +13,7 @@ def words(text, spans):
     return [(word.text, word.tokens) for word in token_words(text, spans)]
 
 
-def test_words_end_at_spaces_and_punctuation_and_cjk_characters_stand_alone():
+def test_words_end_at_spaces_punctuation_and_each_cjk_character():
     text = "Hund, läuft 犬が"
     spans = [None, (0, 2), (2, 4), (4, 5), (6, 8), (8, 11), (12, 13), (13, 14), None]
     assert words(text, spans) == [("Hund", (1, 2)), (",", (3,)), ("läuft", (4, 5)), ("犬", (6,)), ("が", (7,))]

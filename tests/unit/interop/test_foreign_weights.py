@@ -71,7 +71,7 @@ def _in_an_empty_directory(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
-def test_settings_and_tensors_come_out_and_objects_are_records(tmp_path, is_zip, foreign_module):
+def test_read_checkpoint_returns_settings_tensors_and_records_of_objects(tmp_path, is_zip, foreign_module):
     class Field:
         def __init__(self):
             mark()

@@ -437,7 +437,7 @@ def test_a_kind_that_cannot_hold_a_model_says_why_and_which_can():
         export_state("marian", ModelConfig(gated=True), {})
 
 
-def test_rates_of_dropout_do_not_stand_in_the_way():
+def test_dropout_rates_do_not_prevent_export():
     config = ModelConfig(positions="learned", embedding_norm=True, feed_forward_dropout=0.2, dropout=0.3)
     assert FAMILIES["bart"].config_to(config)["activation_dropout"] == 0.2
     assert "encoder-decoder" in exportable_as(
@@ -462,7 +462,7 @@ def test_an_unknown_kind_is_named_with_the_nearest():
 
 
 @pytest.mark.parametrize(("settings", "kind"), [({}, "marian"), ({"norm": "pre"}, "pegasus")])
-def test_our_own_model_comes_back_with_equal_logits(make_model, make_batch, settings, kind):
+def test_export_state_and_import_state_keep_the_logits(make_model, make_batch, settings, kind):
     model = make_model(**settings)
     fields, state = export_state(kind, model.config, model_tensors(model))
     config, tensors = import_state(kind, fields, state)

@@ -43,7 +43,7 @@ def test_a_layout_is_undone_by_its_inverse(layout, ours, theirs):
         torch.testing.assert_close(read[name], tensor, rtol=0.0, atol=0.0)
 
 
-def test_stacked_parts_come_in_order():
+def test_stacked_parts_are_split_in_order():
     table = KeyTable((KeyRow(("q", "k", "v"), "qkv", STACKED_TRANSPOSED),))
     read = table.from_theirs({"qkv": torch.arange(6.0)[None]})
     assert {name: tensor.flatten().tolist() for name, tensor in read.items()} == {"q": [0, 1], "k": [2, 3], "v": [4, 5]}

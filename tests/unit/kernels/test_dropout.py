@@ -93,7 +93,7 @@ def test_by_row_neighbours_and_padding_decide_nothing(shape):
             assert first[place].equal(second[1][tuple(slice(size) for size in shape[1:-1])])
 
 
-def test_by_row_every_row_call_and_seed_draws_anew():
+def test_drawn_by_row_masks_differ_by_row_call_and_seed():
     drawn = []
     for seed in (7, 8):
         with drawn_by_row(seed, [3, 1]):

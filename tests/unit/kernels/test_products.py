@@ -81,7 +81,7 @@ def test_several_matrices_give_their_results_side_by_side(precision):
 
 
 @pytest.mark.parametrize(("precision", "is_output"), [*ROUNDED, pytest.param("fp32", False, id="fp32")])
-def test_any_number_of_rows_comes_out(precision, is_output):
+def test_make_product_takes_any_number_of_rows(precision, is_output):
     weight, bias, rows = draw(67, 131)
     product = make_product([weight], [bias], precision, is_output=is_output)
     all_rows = product(rows)

@@ -47,7 +47,7 @@ def test_every_visible_memory_position_reaches_every_target_position(make_model,
 
 
 @both_norms
-def test_weights_come_one_tensor_a_layer_and_leave_the_states_unchanged(make_model, make_batch, norm):
+def test_recorded_decoder_weights_are_one_tensor_per_layer_and_change_no_state(make_model, make_batch, norm):
     model = make_model(norm=norm)
     source, target = make_batch(model.config)
     memory, mask = model.encode(source)

@@ -37,7 +37,7 @@ def test_every_visible_position_reaches_every_position_within_one_layer(make_mod
 
 
 @both_norms
-def test_weights_come_one_tensor_a_layer_and_leave_the_memory_unchanged(make_model, make_batch, norm):
+def test_recorded_encoder_weights_are_one_tensor_per_layer_and_keep_the_memory(make_model, make_batch, norm):
     model = make_model(norm=norm)
     source, _ = make_batch(model.config)
     mask = source != 0

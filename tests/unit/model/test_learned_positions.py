@@ -18,7 +18,7 @@ def positions():
     return positions
 
 
-def test_rows_come_from_the_start_on(positions):
+def test_learned_positions_returns_rows_from_the_start_position(positions):
     assert positions(0, 7).equal(positions.weight[:7])
     assert positions(5, 3).equal(positions.weight[5:8])
     assert positions(0, 11).equal(positions.weight)

@@ -54,7 +54,7 @@ def test_layer_norm_takes_the_mean_off_and_rms_norm_does_not():
 
 
 @both_kinds
-def test_the_size_of_what_comes_in_does_not_matter(kind):
+def test_norm_does_not_depend_on_the_scale_of_its_input(kind):
     norm, x = shaken(kind, 1e-12), torch.randn(3, 7, 26).double()
     torch.testing.assert_close(norm(x * 1000), norm(x), rtol=1e-9, atol=1e-9)
 

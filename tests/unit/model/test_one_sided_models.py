@@ -141,7 +141,7 @@ def test_every_token_of_a_target_has_the_first_segment(make_model, make_batch):
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
-def test_the_output_transform_stands_between_states_and_logits(make_model, make_batch, kind):
+def test_output_transform_is_applied_between_states_and_logits(make_model, make_batch, kind):
     model = make_model(output_transform=True, activation="gelu", norm_kind=kind, norm_eps=1e-2).double()
     shaken(model)
     source, target = make_batch(model.config)
@@ -165,7 +165,7 @@ def test_an_encoder_alone_has_nothing_of_a_target():
             ModelConfig(**{**SIZES, "vocab_size": 37, "num_decoder_layers": 0}, **settings)
 
 
-def test_the_embedding_norm_comes_after_positions_and_segments_and_before_dropout(make_model, make_batch):
+def test_embedding_norm_is_after_positions_and_segments_and_before_dropout(make_model, make_batch):
     settings = {"num_segments": 2, "positions": "learned", "max_positions": 17, "dropout": 0.25}
     model = make_model(embedding_norm=True, **settings)
     source, _ = make_batch(model.config)

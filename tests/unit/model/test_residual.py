@@ -34,7 +34,7 @@ def test_the_norm_has_mean_0_and_variance_1_over_the_features():
 
 
 @pytest.mark.parametrize("is_pre", [False, True])
-def test_dropout_hits_the_update_and_never_what_came_in(is_pre):
+def test_residual_dropout_applies_to_the_update_not_the_input(is_pre):
     residual = Residual(nn.Identity(), dropout=0.25, is_pre=is_pre)  # so that the sum itself shows
     x, update = torch.randn(31, 47, 26), torch.full((31, 47, 26), 3.0)
     added = residual.add_and_norm(x, lambda x: update) - x

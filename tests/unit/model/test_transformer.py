@@ -91,9 +91,7 @@ def test_forward_is_encode_then_decode_and_states_times_the_embedding(make_model
 
 
 @both_norms
-def test_training_with_dropout_0_equals_eval_and_dropout_stands_nowhere_but_in_its_modules(
-    make_model, make_batch, norm
-):
+def test_training_with_dropout_rate_0_in_all_dropout_modules_equals_eval(make_model, make_batch, norm):
     model = make_model(norm=norm, dropout=0.5)
     source, target = make_batch(model.config)
     expected = model.eval()(source, target)

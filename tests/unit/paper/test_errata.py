@@ -78,7 +78,7 @@ class TestErratum:
         same = [pair for pair in combinations(names, 2) if computes_the_same(*map(outputs.get, pair))]
         assert same == []
 
-    def test_figures_measured_anew_are_the_same_and_the_global_random_state_is_left_alone(self, erratum: Erratum):
+    def test_repeated_checks_give_the_same_figures_and_keep_the_random_state(self, erratum: Erratum):
         first = findings(erratum.number)
         torch.rand(7)  # where torch's own random numbers stand must not matter
         before = torch.get_rng_state()

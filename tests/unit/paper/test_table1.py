@@ -53,7 +53,7 @@ def part():
         return table1()
 
 
-def test_stated_and_counted_exponents_stand_side_by_side(part):
+def test_table1_has_stated_and_counted_exponents_of_every_layer(part):
     assert part.failures == []
     assert PRINTED in part.text
     assert list(part.data["layers"]) == list(STATED)

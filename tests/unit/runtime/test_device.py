@@ -44,7 +44,7 @@ def test_a_processor_is_called_as_its_maker_calls_it(monkeypatch, cpuinfo, name)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it asks Linux for the memory of a process")
 @pytest.mark.parametrize("returns", [True, slow(False)])
-def test_freed_memory_goes_back_to_the_system_where_it_is_asked_for(returns):
+def test_return_freed_memory_returns_it_to_the_system(returns):
     program = f"""
 import resource
 import torch

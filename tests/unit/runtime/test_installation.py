@@ -36,7 +36,7 @@ COMMIT = "7ab5d1e0c3f24c1b9d8e6f0a1b2c3d4e5f607182"
     ],
     ids=["index", "checkout", "editable", "repository", "wheel"],
 )
-def test_an_extra_comes_from_where_clearhead_came_from(direct_url, command, monkeypatch):
+def test_pip_install_names_the_source_that_clearhead_was_installed_from(direct_url, command, monkeypatch):
     noted = direct_url and json.dumps(direct_url)
     found = SimpleNamespace(read_text={"direct_url.json": noted}.get)
     monkeypatch.setattr(importlib.metadata, "distribution", {"clearhead": found}.__getitem__)

@@ -77,7 +77,7 @@ def test_once_it_was_full_there_is_room_for_half_as_many_for_a_while(work, clock
             clock[0] += 7.0
 
 
-def test_a_server_that_ends_lets_nobody_in(work):
+def test_admission_is_refused_with_503_while_the_server_ends(work):
     work.is_ending = True
     with pytest.raises(HTTPError, match="shutting down") as refused, admitted(work):
         pass
@@ -96,7 +96,7 @@ def test_the_work_is_done_in_a_thread(work):
     assert asyncio.run(ask()) is not threading.current_thread()
 
 
-def test_work_ends_when_its_client_goes_away_or_the_server_must_end(work):
+def test_work_is_cancelled_when_its_client_disconnects_or_the_server_ends(work):
     async def ask(go):
         async def is_gone():
             await never() if go is None else None

@@ -306,7 +306,7 @@ def test_requests_are_answered_503_when_the_search_process_ends(counted, engine,
     assert there.num_open == 0
 
 
-def test_a_process_that_takes_nothing_keeps_nobody_beyond_the_deadline(counted, engine, bundle):
+def test_requests_to_a_stuck_search_process_end_at_their_deadline(counted, engine, bundle):
     options = SearchOptions(bundle.decode)
     # Told that it has ended before the threads are waited for.
     with asking(counted) as (there, theirs), ThreadPoolExecutor(3) as threads, theirs:

@@ -82,7 +82,7 @@ def test_a_key_that_cannot_be_printed_is_not_added(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
 @pytest.mark.parametrize("case", ["unread", "closed", "full"])
-def test_a_key_that_nobody_sees_is_not_added_and_the_status_says_so(tmp_path, case):
+def test_api_key_that_cannot_be_printed_is_not_added(tmp_path, case):
     path = tmp_path / "keys.jsonl"
     command = f"{sys.executable} -m clearhead api-key anna --keys {path}"
     reading, writing = os.pipe()
@@ -162,7 +162,7 @@ def test_a_key_that_is_revoked_opens_nothing_and_the_others_keep_their_rate(tmp_
             keys.owner(key)
 
 
-def test_without_keys_nobody_needs_one():
+def test_keys_without_entries_are_not_required():
     assert Keys({}).owner("whatever") is None
     assert not Keys({}).are_required
 

@@ -199,7 +199,7 @@ def test_the_connections_that_may_be_open_may_be_files(noted, monkeypatch):
     assert noted == [{"event": "files", "allowed": 4_096, "wanted": 9_000}]
 
 
-def test_a_crowd_that_comes_at_once_is_answered_to_the_last(hasty):
+def test_more_connections_than_the_limit_at_once_are_all_answered(hasty):
     ask = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     with contextlib.ExitStack() as held:
         hasty.send(signal.SIGSTOP)
@@ -325,7 +325,7 @@ def test_bodies_of_all_requests_have_a_bound_together(hasty):
         assert refused.recv(20).startswith(b"HTTP/1.1 503 ")
 
 
-def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(start_server, write_model, tmp_path):
+def test_replaced_model_is_reloaded_and_a_broken_one_is_not(start_server, write_model, tmp_path):
     usual = {"source_lang": "de", "split": "never"}
     model = write_model(tmp_path / "de-en", decode=usual)
     server = start_server(str(model))

@@ -289,7 +289,7 @@ def test_too_many_tokens_and_bytes_are_refused(client):
     assert client.post("/translate", content=parts()).status_code == 413
 
 
-def test_a_file_comes_back_translated(client, models, tmp_path):
+def test_translate_file_returns_the_translated_file(client, models, tmp_path):
     page = f"<p>{LINES[1]}</p>\n<code>a = 1</code>\n"
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     assert CliRunner().invoke(app, ["translate", str(models["de-en"]), str(tmp_path / "page.html"), "-o",
@@ -344,7 +344,7 @@ def test_a_translated_file_has_a_report_of_what_to_check(client, models, tmp_pat
 
 
 @pytest.mark.parametrize("source", ["en", "auto"])
-def test_a_file_in_the_language_that_is_wanted_comes_back_as_it_is(client, source):
+def test_translate_file_returns_a_file_already_in_the_target_language_unchanged(client, source):
     page = f"<p>{ENGLISH}\n<P>A dog is running over the  meadow.".encode()
     fields = {"source": source, "target": "en"}
     answer = client.post("/translate_file", data=fields, files={"file": ("a.html", page)}).json()

@@ -580,7 +580,7 @@ def test_terms_go_with_the_text_where_the_server_takes_them(open_page):
     expect(page.locator("#terms summary")).to_have_text("Terms")
 
 
-def test_a_model_whose_languages_nobody_knows_is_reached_by_its_name(open_page):
+def test_page_requests_a_model_without_languages_by_its_name(open_page):
     asked = []
 
     def serve_others(page: Page) -> None:

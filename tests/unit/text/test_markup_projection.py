@@ -69,7 +69,7 @@ def links(text):
 
 
 @pytest.mark.parametrize(("source", "read", "translation", "linked", "placed"), CASES, ids=[case[0] for case in CASES])
-def test_tags_go_where_their_words_went(source, read, translation, linked, placed):
+def test_placed_puts_tags_at_the_linked_words(source, read, translation, linked, placed):
     stripped = strip_markup(source)
     assert stripped.text == read
     assert stripped.has_lost

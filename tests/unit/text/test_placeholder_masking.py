@@ -57,7 +57,7 @@ def test_placeholders_become_signs_in_their_order(text, expected):
 
 
 @given(texts)
-def test_a_text_comes_back_as_it_was(text):
+def test_protect_and_restored_round_trip(text):
     protected = protect(text)
     assert protected.restored(protected.text) == text
 
@@ -67,7 +67,7 @@ def test_a_translation_may_have_them_in_another_order():
     assert protected.restored(f"{OPENING[0]}{ALONE[1]}{CLOSING[0]} de {ALONE[0]}") == "<b>{x}</b> de %s"
 
 
-def test_a_sign_that_a_text_has_itself_stands_for_itself():
+def test_special_character_in_the_text_itself_is_restored():
     protected = protect(f"{ALONE[0]} %s")
     assert protected.text == f"{ALONE[0]} {ALONE[1]}"
     assert protected.restored(f"{ALONE[1]} {ALONE[0]}") == f"%s {ALONE[0]}"

@@ -63,7 +63,7 @@ def test_a_code_of_every_kind_is_found_whole(kind, example):
     ["/etc/app/conf.d", "~/notes", "--verbose", "--max-minutes", "B<ls>", "f()", "os.getcwd()", "README.md", "MAX_SIZE",
      "__init__", "%name%", "%title", "%1", "@count", "@lang('a.b')", ":smile:", "`code`"],
 )  # fmt: skip
-def test_codes_stand_beside_words_of_scripts_without_spaces_and_korean_particles(code):
+def test_placeholders_are_found_beside_cjk_thai_and_korean_words(code):
     for text in (f"使用{code}文件", f"设置{code}。", f"「{code}」を", f"{code}를 여세요", f"เปิด{code}เดี๋ยวนี้"):
         assert [found[0] for found in find_placeholders(text)] == [code], text
     assert [found[0] for found in find_placeholders(f"ä{code}")] != [code]

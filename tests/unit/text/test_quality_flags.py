@@ -108,7 +108,7 @@ def test_language_repeats_a_little(text):
     assert repeated_unit(text) == ("", 0)
 
 
-def test_no_run_is_missed_whatever_stands_around_it():
+def test_repeated_unit_finds_repetitions_in_any_surrounding_text():
     choose = random.Random(1)
     for _ in range(3_000):
         unit = "".join(choose.choices("ab c", k=choose.randint(1, 20)))
@@ -160,7 +160,7 @@ def test_single_characters_are_named_by_code_point():
     assert many == "À U+00C0, Á U+00C1, Â U+00C2, Ã U+00C3, Å U+00C5 and 2 more"
 
 
-def test_characters_of_a_translation_that_come_from_nowhere_are_named():
+def test_unseen_characters_of_a_translation_are_named():
     assert flags("Ein Hund", "A dög\ufffd") == {"unseen_characters": "in the translation ö U+00F6, � U+FFFD"}
     assert flags("Ein Mü", "A Mü") == {}  # from the source
 

@@ -34,7 +34,7 @@ def test_signs_are_parts_of_their_own():
     assert texts(parts_of_words(text), text) == ["l", "'", "ami", "(", "犬", ")", ",", "x_1", "!"]
 
 
-def test_a_word_goes_to_where_its_tokens_look_together_whatever_the_end_gets():
+def test_link_words_sums_the_weights_of_a_words_tokens_without_the_end():
     # Source `ab c`, tokens a, b, c and the end; target `x yz`, tokens x, y, z and the end.
     weights = np.array([[0.2, 0.2, 0.3, 0.3], [0.0, 0.1, 0.2, 0.7], [0.1, 0.0, 0.4, 0.5], [0.0, 0.0, 0.0, 1.0]])
     source, target = [(0, 1), (1, 2), (3, 4), (4, 4)], [(0, 1), (2, 3), (3, 4), (4, 4)]
@@ -106,7 +106,7 @@ def test_pieces_of_a_vocabulary_that_changes_text_are_found_in_it():
         ("", [""], [(0, 0)]),
     ],
 )
-def test_pieces_are_found_where_they_stand(text, pieces, spans):
+def test_matched_spans_finds_the_pieces_in_the_text(text, pieces, spans):
     assert matched_spans(pieces, text) == spans
 
 
@@ -121,7 +121,7 @@ def test_half_a_character_of_a_model_moves_nothing_behind_it():
     assert "".join(found[2:]).strip() == "da"
 
 
-def test_tokens_of_a_model_that_leaves_the_first_space_out_stand_where_they_are():
+def test_target_spans_of_tokens_without_the_first_space():
     tokenizer = Tokenizer.train(["Ein Hund rennt."], vocab_size=300)
     ids = [one for one in tokenizer.encode("da") if tokenizer.pieces([one]) != [" "]]
     assert tokenizer.decode(ids) == "da"

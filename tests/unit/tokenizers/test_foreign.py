@@ -60,7 +60,7 @@ def make(side):
     return make
 
 
-def test_a_sentence_stands_in_its_frame(make):
+def test_encode_sources_and_targets_put_text_into_frames(make):
     tokenizer = make()
     [ids] = tokenizer.encode_batch(["ein Hund"])
     assert tokenizer.encode_sources(["ein Hund"], "en", "de") == [[104, *ids, 2]]
@@ -89,7 +89,7 @@ def test_the_tags_of_opus_mt_tell_the_language_too(make):
             tagged.encode_sources([line])
 
 
-def test_text_comes_back_but_for_what_the_original_loses(make):
+def test_foreign_vocabulary_round_trips_except_for_losses_of_the_original(make):
     tokenizer = make()
     for text, read in (
         ("ein Hund rennt", "ein Hund rennt"),

@@ -141,7 +141,7 @@ def make(codes: str = CODES, **settings) -> WordEncoder:
     return WordEncoder(codes, PIECES, special=(0, 1, 2), unk_id=3, **{"within_pieces": False, **settings})
 
 
-def test_ids_are_looked_up_and_text_comes_back():
+def test_word_encoder_encodes_and_decodes():
     speller = make()
     assert speller.encode(["low lower newest", "low</s> <unk>"]) == [[8, 4, 5, 6, 7, 9, 10], [4, 5, *[3] * 9]]
     assert speller.decode([[0, 8, 4, 5, 6, 7, 9, 10, 2, 1], [4, 3, 12], [4], [11, 99], []]) == [
@@ -153,7 +153,7 @@ def test_ids_are_looked_up_and_text_comes_back():
     ]
 
 
-def test_without_codes_words_stand_between_white_space():
+def test_word_encoder_without_codes_splits_at_white_space():
     speller = make("")
     assert speller.encode(["lo@@ w@@  Hund\tr", "</s> lower", ""]) == [[4, 5, 12, 7], [3, 3], []]
     assert (speller.kind, make().kind, speller.num_ids) == ("word", "bpe", len(PIECES))

@@ -53,7 +53,7 @@ def names(checkpoints: Checkpoints) -> list[int]:
     return [int(path.name.removeprefix("step-")) for path in checkpoints.paths()]
 
 
-def test_state_and_tensors_come_back(checkpoints):
+def test_saved_checkpoint_is_read_with_its_state(checkpoints):
     state = TrainingState(
         step=17,
         elapsed=1 / 3,
@@ -265,7 +265,7 @@ def test_saving_a_step_again_replaces_it(checkpoints):
     assert again.tensors(path, "model.safetensors")["weight"].unique().tolist() == [77.0]
 
 
-def test_damaged_checkpoints_that_a_run_went_back_behind_are_gone_after_its_next_save(checkpoints):
+def test_next_save_removes_damaged_checkpoints_after_the_resumed_one(checkpoints):
     paths = save(checkpoints, 10, 20, 30)
     for path in paths[1:]:
         flip(path / "state.json")

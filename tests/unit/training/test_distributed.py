@@ -195,7 +195,7 @@ def test_the_number_of_workers_may_change_at_every_resume(crew, settings, tmp_pa
 
 
 @pytest.mark.parametrize("optimizer", ["muon", slow("adam")])
-def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, settings, tmp_path, optimizer):
+def test_sharded_run_equals_unsharded_bit_for_bit_and_resumes_unsharded(crew, settings, tmp_path, optimizer):
     train = {**TRAIN, "optimizer": optimizer, "learning_rate": 1e-3}
     # Of shares that fill whole vectors: the odd end of one is rounded otherwise by Adam's fused update.
     model = {"d_model": 32, "d_ff": 64, "num_heads": 2}
@@ -209,7 +209,7 @@ def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, sett
     assert_same_weights(tmp_path / "run", tmp_path / "one", 10)
 
 
-def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(crew, settings, tmp_path):
+def test_sharded_workers_with_unequal_parts_stay_in_step(crew, settings, tmp_path):
     train = {**TRAIN, "accumulate": 3, "max_steps": 5, "optimizer": "adam", "learning_rate": 1e-3}
     both = crew("run", train={**train, "shard": True})
     assert both.codes() == [0, 0], both.lines(0)
@@ -442,7 +442,7 @@ def test_items_are_dealt_out_once_each_and_evenly(count, items):
         ({"MASTER_ADDR": ""}, "need MASTER_ADDR in the environment"),
     ],
 )
-def test_an_environment_that_does_not_say_who_is_who_is_refused(monkeypatch, changes, message):
+def test_incomplete_rank_and_world_size_variables_are_rejected(monkeypatch, changes, message):
     said = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1", **changes}
     for name, value in said.items():
         monkeypatch.setenv(name, value)
@@ -539,7 +539,7 @@ def test_silent_worker_or_store_ends_a_process_with_one_line(store, silence, sai
     assert (ended.returncode, ended.stdout) == (1, said), ended.stderr
 
 
-def test_seconds_without_a_sign_tell_who_is_gone():
+def test_silent_lists_workers_without_heartbeats_for_the_seconds_given():
     store = HashStore()
     heartbeats, alive = Heartbeats(store, 1, 3), Heartbeats(store, 2, 3)
     for _ in range(4):
@@ -613,7 +613,7 @@ def test_the_training_says_what_it_does(settings):
     assert notes[5:] == ["a validation", "a checkpoint", "", ""]
 
 
-def test_after_a_failed_sum_silence_tells_who_is_gone(monkeypatch):
+def test_watch_lost_names_the_silent_worker_after_a_failed_sum(monkeypatch):
     monkeypatch.setattr(watching, "_SECONDS_BETWEEN_HEARTBEATS", 0.02)
     monkeypatch.setattr(watching, "_SECONDS_TO_MISS", 0.05)
     watch = Watch(HashStore(), 1, 2, print, print, silence=SECONDS)
@@ -767,7 +767,7 @@ def together_in(launcher: HashStore, count: int) -> list[Any]:
     return [found[rank] for rank in range(count)]
 
 
-def test_more_workers_than_cpus_are_warned_of_whoever_started_them(monkeypatch):
+def test_crowding_warns_of_more_local_workers_than_cpus(monkeypatch):
     monkeypatch.setattr(distributed, "usable_cpus", lambda: 2)
     monkeypatch.setenv("WORLD_SIZE", "6")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")

@@ -221,7 +221,7 @@ def test_special_ids_cannot_be_set_for_training(ids):
         draft({"model": ids})
 
 
-def test_special_ids_of_a_resolved_configuration_may_stand():
+def test_draft_accepts_the_special_ids_of_a_resolved_configuration():
     assert draft({"model": {"pad_id": 0, "bos_id": 1, "eos_id": 2}}).model.eos_id == 2
 
 

@@ -23,7 +23,7 @@ def steps(run):
     return [(record["split"], record["step"]) for record in read_metrics(run / "metrics.jsonl")]
 
 
-def test_records_come_back_as_written(tmp_path):
+def test_read_metrics_returns_the_written_records(tmp_path):
     write(tmp_path, ("train", 25), ("valid", 30))
     assert read_metrics(tmp_path / "metrics.jsonl") == [
         {"split": "train", "step": 25, "loss": 25 / 3},

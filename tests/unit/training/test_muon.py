@@ -29,7 +29,7 @@ def muon(model, **settings):
 
 
 @pytest.mark.parametrize("shape", [(3, 17, 29), (2, 31, 13), (1, 11, 11)])
-def test_singular_values_come_near_1(shape):
+def test_orthogonalised_matrix_has_singular_values_near_1(shape):
     values = torch.linalg.svdvals(orthogonalised(torch.randn(shape)))
     assert values.min().item() > 0.3
     assert values.max().item() < 1.3

@@ -312,7 +312,7 @@ def test_intervals_that_a_user_set_stay_with_a_longer_limit(planned):
     assert with_intervals(saved, longer, TrainingState(step=100, elapsed=60.0), {"train.max_steps"}) == longer
 
 
-def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings, settle):
+def test_fresh_run_is_planned_again_except_for_set_values(settings, settle):
     values = settings(train={"max_steps": 12, "validate_every": 20}, model={"dropout": 0.25})
     for name in ("learning_rate", "warmup_steps"):
         values["train"].pop(name, None)

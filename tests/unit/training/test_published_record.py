@@ -89,7 +89,7 @@ def test_a_record_without_chrf_is_compared_by_likelihood(finished_run, record, m
 
 
 @pytest.mark.parametrize(("part", "words"), [("metrics", "its quality is not known"), (None, "it cannot be read: ")])
-def test_a_model_whose_record_says_nothing_still_stands(finished_run, tmp_path, part, words):
+def test_read_published_without_info_has_no_scores(finished_run, tmp_path, part, words):
     directory = Path(shutil.copytree(finished_run / "model", tmp_path / "model"))
     settings = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     if part is None:

@@ -80,7 +80,7 @@ def test_report_loads_no_external_resources(tmp_path):
     assert "@import" not in styles
 
 
-def test_samples_stand_beside_their_references(tmp_path):
+def test_report_shows_samples_with_their_references(tmp_path):
     texts = page_of(tmp_path).texts
     assert texts.count("ein Satz") >= 3
     assert "-1.23" in texts
@@ -107,7 +107,7 @@ def test_curves_stay_within_their_axes(tmp_path):
     assert len({x for x, _ in points}) == 39
 
 
-def test_the_worst_sentences_stand_apart(tmp_path):
+def test_report_lists_the_worst_sentences(tmp_path):
     samples = [judged(f"Satz {number}", chrf=100.0 - number) for number in range(60)]
     texts = page_of(tmp_path, samples=samples).texts
     worst = texts[texts.index("The worst of 60 by chrF") :]
@@ -117,7 +117,7 @@ def test_the_worst_sentences_stand_apart(tmp_path):
     assert "41.0" in worst
 
 
-def test_the_best_sentences_stand_apart(tmp_path):
+def test_report_lists_the_best_sentences(tmp_path):
     texts = page_of(tmp_path, samples=[judged(f"Satz {number}", chrf=float(number)) for number in range(60)]).texts
     best = texts[texts.index("The best of 60 by chrF") :]
     found = [text for text in best[: best.index("What looks wrong with the 60")] if text.startswith("Satz")]
@@ -196,7 +196,7 @@ def test_a_curve_that_hardly_moves_looks_so(tmp_path):
     assert max(heights) - min(heights) < 1
 
 
-def test_first_comes_the_answer(tmp_path):
+def test_report_starts_with_a_sample_scores_and_the_verdict(tmp_path):
     verdict = ["still improving", "too few pairs", "`clearhead corpus check` shows <them>"]
     page = page_of(tmp_path, doubt="probably, by the text", verdict=verdict)
     texts = [text.strip() for text in page.texts if text.strip()]

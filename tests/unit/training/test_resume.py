@@ -125,7 +125,7 @@ def test_allowed_changes_names_limits_as_the_options_accept_them():
         ({"patience": 3}, (500, 30.0)),
     ],
 )
-def test_a_new_limit_stands_in_for_both_of_a_run(tmp_path, asked, limits):
+def test_new_limit_replaces_both_limits_of_a_saved_run(tmp_path, asked, limits):
     saved = complete(merge(BASE, {"train": {"max_steps": 500, "max_minutes": 30.0}}))
     (tmp_path / "config.toml").write_text(saved.to_toml(), encoding="utf-8")
     given = with_saved(Layers().with_("file", {"out": str(tmp_path), "train": asked}), fresh=False)[0].given

@@ -144,7 +144,7 @@ def test_weights_that_could_not_be_read_again_are_refused_before_training(settin
     assert not (Path(values["out"]) / "model").exists()
 
 
-def test_the_saved_settings_are_complete_and_come_back(finished_run):
+def test_saved_config_toml_round_trips_and_matches_the_model(finished_run):
     text = (finished_run / "config.toml").read_text(encoding="utf-8")
     config = Config.load(finished_run / "config.toml")
     assert config.to_toml() == text
@@ -359,7 +359,7 @@ def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(quick, monkey
     assert "an older clearhead wrote step-00000004 and did not say what its matrix products were in" in said
 
 
-def test_naming_the_run_is_enough_to_go_on(quick):
+def test_run_resumes_by_its_out_directory_alone(quick):
     values, run = quick, Path(quick["out"])
     shutil.rmtree(run / "checkpoints" / "step-00000004")
     before = Config.load(run / "config.toml")
@@ -436,7 +436,7 @@ def test_sides_that_changed_places_are_refused(settings, tmp_path):
     assert train_from_values(values).was_finished
 
 
-def test_a_finished_run_is_published_anew_with_other_ways_to_decode(quick):
+def test_finished_run_is_published_again_with_changed_decode_settings(quick):
     values, run = quick, Path(quick["out"])
     assert load_bundle(run).decode.beam_size == 2
     again = train_from_values(merge(values, {"decode": {"beam_size": 3}}))
@@ -533,7 +533,7 @@ def test_files_of_a_killed_start_over_are_removed_by_the_next(quick, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "afterwards"), [(None, (32 * 5) ** -0.5), (0.01, 0.01)])
-def test_fresh_chooses_the_peak_rate_anew_unless_it_was_given(settings, settle, given, afterwards):
+def test_fresh_chooses_the_peak_rate_again_unless_it_was_given(settings, settle, given, afterwards):
     run = settle(settings(train={**QUICK, "learning_rate": given}))
     assert Config.load(run / "config.toml").train.learning_rate == (given or pytest.approx((16 * 5) ** -0.5))
     settle({"out": str(run), "model": {"d_model": 32}}, fresh=True)
@@ -629,7 +629,7 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
     assert train_from_values(values).was_finished
 
 
-def test_the_rate_falls_to_the_end_that_comes_first(settings, monkeypatch):
+def test_learning_rate_falls_until_the_earlier_of_two_limits(settings, monkeypatch):
     clock = itertools.count(start=100.0, step=0.125)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     rates = []

@@ -69,7 +69,7 @@ def test_a_noted_signal_is_answered_on_stderr(capfd):
     assert "stopping and saving; once more to stop at once" in capfd.readouterr().err
 
 
-def test_the_handlers_from_before_come_back():
+def test_stop_signals_restores_the_previous_handlers():
     before = [signal.getsignal(number) for number in ENDS]
     with StopSignals():
         assert [signal.getsignal(number) for number in ENDS] != before

@@ -60,7 +60,7 @@ def test_language_tag_of_a_line_is_not_part_of_its_pair(make_bundle, monkeypatch
     assert pairs_of(translator, ["<2fr> a dog"], "target")[0] == [("a dog", "<2FR> A DOG")]
 
 
-def test_lines_come_out_in_order_whatever_their_number(translator, monkeypatch):
+def test_synthetic_pairs_keep_the_order_of_lines(translator, monkeypatch):
     scripted(monkeypatch)
     text = [f"line {number}" for number in range(4_321)]
     assert [target for _, target in pairs_of(translator, text)[0]] == text

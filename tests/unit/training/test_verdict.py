@@ -63,13 +63,13 @@ FLAT = [(40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4), (70, 2.4), (70.3,
 FALLING = [(40, 2.8), (50, 2.7), (60, 2.6), (60.5, 2.64)]
 
 
-def test_a_run_that_ended_in_warm_up_says_so_and_how_to_go_on():
+def test_run_that_ended_in_warmup_is_advised_to_continue():
     (line,) = said(records((1, 8.0), (2, 7.0)), state=TrainingState(step=490), warmup=1_000)
     assert line.startswith("still in warm-up: 490 of 1,000 steps")
     assert line.endswith("go on with: clearhead train runs/x --max-minutes 16")
 
 
-def test_a_model_that_still_gets_better_should_go_on():
+def test_improving_run_is_advised_to_continue():
     (line,) = said(records(*RISING))
     assert line == (
         "still improving: chrF rose from 60.0 to 70.0 after step 60; "
@@ -91,7 +91,7 @@ def test_chrf_fallen_from_its_best_is_got_worse_not_converged():
     assert line.startswith("got worse: chrF fell from 60.0 at step 20 to 20.0, and the best is published; ")
 
 
-def test_a_best_that_came_late_and_did_not_last_is_named():
+def test_late_best_step_is_named_if_chrf_fell_back():
     (line,) = said(records((30, 2.5), (38, 2.5), (40, 2.5), (44, 2.5), (43.5, 2.5)))
     assert line.startswith("still improving: chrF rose from 40.0 to 43.5")
     (line,) = said(records((30, 2.5), (38, 2.5), (40, 2.5), (44, 2.5), (40.3, 2.5)))
@@ -113,7 +113,7 @@ def test_relative_gain_of_a_tiny_chrf_is_converged():
     assert line.startswith("converged: nothing after step 30 made it better")
 
 
-def test_a_limit_that_preparation_alone_went_beyond_is_not_advised_again():
+def test_advised_minutes_exceed_the_time_already_used():
     state = TrainingState(step=1, elapsed=600.0)
     (line,) = said([], run="my runs/x", state=state, warmup=9, max_minutes=0.5)
     assert line.endswith("go on with: clearhead train 'my runs/x' --max-minutes 20")
@@ -165,7 +165,7 @@ def test_a_useless_model_is_never_passed_over_in_silence(pairs, epochs, words):
     assert len(said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=5.0)) == 1
 
 
-def test_a_model_that_stands_still_before_it_knows_anything_needs_another_rate_and_no_more_time():
+def test_flat_loss_with_bleu_below_5_is_advised_another_learning_rate():
     (line,) = said(records(*FLAT), epochs=1.5, bleu=0.02)
     assert line == (
         "BLEU is below 5, so the translations are of no use; nothing is learned any more; another rate helps "

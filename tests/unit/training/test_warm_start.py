@@ -261,7 +261,7 @@ def test_resumed_run_rejects_another_from_model(from_finished, settle, tmp_path,
     assert loaded == 2 * ["config.toml"]
 
 
-def test_a_run_from_random_weights_does_not_go_on_from_a_model(settings, settle, finished_run):
+def test_run_from_random_weights_rejects_from_model_when_resumed(settings, settle, finished_run):
     values = settings(train=QUICK)
     settle(values)
     with pytest.raises(CheckpointError, match=r"from_model: None -> '.*'"):
@@ -286,7 +286,7 @@ def test_another_model_on_the_command_line_is_not_held_against_the_files(finishe
     assert asked.given == {"from_model": "runs/new", "from_sha256": "1" * 64}
 
 
-def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, settle, finished_run, tmp_path):
+def test_fresh_run_starts_from_the_current_from_model(from_finished, settle, finished_run, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(finished_run, source)
     run = train_from_values(from_finished(from_model=str(source))).run
@@ -320,7 +320,7 @@ def test_the_models_tags_are_the_runs(settings, settle, make_model_dir, tmp_path
     assert said.count("none: what is learned") == 1
 
 
-def test_tags_that_nobody_asks_for_are_named(settings, settle, tmp_path, capsys):
+def test_language_tags_in_the_text_without_the_setting_are_reported(settings, settle, tmp_path, capsys):
     path = write_numbers(tmp_path / "numbers.tsv")
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("".join(f"<2{('fr', 'de')[n % 2]}> {a}\n" for n, a in enumerate(lines)), encoding="utf-8")

@@ -84,7 +84,7 @@ def test_blank_alternatives_are_left_out(finding):
     assert "empty" not in kinds(made)
 
 
-def test_blank_samples_come_last(finding):
+def test_blank_samples_are_last_among_alternatives(finding):
     sampling = Sampling()
     [made] = finding("", "A dog", "").translate(["Ein Hund"], num_best=3, sampling=sampling)
     assert [one.text for one in made.alternatives] == ["A dog", "", ""]

@@ -47,7 +47,7 @@ def test_blank_and_repeated_sentences_are_passed_over(english_translator, englis
     assert [sentence["source"] for sentence in make_golden(english_translator, sources)] == [first, second, third]
 
 
-def test_sources_of_the_vocabulary_are_words_that_stand_in_it():
+def test_vocabulary_sources_are_words_of_the_vocabulary():
     text = [f"{a}{b}{c} {b}{a}{c}" for a in ("ka", "lo") for b in ("mi", "ne", "tu") for c in ("sun", "rot", "fel")]
     tokenizer = Tokenizer.train(text * 3, vocab_size=400)
     words = {piece.strip() for piece in tokenizer.pieces(range(tokenizer.vocab_size)) if piece.startswith(" ")}

@@ -108,7 +108,7 @@ def test_normalizer_does_not_capitalize_if_training_lines_are_lower_case(tokeniz
     assert found == ("ein mann liest.", True)
 
 
-def test_letters_stay_where_case_is_another_thing_or_nobody_wants_it(familiar, tokenizer):
+def test_case_is_kept_for_turkish_keep_case_and_familiar_off(familiar, tokenizer):
     line = "EIN MANN LIEST."
     assert read(familiar, line, DecodeConfig(source_lang="tr")) == (line, False)
     assert read(familiar, line, DecodeConfig(source_lang="de"), "tr") == (line, False)

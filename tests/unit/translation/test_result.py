@@ -95,7 +95,7 @@ def test_the_best_combinations_are_those_of_all_combinations(scores, count):
     assert [cost for _, cost in found] == pytest.approx([cost for _, cost in expected], abs=1e-6)
 
 
-def test_terms_of_a_line_in_capitals_stand_there_in_capitals():
+def test_join_translations_in_capitals_has_terms_in_capitals():
     one = Translation("a big dog", "ein großer Hund", None, (), terms=(TermUse("dog", "Hund", "Hund"),))
     joined = join_translations("A BIG DOG", [one], [], in_capitals=True)
     assert joined.text == "EIN GROSSER HUND"

@@ -30,7 +30,7 @@ def sources_of(page):
     return re.findall(r'<dt>Source</dt><dd dir="auto">(.*?)</dd>', page, re.DOTALL)
 
 
-def test_the_worst_come_first():
+def test_segments_are_ordered_by_damage_then_score():
     page = page_of(
         made("sure", score=-0.1),
         made("unsure", score=-5.0),

@@ -98,7 +98,7 @@ def test_the_tokens_spell_the_text(translator, sentences):
             assert "".join(translation.tokens).removeprefix(" ") == translation.text
 
 
-def test_the_best_stands_first_among_the_alternatives(translator, sentences):
+def test_first_alternative_is_the_translation(translator, sentences):
     for translation in translator.translate(sentences, num_best=3):
         assert (translation.alternatives[0].text, translation.alternatives[0].score) == (
             translation.text,
@@ -285,7 +285,7 @@ def test_prefixes_that_cannot_be_are_refused(translator, make_bundle):
 # Scoring
 
 
-def test_scores_stand_in_order_and_do_not_depend_on_neighbours(translator, sentences):
+def test_scores_are_in_input_order_and_independent_of_other_lines(translator, sentences):
     sources, targets = list(sentences), list(reversed(sentences))
     together = translator.score(sources, targets)
     alone = [translator.score([source], [target])[0] for source, target in zip(sources, targets, strict=True)]
@@ -773,7 +773,7 @@ MARKED = [
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 4}, {"split": "always"}, {"num_best": 3}])
-def test_placeholders_come_out_to_the_letter_each_as_often_as_in_the_source(with_placeholders, settings):
+def test_placeholders_are_kept_exactly_as_often_as_in_the_source(with_placeholders, settings):
     for line, found in zip(MARKED, with_placeholders.translate(MARKED, **settings), strict=True):
         assert found.source == line
         for text in [found.text, *(alternative.text for alternative in found.alternatives)]:
@@ -786,7 +786,7 @@ def test_placeholders_come_out_to_the_letter_each_as_often_as_in_the_source(with
         assert not any(sign in piece for piece in found.tokens for sign in SIGNS)
 
 
-def test_numbers_come_out_to_the_letter_if_that_is_asked_for(with_placeholders, translator):
+def test_numbers_are_kept_exactly_with_protect_numbers(with_placeholders, translator):
     line = "12 Hunde, 1.250,5 km %s um 20:15 Uhr, 12 mal."
     [found] = with_placeholders.translate([line], protect_numbers=True)
     assert [found.text.count(text) for text in ("1.250,5", "20:15", "%s")] == [1, 1, 1]

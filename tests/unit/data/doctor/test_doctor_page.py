@@ -56,7 +56,7 @@ def test_an_empty_corpus_has_a_page():
     assert "Nothing was found" in page.text
 
 
-def test_the_answer_comes_first_and_the_first_finding_is_open():
+def test_doctor_page_starts_with_the_summary_and_opens_the_first_finding():
     result = sick()
     text = render_page(result, ["f: tab-separated"], title="f")
     page = outline(text).text

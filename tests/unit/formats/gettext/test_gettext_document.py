@@ -293,7 +293,7 @@ def test_filled_rejects_nul_and_surrogates(read, text, shown):
         read("a.po", '\nmsgid "a"\nmsgstr ""').filled([Filling(text)])
 
 
-def test_the_real_catalogues_come_back_and_are_filled(data_dir):
+def test_real_catalogues_round_trip_and_are_filled(data_dir):
     for path in sorted(data_dir("formats").rglob("*.po")):
         document = read_document(str(path))
         data = path.read_bytes()

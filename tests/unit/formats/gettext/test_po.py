@@ -372,7 +372,7 @@ signs = st.text(st.sampled_from('a"\\nt\t\x07\x0b\u2028 #~'), max_size=7)
     st.lists(st.tuples((sides | signs).filter(bool), sides | signs), max_size=5),
     st.sampled_from(["po", "po.gz", "po.xz", "po.zst"]),
 )
-def test_pairs_come_back_as_they_were(tmp_path_factory, pairs, extension):
+def test_po_pairs_round_trip(tmp_path_factory, pairs, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     assert write_po(path, (SentencePair(*both, "x:1") for both in pairs), ("en", "de")) == len(pairs)
     back = list(read_pairs([path], Wanted(None, "en", "de")))

@@ -251,7 +251,7 @@ PIECES += [
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_any_text_comes_back_and_takes_a_translation(page):
+def test_any_html_round_trips_and_is_filled(page):
     document = HtmlDocument(FileText.of(page.encode(), "page.html"))
     assert document.filled([None] * len(document.segments)) == page.encode()
     again = document.filled([Filling(segment.text) for segment in document.segments])
@@ -299,7 +299,7 @@ def test_long_nonsense_is_read_in_one_pass(piece, times, read_text):
     assert len(document.segments) <= 1
 
 
-def test_links_that_a_translation_lost_come_after_it_and_not_inside_each_other(read, fill):
+def test_lost_links_follow_the_translation_without_nesting(read, fill):
     page = '<p>See <a href="1">Monday</a>, <a href="2">May</a>.</p>'
     document = read("a.html", page)
     assert fill(document, lambda text: "Sieh nach.") == ('<p>Sieh nach. <a href="1">Monday</a> <a href="2">May</a></p>')

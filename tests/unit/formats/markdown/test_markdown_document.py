@@ -449,7 +449,7 @@ PIECES = [
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_any_text_comes_back_and_takes_a_translation(page):
+def test_any_markdown_round_trips_and_is_filled(page):
     document = MarkdownDocument(FileText.of(page.encode(), "page.md"))
     assert document.filled([None] * len(document.segments)) == page.encode()
     document.filled([Filling(segment.text.upper()) for segment in document.segments])
@@ -502,7 +502,7 @@ def test_blocks_longer_than_longest_block_are_not_translated(read_text):
     assert texts(read_text(read_markdown, "a" * (LONGEST_BLOCK + 1) + "\n\nb")) == ["b"]
 
 
-def test_links_that_a_translation_lost_come_after_it_and_not_inside_each_other(read, fill):
+def test_lost_links_follow_the_translation_without_nesting(read, fill):
     document = read("a.md", "See [Monday](b/1) and [May](b/2).\n")
     assert fill(document, lambda text: "Sieh nach.") == "Sieh nach. [Monday](b/1) [May](b/2)\n"
     assert fill(document, lambda text: "<g1>Sieh <g2>nach</g2></g1>.") == "[Sieh nach](b/1). [May](b/2)\n"

@@ -15,7 +15,7 @@ CUES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), st.integers(1
 @given(
     CUES, st.sampled_from(["\n", "\r\n", "\r", "\r\r\n"]), st.sampled_from(["", "\ufeff"]), st.booleans(), st.booleans()
 )
-def test_translations_come_into_their_cues(read, fill, cues, line_end, mark, is_webvtt, ends):
+def test_translations_are_filled_into_their_cues(read, fill, cues, line_end, mark, is_webvtt, ends):
     head = ["WEBVTT", ""] if is_webvtt else []
     for number, (lines, blanks) in enumerate(cues, start=1):
         head += [str(number), f"00:0{number}:00,000 --> 00:0{number}:01,000", *lines, *[""] * blanks]

@@ -217,7 +217,7 @@ sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 
 
 @given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["parquet", "arrow", "feather"]))
-def test_pairs_come_back_as_they_were(tmp_path_factory, rows, extension):
+def test_arrow_and_parquet_pairs_round_trip(tmp_path_factory, rows, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     pairs = [SentencePair(*both, f"{path}:{row}") for row, both in enumerate(rows, start=1)]
     assert write_columns(path, iter(pairs), ("en", "de")) == len(pairs)

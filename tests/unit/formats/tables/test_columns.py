@@ -117,7 +117,7 @@ def test_one_language_that_is_asked_for_leaves_the_other_side():
         choose_columns("f", [["en", "de", "fr"]], Wanted(from_lang="de"))
 
 
-def test_a_table_that_names_no_languages_is_read_as_it_stands():
+def test_table_without_language_names_is_read_by_column_order_or_side_names():
     assert choose_columns("f", [["a", "b"]], Wanted(from_lang="de", to_lang="en")).sides() == ("column 1", "column 2")
     with_sides = choose_columns("f", [["x", "target", "source"]], Wanted(from_lang="de", to_lang="en"))
     assert with_sides.sides() == ("column 2 (target)", "column 3 (source)")

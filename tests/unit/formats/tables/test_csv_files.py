@@ -149,7 +149,7 @@ def test_csv_writer_output_is_read_with_line_ends_as_spaces(tmp_path_factory, ro
     st.sampled_from([("en", "de"), ("de", "de"), ("qaa", "tlh")]),
     st.sampled_from(["csv", "csv.gz", "csv.xz", "csv.zst"]),
 )
-def test_pairs_come_back_as_they_were(tmp_path_factory, rows, languages, extension):
+def test_csv_pairs_round_trip(tmp_path_factory, rows, languages, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(rows, start=2)]
     assert write_csv(path, iter(pairs), languages) == len(pairs)

@@ -111,7 +111,7 @@ sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 
 
 @given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["jsonl", "ndjson.gz", "jsonl.xz", "jsonl.zst"]))
-def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
+def test_json_lines_pairs_round_trip(tmp_path_factory, texts, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(texts, start=1)]
     assert write_json_lines(path, pairs, ("en", "de")) == len(pairs)

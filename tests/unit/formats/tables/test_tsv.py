@@ -57,7 +57,7 @@ def test_line_without_a_tab_on_standard_input_is_named_so(monkeypatch):
 
 @pytest.mark.parametrize("sign", ["\t", "\n", "\r"])
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, sign, side):
+def test_write_tsv_rejects_texts_a_tsv_cannot_keep_and_writes_nothing(tmp_path, sign, side):
     texts = {"source": "a", "target": "b", side: f"x{sign}y"}
     with pytest.raises(DataError, match=rf"f\.tmx:7: the {side} holds a"):
         write_tsv(
@@ -87,7 +87,7 @@ sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\
 
 
 @given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["tsv", "tsv.gz", "tsv.xz", "tsv.zst"]))
-def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
+def test_tsv_pairs_round_trip(tmp_path_factory, texts, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(texts, start=1)]
     assert write_tsv(path, pairs) == len(pairs)

@@ -153,7 +153,7 @@ def test_a_memory_without_units_has_no_segments(read):
     assert read("a.tmx", "<tmx><body/></tmx>").segments == []
 
 
-def test_the_real_files_come_back_and_are_filled(data_dir, tmp_path):
+def test_real_tmx_files_round_trip_and_are_filled(data_dir, tmp_path):
     paths = sorted(data_dir("formats").glob("*.tmx"))
     assert len(paths) == 2
     for path in paths:

@@ -193,7 +193,7 @@ def test_a_language_that_begins_late_is_found_but_in_a_pipe_only_the_head_can_be
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files where Linux shows them")
-def test_files_are_closed_until_their_turn_comes(tmp_path):
+def test_read_pairs_keeps_files_closed_until_they_are_read(tmp_path):
     paths = [memory(tmp_path / f"{n}.tmx", {"en": "a", "de": "b"}) for n in range(50)]
     before = len(os.listdir("/proc/self/fd"))
     pairs = read_pairs(paths)
@@ -220,7 +220,7 @@ def test_invalid_tmx_is_rejected_when_opened(tmp_path, content, message):
         read_pairs([str(tmp_path / "m.tmx")])
 
 
-def test_a_mistake_far_down_comes_when_it_is_reached(tmp_path):
+def test_error_far_down_a_tmx_is_raised_when_reached(tmp_path):
     path = Path(memory(tmp_path / "m.tmx", *[{"en": "a", "de": "b"}] * 2_000))
     path.write_text(path.read_text().removesuffix("</body></tmx>\n"))
     pairs = read_pairs([str(path)])
@@ -274,7 +274,7 @@ def test_write_tmx_output_is_valid_tmx_1_4(tmp_path):
 
 @pytest.mark.parametrize("sign", ["\n", "\r", "\x01", "\x0b", "\ufffe", "\ud800"])
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, sign, side):
+def test_write_tmx_rejects_characters_xml_forbids_and_writes_nothing(tmp_path, sign, side):
     pair = SentencePair(**{"source": "a", "target": "b", side: f"x{sign}y"}, origin="f.po:7")
     with pytest.raises(DataError, match=rf"f\.po:7: the {side} holds U\+{ord(sign):04X} at character 2, which an XML"):
         write_tmx(str(tmp_path / "m.tmx"), [SentencePair("ok", "ok", "f.po:6"), pair], ("en", "de"))
@@ -304,7 +304,7 @@ sides = st.one_of(
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["tmx", "tmx.gz", "tmx.xz", "tmx.zst"]))
-def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
+def test_tmx_pairs_round_trip(tmp_path_factory, texts, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     assert write_tmx(path, [SentencePair(*both, "x:1") for both in texts], ("en", "de")) == len(texts)
     assert [(pair.source, pair.target) for pair in read_pairs([path])] == texts

@@ -394,7 +394,7 @@ def test_the_tags_of_all_parts_are_bounded_before_any_is_parsed(letter, read_tex
         read_text(read_docx, letter)
 
 
-def test_a_part_that_comes_twice_is_refused(letter, tmp_path):
+def test_read_docx_rejects_duplicate_parts(letter, tmp_path):
     path = tmp_path / "letter.docx"
     path.write_bytes(letter)
     with pytest.warns(UserWarning, match="Duplicate name"), ZipFile(path, "a") as archive:

@@ -363,7 +363,7 @@ def test_locked_units_of_memoq_and_phrase_are_not_changed(read, attributes, is_l
         ),
     ],
 )
-def test_inline_elements_come_back_as_they_are(read, fill, in_capitals, content, text, target):
+def test_inline_elements_are_kept_in_the_target(read, fill, in_capitals, content, text, target):
     document = read("a.xlf", one_unit(f"<source>{content}</source>"))
     assert document.segments[0].text == text
     assert fill(document, in_capitals) == one_unit(
@@ -434,7 +434,7 @@ def test_filled_rejects_characters_that_xml_forbids(read):
     assert b">x&#13;\ny</target>" in document.filled([Filling("x\r\ny")])
 
 
-def test_the_real_files_come_back_and_are_filled(data_dir, tmp_path):
+def test_real_xliff_files_round_trip_and_are_filled(data_dir, tmp_path):
     paths = sorted(data_dir("formats").glob("*.xlf"))
     assert len(paths) == 2
     for path in paths:

@@ -341,7 +341,7 @@ def test_write_xliff_output_is_valid_xliff_1_2(tmp_path):
     ]
 
 
-def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_path):
+def test_write_xliff_rejects_forbidden_characters_and_equal_languages(tmp_path):
     with pytest.raises(DataError, match=r"f\.po:7: the target holds U\+0001 at character 1"):
         write_xliff(str(tmp_path / "f.xlf"), [SentencePair("a", "\x01", "f.po:7")], ("en", "de"))
     with pytest.raises(ConfigError, match="source and target are both 'en'"):
@@ -364,7 +364,7 @@ def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
         "tmxeditor-java.en-fr.xlf",
     ],
 )
-def test_real_files_become_every_format_and_come_back(tmp_path, data_dir, name):
+def test_real_files_round_trip_through_tsv_tmx_and_xliff(tmp_path, data_dir, name):
     pairs = list(read_pairs([str(data_dir("formats") / name)]))
     texts = [(pair.source, pair.target) for pair in pairs]
     tsv, tmx, xlf = (str(tmp_path / f"out{extension}") for extension in (".tsv", ".tmx.zst", ".xlf"))
@@ -385,7 +385,7 @@ sides = st.one_of(
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["xlf", "xliff.gz", "xlf.zst"]))
-def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
+def test_xliff_pairs_round_trip(tmp_path_factory, texts, extension):
     path = str(tmp_path_factory.getbasetemp() / f"p.{extension}")
     assert write_xliff(path, [SentencePair(*both, "x:1") for both in texts], ("en", "de")) == len(texts)
     found = list(read_pairs([path]))
