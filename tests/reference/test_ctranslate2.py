@@ -18,6 +18,7 @@ from test_huggingface_generation import LIMIT, chain, draw_sources
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.sampling import greedy_search
+from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.model import Transformer
 from every_run import slow
@@ -85,7 +86,8 @@ def our_search(models, *, beam_size, alpha):
     limits = [LIMIT] * len(sources)
     with torch.inference_mode():
         if beam_size == 1:
-            return greedy_search(ours, sources, max_lengths=limits, end_loops=False)  # theirs continues in a loop
+            allowed = AllowedTokens(ours.config, end_loops=False)  # theirs continues in a loop
+            return greedy_search(ours, sources, max_lengths=limits, allowed=allowed)
         settings = {"beam_size": beam_size, "alpha": alpha, "length_penalty_form": "power", "end_loops": False}
         found = plain_search(ours, sources, max_lengths=limits, **settings)
         return [best for (best,) in found]

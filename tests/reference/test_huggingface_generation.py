@@ -28,6 +28,7 @@ from torch.nn import functional
 
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import pad_batch
+from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.files.tensors import model_tensors
 from clearhead.interop.huggingface.state import export_state
 from every_run import slow
@@ -159,7 +160,8 @@ def test_greedy_search_equals_theirs(models):
     _, ours, sources = models
     expected, _ = their_search(models, num_beams=1)
     with torch.inference_mode():
-        greedy = greedy_search(ours, sources, max_lengths=[LIMIT] * len(sources), end_loops=False)
+        allowed = AllowedTokens(ours.config, end_loops=False)
+        greedy = greedy_search(ours, sources, max_lengths=[LIMIT] * len(sources), allowed=allowed)
     assert_equal_before_limit([hypothesis.tokens for hypothesis in greedy], expected)
     one_beam = our_search(models, beam_size=1, alpha=0.6)
     assert_equal_before_limit([best.tokens for (best,) in one_beam], expected)
@@ -195,8 +197,8 @@ def test_no_repeated_ngrams_equal_theirs(size):
     expected, _ = their_search(models, num_beams=1, no_repeat_ngram_size=size)
     with torch.inference_mode():
         found, free = (
-            greedy_search(ours, models[2], max_lengths=[LIMIT] * 11, end_loops=False, no_repeat_ngram_size=number)
-            for number in (size, 0)
+            greedy_search(ours, models[2], max_lengths=[LIMIT] * 11, allowed=AllowedTokens(ours.config, **rules))
+            for rules in ({"end_loops": False, "no_repeat_ngram_size": size}, {"end_loops": False})
         )
     assert_equal_before_limit([hypothesis.tokens for hypothesis in found], expected)
     assert [hypothesis.tokens for hypothesis in free] != [hypothesis.tokens for hypothesis in found]

@@ -13,7 +13,7 @@ import numpy as np
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.best_tokens import best_continuations
-from clearhead.decoding.engine import Candidates, Engine
+from clearhead.decoding.engine import Candidates, Engine, leave_slot
 from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, can_win, first_token, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
@@ -110,8 +110,7 @@ def beam_search(
                 observer(step)
         for slot in reversed(range(len(active))):
             if not active[slot].is_open:
-                active[slot] = active[-1]
-                active.pop()
+                leave_slot(slot, active)
                 slots.leave(slot)
     if not all(searched.finished for searched in searches):
         raise ModelError(NO_NUMBERS)

@@ -49,6 +49,13 @@ class Beams:
     """Number of target tokens written."""
 
 
+def leave_slot(slot: int, *columns: list[Any]) -> None:
+    """Remove a slot from lists with an entry for each; the last entry moves there."""
+    for column in columns:
+        column[slot] = column[-1]
+        column.pop()
+
+
 @runtime_checkable  # so that tests can check annotations
 class Slots(Protocol):
     """The sentences that one worker has in flight, one per slot; occupied slots always come first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.choices import PenaltyForm
@@ -59,12 +59,6 @@ def never_written(config: ModelConfig) -> list[int]:
         return []
     placeholders = range(config.first_placeholder, config.vocab_size)
     return sorted({config.pad_id, config.bos_id, *placeholders} - {config.eos_id})
-
-
-def output_rules(config: DecodeConfig) -> dict[str, Any]:
-    """Return the settings of `token_masks.AllowedTokens`, as its arguments and those of the plain searches."""
-    names = ("end_loops", "min_length", "no_repeat_ngram_size")
-    return {name: getattr(config, name) for name in names}
 
 
 def first_token(model: ModelConfig, source: Sequence[int]) -> int:

@@ -17,7 +17,6 @@ from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
-from clearhead.decoding.utf8 import CharacterParts
 from clearhead.model.transformer import Transformer
 
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
@@ -30,10 +29,7 @@ def greedy_search(
     *,
     max_lengths: list[int],
     prefixes: Sequence[Prefix] = (),
-    end_loops: bool = True,
-    min_length: int = 0,
-    no_repeat_ngram_size: int = 0,
-    parts: CharacterParts | None = None,
+    allowed: AllowedTokens | None = None,
 ) -> list[Hypothesis]:
     """Return the translations by greedy search: the most probable token at every step.
 
@@ -45,19 +41,10 @@ def greedy_search(
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Maximum target tokens of each sentence, end token included.
         prefixes: Forced target prefix of each sentence; empty if there are none.
-        end_loops: Whether a translation in a repetition loop must end.
-        min_length: Minimum target tokens, end token included.
-        no_repeat_ngram_size: Tokens of a sequence that may not be repeated; 0 allows every repetition.
-        parts: The tokens that are parts of characters; None if there are none.
+        allowed: The allowed tokens of the model; None for those of the default settings, without parts of characters.
     """
     batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
-    allowed = AllowedTokens(
-        model.config,
-        end_loops=end_loops,
-        min_length=min_length,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        parts=parts,
-    )
+    allowed = allowed or AllowedTokens(model.config)
     return token_by_token(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))
 
 

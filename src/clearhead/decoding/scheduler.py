@@ -18,7 +18,7 @@ import numpy as np
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
-from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch
+from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch, leave_slot
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
@@ -276,8 +276,7 @@ class _Worker:
                 done, number = active[slot], active[slot].sentence.number
                 is_wanted = not self.waiting.is_withdrawn(number)
                 if not done.is_open or not is_wanted:  # finished or cancelled
-                    active[slot] = active[-1]
-                    active.pop()
+                    leave_slot(slot, active)
                     self.slots.leave(slot)
                     self.waiting.finish(number)
                     found = done.best(self.options.num_found) if is_wanted else []

@@ -33,7 +33,7 @@ import numpy as np
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.repetition import is_loop
-from clearhead.decoding.rules import never_written, output_rules
+from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
 from clearhead.decoding.utf8 import NUM_ROOMS, NUM_STATES, CharacterParts
 from clearhead.text.placeholders import NUM_ALONE, NUM_PAIRS
@@ -101,7 +101,8 @@ class AllowedTokens:
         listed: Sequence[int] | None = None,
     ) -> Self:
         """Return the allowed tokens of a model under decoding settings; for `parts` and `listed` see the class."""
-        return cls(model, **output_rules(config), parts=parts, listed=listed)
+        names = ("end_loops", "min_length", "no_repeat_ngram_size")
+        return cls(model, **{name: getattr(config, name) for name in names}, parts=parts, listed=listed)
 
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return the mask of the tokens allowed after those written so far; None allows anything.

@@ -11,7 +11,6 @@ from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.engine import PyTorchSlots
 from clearhead.decoding.pytorch.plain_engine import PlainEngine
-from clearhead.decoding.rules import output_rules
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import sentences_of
@@ -36,7 +35,8 @@ def find(engine, sources, limits, config, num_best=1, shortlist=None, prefixes=(
 def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
     """Return what the readable searches find."""
     if config.beam_size == 1:
-        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, **output_rules(config))
+        allowed = AllowedTokens.of(model.config, config)
+        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes, allowed=allowed)
         return [[hypothesis] for hypothesis in found]
     engine = PlainEngine(model)
     with engine.computing():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.engine import Beams, Candidates
+from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.search import NativeSearch
 from clearhead.decoding.native.weights import ListedProducts, NativeWeights
@@ -85,9 +85,7 @@ class NativeSlots:
 
     def leave(self, slot: int) -> None:
         """Free a slot; the sentence in the last slot moves there."""
-        self._slots[slot], self.source_lengths[slot] = self._slots[-1], self.source_lengths[-1]
-        self._slots.pop()
-        self.source_lengths.pop()
+        leave_slot(slot, self._slots, self.source_lengths)
 
     def search(
         self,

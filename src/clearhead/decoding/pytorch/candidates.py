@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.engine import Candidates
+from clearhead.decoding.engine import Candidates, leave_slot
 from clearhead.decoding.pytorch.slots import SlotRows, lazy_zeros, rounded
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.rules import candidates_of_sentence, never_written
@@ -132,8 +132,7 @@ class ListedTokens:
             self._ids[slot] = self._ids[last]
             self._weights[slot, :size] = self._weights[last, :size]
             self._biases[slot] = self._biases[last]
-        self._sizes[slot] = self._sizes[last]
-        self._sizes.pop()
+        leave_slot(slot, self._sizes)
 
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: SlotRows, masks: Sequence[Mask | None], count: int

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.decoding.best_tokens import best_continuations
-from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
+from clearhead.decoding.engine import Beams, Candidates, Engine, Slots, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.weights import cross_attention_of_pairs
 from clearhead.decoding.rules import never_written
@@ -105,10 +105,7 @@ class ModuleSlots:
 
     def leave(self, slot: int) -> None:
         """Free a slot; the sentence in the last slot moves there."""
-        columns: list[list[Any]] = [self._sentences, self._read, self.source_lengths]
-        for column in columns:
-            column[slot] = column[-1]
-            column.pop()
+        leave_slot(slot, self._sentences, self._read, self.source_lengths)
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""

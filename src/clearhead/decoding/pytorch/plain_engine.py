@@ -21,10 +21,10 @@ from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.best_tokens import best_continuations
-from clearhead.decoding.engine import Beams, Candidates
+from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
-from clearhead.decoding.rules import Hypothesis, output_rules
+from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, Sentence, length_batches, sentences_of
 from clearhead.decoding.shortlist import Shortlist
@@ -115,8 +115,8 @@ class PlainEngine(ModuleEngine):
         if options.sampling is not None:
             return self._samples(sources, max_lengths, prefixes, options)
         if config.beam_size == 1:
-            rules = {**output_rules(config), "parts": self.parts}
-            found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, **rules)
+            allowed = AllowedTokens.of(model.config, config, self.parts)
+            found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, allowed=allowed)
             return [[one] for one in found]
         return beam_search(self, sentences_of(sources, max_lengths, prefixes), config, num_best=options.num_best)
 
@@ -126,10 +126,8 @@ class PlainEngine(ModuleEngine):
         """Return the samples of each source, drawn one after the other."""
         model, sampling = self.model, options.sampling
         assert sampling is not None
-        allowed, sentences = (
-            AllowedTokens.of(model.config, options.config, self.parts),
-            sentences_of(sources, max_lengths, prefixes),
-        )
+        allowed = AllowedTokens.of(model.config, options.config, self.parts)
+        sentences = sentences_of(sources, max_lengths, prefixes)
 
         def drawn(number: int) -> list[Hypothesis]:
             own = [torch.Generator().manual_seed(seed_of(sampling.seed, number, ids)) for ids in sources]
@@ -171,9 +169,7 @@ class PlainSlots:
 
     def leave(self, slot: int) -> None:
         """Free a slot; the sentence in the last slot moves there."""
-        for column in (self._places, self.source_lengths):
-            column[slot] = column[-1]
-            column.pop()
+        leave_slot(slot, self._places, self.source_lengths)
         self._has_left = True
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:

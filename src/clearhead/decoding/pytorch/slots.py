@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from clearhead.decoding.engine import leave_slot
+
 STEP = 16
 """The cache grows in multiples of this many positions, which attention computes fast."""
 
@@ -140,9 +142,7 @@ class SlotCache:
             self._memory_mask[slot] = self._memory_mask[last]
             if self._written is not None:
                 self._written[slot] = self._written[last]
-        for values in (self.source_lengths, self._lengths, self._ends):
-            values[slot] = values[last]
-            values.pop()
+        leave_slot(slot, self.source_lengths, self._lengths, self._ends)
 
     def advance(self, index: list[int], parents: list[int]) -> SlotRows:
         """Begin a step: advance every sentence by one position.
