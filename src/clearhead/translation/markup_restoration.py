@@ -15,9 +15,9 @@ from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.text.word_links import Link
 from clearhead.translation.alignment import Aligner, encoded_pair
+from clearhead.translation.preprocessing import cut_to_limit, tokenize
 from clearhead.translation.search import TextSearch, distinct
 from clearhead.translation.segment import DecodedText, Segment
-from clearhead.translation.segmentation import cut_to_limit, tokenize
 from clearhead.translation.term_constraints import search_with_terms
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.text.lines import on_one_line
 from clearhead.text.unicode_forms import TextForm
 from clearhead.tokenizers import Vocabulary
-from clearhead.translation.segment import DecodedText, Segment
+from clearhead.translation.segment import DecodedText, Segment, SegmentedLine
 
 if TYPE_CHECKING:
     from clearhead.decoding import Required
@@ -253,3 +254,49 @@ def _most_expected(samples: list[DecodedText], count: int) -> list[DecodedText]:
     for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
         one.utility = utility
     return sorted(distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]
+
+
+def lines_done(
+    lines: Sequence[SegmentedLine], on_lines_done: Callable[[int], None] | None
+) -> Callable[[int], None] | None:
+    """Return a progress callback that converts numbers of finished segments to approximate numbers of lines.
+
+    Args:
+        lines: The lines; those without a segment to translate are not counted.
+        on_lines_done: Called with the number of lines.
+    """
+    if on_lines_done is None or not any(line.is_split for line in lines):
+        return on_lines_done
+    report = on_lines_done
+    counts = [count for line in lines if (count := len(line.to_translate))]
+    num_lines, num_segments = len(counts), sum(counts)
+    done = 0
+
+    def on_segments_done(segments: int) -> None:
+        nonlocal done
+        before, done = done * num_lines // num_segments, done + segments
+        if advance := done * num_lines // num_segments - before:
+            report(advance)
+
+    return on_segments_done
+
+
+def align_samples(lines: Sequence[SegmentedLine], options: SearchOptions) -> None:
+    """Reorder the samples of sentences such that the i-th of all sentences of a line form a sample of the line.
+
+    The samples of each sentence arrive sorted by probability. Combining all the best, all the second best and so on
+    would not be draws from the model. So they are shuffled, and the resulting lines are sorted by probability.
+
+    Args:
+        lines: The lines, with equally many samples for each segment that is translated.
+        options: Options of the search that drew them; the order depends on the seed of `sampling`.
+    """
+    assert options.sampling is not None
+    for segments in (line.to_translate for line in lines if len(line.to_translate) > 1):
+        shuffled = [
+            random.Random(f"{options.sampling.seed} {number}").sample(segment.found, len(segment.found))
+            for number, segment in enumerate(segments)
+        ]
+        rows = sorted(zip(*shuffled, strict=True), key=lambda row: -sum(one.log_prob for one in row))
+        for number, segment in enumerate(segments):
+            segment.found = [row[number] for row in rows]

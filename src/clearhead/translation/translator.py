@@ -31,8 +31,7 @@ from clearhead.translation.postprocessing import Postprocessor, replace_blank
 from clearhead.translation.preprocessing import Preprocessor
 from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.result import Translation
-from clearhead.translation.search import Decode, Engines, TextSearch
-from clearhead.translation.segmentation import align_samples, lines_done
+from clearhead.translation.search import Decode, Engines, TextSearch, align_samples, lines_done
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
 

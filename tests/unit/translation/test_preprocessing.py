@@ -11,10 +11,11 @@ from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.tokenizers import Tokenizer
-from clearhead.translation import segmentation
+from clearhead.translation import preprocessing
 from clearhead.translation.normalization import NormalizedLine
+from clearhead.translation.preprocessing import cut_lines
+from clearhead.translation.search import align_samples, lines_done
 from clearhead.translation.segment import DecodedText, Segment, SegmentedLine
-from clearhead.translation.segmentation import align_samples, cut_lines, lines_done
 
 ONE, TWO = "Ein Hund rennt.", "Ein Hund rennt. Zwei Männer sitzen."
 FIVE = "Eins ist da. Zwei ist da.\tDrei ist da. Vier ist da. Fünf ist da."
@@ -143,7 +144,7 @@ def test_of_a_long_word_the_beginning_alone_is_tokenized(tokenizer, monkeypatch)
 
 
 def test_a_long_text_of_few_tokens_is_tokenized_whole(tokenizer, monkeypatch):
-    monkeypatch.setattr(segmentation, "_CHARACTERS_OF_A_TOKEN", 1)
+    monkeypatch.setattr(preprocessing, "_CHARACTERS_OF_A_TOKEN", 1)
     [ids] = tokenizer.encode_sources([ONE])
     assert len(ids) < len(ONE) - 1
     [segment] = segments_of(segmented([ONE], [(None, ONE)], tokenizer, DecodeConfig(max_input_tokens=len(ids))))
