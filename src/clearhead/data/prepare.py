@@ -29,6 +29,7 @@ from clearhead.data.spool import StagedPairs
 from clearhead.data.staged_corpus import (
     PROGRESS_EVERY,
     Progress,
+    StagedCorpus,
     read_corpus,
     refuse_empty,
     refuse_languages,
@@ -206,12 +207,7 @@ def _build(
     """Write the prepared data, and return its vocabulary and report."""
     corpus = read_corpus(config, inputs, partial, on_progress, notice)
     train, valid, general, watched = corpus.train, corpus.valid, corpus.general, corpus.watched
-    looked_at = with_progress(train, "looking for wrong pairs", on_progress)
-    wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
-    if wrong_share(wrong) > MOST_SHARE and not is_forced:
-        raise DataError(
-            "; ".join(wrong_lines(wrong, train.report.kept)) + "; if all is as it should be, add --force-data"
-        )
+    wrong = _wrong_pairs(train, config, on_progress, is_forced=is_forced)
     tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
     if config.decode.protect_numbers and not tokenizer.num_placeholders:
         raise ConfigError(
@@ -234,21 +230,7 @@ def _build(
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
         weights.add(1, store.num_rows - weights.num_rows)  # altered copies and general text
         linked = {"pairs": store.num_linked_rows, "target_tokens": store.num_linked_tokens}
-    pairs = with_progress(valid, "tokenising validation text", on_progress)
-    with StoreWriter(partial / "valid.arrow") as store:
-        _fill(store, pairs, tokenizer, config, report=valid.report)
-    if watched:
-        held_out = CleaningReport(read=len(watched), kept=len(watched))
-        with StoreWriter(partial / GENERAL) as store:
-            _fill(store, rows_of(general, watched), tokenizer, config, report=held_out)
-        refuse_empty("general", config.data, held_out)
-        general.report.drop_held_out(held_out)
-        general.path.unlink()
-    general.report.check()
-    for what, text in (("training", train), ("validation", valid)):
-        text.report.check()
-        refuse_empty(what, config.data, text.report)
-        text.path.unlink()
+    _write_held_out(corpus, partial, tokenizer, config, on_progress)
     report = {
         "train": train.report.to_dict(),
         "valid": valid.report.to_dict(),
@@ -273,6 +255,47 @@ def _build(
     report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
     return tokenizer, report
+
+
+def _wrong_pairs(train: StagedPairs, config: Config, on_progress: Progress, *, is_forced: bool) -> dict[str, Any]:
+    """Return the counts of wrong training pairs.
+
+    Raises:
+        DataError: If they are too many, and the preparation is not forced.
+    """
+    looked_at = with_progress(train, "looking for wrong pairs", on_progress)
+    wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
+    if wrong_share(wrong) > MOST_SHARE and not is_forced:
+        raise DataError(
+            "; ".join(wrong_lines(wrong, train.report.kept)) + "; if all is as it should be, add --force-data"
+        )
+    return wrong
+
+
+def _write_held_out(
+    corpus: StagedCorpus, partial: Path, tokenizer: Vocabulary, config: Config, on_progress: Progress
+) -> None:
+    """Write the stores of held-out pairs, check the reports of all texts, and remove the staged texts.
+
+    Raises:
+        DataError: If a text has no pairs.
+    """
+    valid, general, watched = corpus.valid, corpus.general, corpus.watched
+    pairs = with_progress(valid, "tokenising validation text", on_progress)
+    with StoreWriter(partial / "valid.arrow") as store:
+        _fill(store, pairs, tokenizer, config, report=valid.report)
+    if watched:
+        held_out = CleaningReport(read=len(watched), kept=len(watched))
+        with StoreWriter(partial / GENERAL) as store:
+            _fill(store, rows_of(general, watched), tokenizer, config, report=held_out)
+        refuse_empty("general", config.data, held_out)
+        general.report.drop_held_out(held_out)
+        general.path.unlink()
+    general.report.check()
+    for what, text in (("training", corpus.train), ("validation", valid)):
+        text.report.check()
+        refuse_empty(what, config.data, text.report)
+        text.path.unlink()
 
 
 def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress) -> Tokenizer:

@@ -49,43 +49,8 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
         ModelError: If CTranslate2 is not installed.
         OSError: If the files cannot be written.
     """
-    try:
-        from ctranslate2.specs import TransformerSpec, common_spec
-        from ctranslate2.specs.model_spec import index_spec
-        from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
-    except ImportError:
-        raise ModelError(f"CTranslate2 is not installed: {pip_install('interop')}") from None
-    model, vocabulary, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
-    _require_expressible(bundle, config)
-    shape: dict[str, Any] = {
-        "num_heads": config.num_heads,
-        "pre_norm": config.norm == "pre",
-        "no_final_norm": not config.final_norm,
-        "activation": getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
-        "layernorm_embedding": config.embedding_norm,
-        "relative_attention_bias": config.positions == "relative",
-        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0 rotates all components
-        "ffn_glu": config.gated,
-        "rms_norm": config.norm_kind == "rms",
-    }
-    spec = TransformerSpec(
-        TransformerEncoderSpec(config.num_encoder_layers, **shape),
-        TransformerDecoderSpec(config.num_decoder_layers, **shape),
-    )
-    for stack in (spec.encoder, spec.decoder):
-        stack.scale_embeddings = config.embedding_scale
-        if config.positions.startswith("sinusoidal"):
-            stack.position_encodings.encodings = _sinusoids(config)
-    if config.output_scale:
-        spec.decoder.scale_outputs = np.float32(config.d_model**-0.5)
-    table = key_table(config)
-    tensors = table.to_theirs(model_tensors(model))
-    variables: dict[str, Any] = {
-        name: _numbers(tensors[row.theirs]) for row in table.rows for name in (row.theirs, *row.also)
-    }
-    for name, value in {**variables, **attention_numbers(config)}.items():
-        scope, _, attribute = name.rpartition("/")
-        setattr(index_spec(spec, scope), attribute, value)
+    vocabulary, config = bundle.tokenizer, resolved(bundle.model.config)
+    spec = _specification(bundle, config)
     pieces, files = listed_pieces(vocabulary), vocabulary_files(vocabulary)
     if added := tokens_beside_sentencepiece(vocabulary):
         tokenizer = kind_and_tokenizer(bundle, exportable_as(bundle.model.config) or FAMILIES)[1]
@@ -111,6 +76,56 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
         said = ", ".join(f"{name}={value}" for name, value in arguments.items())
         notes.append(f"CTranslate2's models have no place for settings of the search: give translate_batch {said}")
     return pieces, notes
+
+
+def _specification(bundle: Bundle, config: ModelConfig) -> Any:
+    """Return CTranslate2's specification of a model, with its weights.
+
+    Args:
+        bundle: The model.
+        config: Its configuration, resolved.
+
+    Raises:
+        ConfigError: Naming every setting that CTranslate2 does not support.
+        ModelError: If CTranslate2 is not installed.
+    """
+    try:
+        from ctranslate2.specs import TransformerSpec, common_spec
+        from ctranslate2.specs.model_spec import index_spec
+        from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+    except ImportError:
+        raise ModelError(f"CTranslate2 is not installed: {pip_install('interop')}") from None
+    _require_expressible(bundle, config)
+    shape: dict[str, Any] = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm == "pre",
+        "no_final_norm": not config.final_norm,
+        "activation": getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
+        "layernorm_embedding": config.embedding_norm,
+        "relative_attention_bias": config.positions == "relative",
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0 rotates all components
+        "ffn_glu": config.gated,
+        "rms_norm": config.norm_kind == "rms",
+    }
+    spec = TransformerSpec(
+        TransformerEncoderSpec(config.num_encoder_layers, **shape),
+        TransformerDecoderSpec(config.num_decoder_layers, **shape),
+    )
+    for stack in (spec.encoder, spec.decoder):
+        stack.scale_embeddings = config.embedding_scale
+        if config.positions.startswith("sinusoidal"):
+            stack.position_encodings.encodings = _sinusoids(config)
+    if config.output_scale:
+        spec.decoder.scale_outputs = np.float32(config.d_model**-0.5)
+    table = key_table(config)
+    tensors = table.to_theirs(model_tensors(bundle.model))
+    variables: dict[str, Any] = {
+        name: _numbers(tensors[row.theirs]) for row in table.rows for name in (row.theirs, *row.also)
+    }
+    for name, value in {**variables, **attention_numbers(config)}.items():
+        scope, _, attribute = name.rpartition("/")
+        setattr(index_spec(spec, scope), attribute, value)
+    return spec
 
 
 def _require_expressible(bundle: Bundle, config: ModelConfig) -> None:
