@@ -51,7 +51,6 @@ class DocumentOptions(OptionGroup):
         help="Keys of a .json file below which strings are translated, separated by commas: names such as label, "
         "or paths such as button.label.",
         show_default="all strings are",
-        rich_help_panel="Documents",
     )
     from_lang: str | None = typer.Option(
         None,
@@ -86,7 +85,6 @@ class DocumentOptions(OptionGroup):
         "--skip-bad-units",
         help="Keep the units of an .xlf or .tmx file that hold a character that XML forbids, instead of refusing "
         "the file; they are counted.",
-        rich_help_panel="Documents",
     )
     only_missing: bool | None = typer.Option(
         None,
