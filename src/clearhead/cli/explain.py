@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import (
-    given,
-    refuse_binary,
-    refuse_missing,
-    refuse_overwriting,
-    refuse_untold_language,
-)
+from clearhead.cli.checks import given, refuse_binary, refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
 from clearhead.cli.options import (

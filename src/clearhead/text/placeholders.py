@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from clearhead.text.languages import (
-    CHINESE_AND_JAPANESE_LETTERS,
-    CHINESE_AND_JAPANESE_MARKS,
-    LETTERS_WITHOUT_SPACES,
-)
+from clearhead.text.languages import CHINESE_AND_JAPANESE_LETTERS, CHINESE_AND_JAPANESE_MARKS, LETTERS_WITHOUT_SPACES
 
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS

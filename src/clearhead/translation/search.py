@@ -9,16 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding import (
-    Engine,
-    Ensemble,
-    Hypothesis,
-    Prefix,
-    SearchOptions,
-    decode,
-    make_engine,
-    score,
-)
+from clearhead.decoding import Engine, Ensemble, Hypothesis, Prefix, SearchOptions, decode, make_engine, score
 from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ConfigError
 from clearhead.model.stored import StoredModel

@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 
 from clearhead.data.doctor.code_points import batch_of
 from clearhead.data.doctor.meaning import Meaning
-from clearhead.data.doctor.misalignment import (
-    CLEAR_MARGIN,
-    MOST_GAIN,
-    MOST_SHIFT,
-    Rows,
-    ShiftedRows,
-    ShiftWeights,
-)
+from clearhead.data.doctor.misalignment import CLEAR_MARGIN, MOST_GAIN, MOST_SHIFT, Rows, ShiftedRows, ShiftWeights
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 

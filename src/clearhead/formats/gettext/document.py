@@ -17,14 +17,7 @@ from clearhead.files.streams import UTF8_MARK
 from clearhead.formats.document import MEMORY_NOTE, Document, DocumentSegment, Filling, LengthLimit, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.gettext.catalogue import PLACEHOLDER, forms_of
-from clearhead.formats.gettext.po import (
-    STRING,
-    CatalogueEntry,
-    decoded_catalogue,
-    entries_of,
-    quoted,
-    with_line_feeds,
-)
+from clearhead.formats.gettext.po import STRING, CatalogueEntry, decoded_catalogue, entries_of, quoted, with_line_feeds
 from clearhead.formats.wrapping import width_of
 from clearhead.text.format_strings import checked_format, format_of
 from clearhead.text.languages import plural_forms

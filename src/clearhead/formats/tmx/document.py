@@ -14,13 +14,7 @@ from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile
 from clearhead.formats.xml.escaping import language_tags
 from clearhead.formats.xml.events import LANGUAGE, UNWRITABLE, StartTag
 from clearhead.formats.xml.inline_text import InlineText, TagNumbers
-from clearhead.formats.xml.translation_units import (
-    Languages,
-    are_related,
-    language_of,
-    spelt_alike,
-    text_places,
-)
+from clearhead.formats.xml.translation_units import Languages, are_related, language_of, spelt_alike, text_places
 
 UNITS = {"header", "tu"}
 """Names of the elements to read: the header, which names the source language, and the units."""

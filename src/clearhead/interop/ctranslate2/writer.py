@@ -24,11 +24,7 @@ from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.huggingface.tokenizer import kind_and_tokenizer, onnx_instead
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
-from clearhead.interop.vocabularies.vocabulary_files import (
-    tokens_beside_sentencepiece,
-    vocabulary_files,
-    write_files,
-)
+from clearhead.interop.vocabularies.vocabulary_files import tokens_beside_sentencepiece, vocabulary_files, write_files
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.runtime.installation import pip_install
 

@@ -16,14 +16,7 @@ from clearhead.bundle import Bundle, read_card
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import require_regular
-from clearhead.interop.imported import (
-    Imported,
-    as_model,
-    as_vocabulary,
-    origin_info,
-    read_settings,
-    require_told,
-)
+from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings, require_told
 from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, TYINGS, KeyRow, KeyTable, Layout, numbered
 from clearhead.interop.readers.foreign_config import TheirConfig, parse_yaml, read_yaml
 from clearhead.interop.readers.foreign_weights import require_finite
