@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from clearhead.cli.main import run
 from clearhead.inspection.explain import explain
 from clearhead.kernels.library import library
 from clearhead.runtime.installation import pip_install
@@ -22,10 +23,10 @@ MISSING = "import sys; sys.modules['torch'] = None"
 """Makes importing PyTorch fail, as if it were not installed."""
 
 BEGIN = """
-import contextlib, io, json, sys
+import contextlib, io, json, pathlib, sys
 import clearhead
 directory, source, target = sys.argv[1:]
-lines = open(source, encoding="utf-8").read().splitlines()
+lines = pathlib.Path(source).read_text(encoding="utf-8").splitlines()
 def run(*arguments):
     from clearhead.cli.main import run
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -63,7 +64,7 @@ place = tempfile.mkdtemp()
 said = run("export", directory, "-o", place + "/small", "--to", "clearhead", "--precision", "int8", "--source", source,
            "--target", target)
 found = [said.replace(place, ""), run("translate", place + "/small", source), run("verify", place + "/small"),
-         open(place + "/small/README.md").read()]
+         pathlib.Path(place, "small/README.md").read_text(encoding="utf-8")]
 """
 
 SERVER = """
@@ -100,31 +101,28 @@ def files(make_model_dir, sentences, tmp_path):
     return str(make_model_dir(**SHAPE)), str(source), str(target)
 
 
-def outputs(start, files):
-    """Return what each of the works finds, all in one process: importing PyTorch takes longer than any of them."""
-    program = start + BEGIN + "".join(f"{work}\nprint(json.dumps(found))" for work in WORKS.values())
-    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return dict(zip(WORKS, map(json.loads, ran.stdout.splitlines()), strict=True))
+def test_outputs_are_the_same_without_pytorch(files, monkeypatch, capsys):
+    program = BEGIN + "".join(f"{work}\nprint(json.dumps(found))\n" for work in WORKS.values())
+    without = ran_with(MISSING + program, *files)
+    monkeypatch.setattr(sys, "argv", ["", *files])
+    exec(program, {})  # here PyTorch is imported already, which takes longer than any of the works
+    expected = capsys.readouterr().out
+    for name, found, other in zip(WORKS, without.splitlines(), expected.splitlines(), strict=True):
+        assert json.loads(found) == json.loads(other), name
+        assert all(json.loads(found))
 
 
-def test_outputs_are_the_same_without_pytorch(files):
-    found, expected = outputs(MISSING, files), outputs("import torch", files)
-    for name in WORKS:
-        assert found[name] == expected[name], name
-        assert all(found[name])
-
-
-def in_one_process(start, commands, directory):
-    """Return exit status and message of each command: one process for all, since each starts for half a second."""
+def in_one_process(start, commands, directory=None):
+    """Return exit status, output and messages of each command: one process for all, since each takes half a second."""
     program = f"""{start}
 import contextlib, io, json
 from clearhead.cli.main import run
 said = []
 for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stderr(io.StringIO()) as told:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as told:
         try: run(arguments)
-        except SystemExit as end: said.append((end.code, told.getvalue()))
+        except SystemExit as end: said.append((end.code, out.buffer.getvalue().decode(), told.getvalue()))
 print(json.dumps(said))"""
     command = [sys.executable, "-c", program, json.dumps(commands)]
     ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
@@ -150,7 +148,7 @@ def test_commands_that_need_pytorch_say_so_in_one_line(files, make_model_dir, tm
     places = dict(zip(("MODEL", "SOURCE", "TARGET"), files, strict=True)) | {"OTHER": str(make_model_dir("other"))}
     commands = [[places.get(one, one) for one in arguments] for arguments, _ in NEED_PYTORCH]
     said = in_one_process(MISSING, commands, tmp_path)
-    for (_, what), (status, told) in zip(NEED_PYTORCH, said, strict=True):
+    for (_, what), (status, _, told) in zip(NEED_PYTORCH, said, strict=True):
         assert status == 1
         expected = rf"clearhead: {what} needs PyTorch, which is not installed: {re.escape(pip_install('train'))}\n"
         assert re.fullmatch(expected, told.splitlines(keepends=True)[-1]), told  # a server logs before
@@ -177,7 +175,7 @@ def test_files_that_need_pyarrow_say_so_in_one_line(tmp_path):
     given = [(output, one) for output in outputs for one in (["stats", output], ["convert", "pairs.tsv", output])]
     commands = [["corpus", *one] for _, one in given]
     said = in_one_process("import sys; sys.modules['pyarrow'] = None", commands, tmp_path)
-    for (output, _), (status, told) in zip(given, said, strict=True):
+    for (output, _), (status, _, told) in zip(given, said, strict=True):
         expected = f"clearhead: {output}: Parquet and Arrow files need pyarrow, which is not installed: "
         assert (status, told.splitlines()[-1]) == (1, f"{expected}{pip_install('arrow')}")
         assert "Traceback" not in told
@@ -210,22 +208,6 @@ def test_the_package_itself_imports_next_to_nothing():
     assert int(count) < 40
 
 
-def test_start_and_end_collect_no_garbage_and_look_for_no_plugins(files):
-    program = f"""{MISSING}
-import atexit, gc, importlib.metadata
-collections, looked = [], []
-atexit.register(lambda: print(gc.get_freeze_count() > 10_000, file=sys.stderr))
-importlib.metadata.entry_points = lambda **group: looked.append(group) or []
-sys.argv[1:] = ["translate", *sys.argv[1:3]]
-import clearhead
-gc.callbacks.append(lambda phase, info: collections.append(phase))
-from clearhead.cli.main import run
-try: run()
-finally: print(collections, looked, file=sys.stderr)"""
-    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
-    assert ran.stderr.splitlines()[-2:] == ["[] []", "True"]
-
-
 def test_the_first_collection_puts_the_usual_threshold_back():  # a server with 100,000 kept hundreds of MB of garbage
     program = """
 import gc
@@ -238,53 +220,58 @@ print(at_start[0] > 60_000, (gc.get_threshold(), len(gc.callbacks)) == usual)"""
     assert ran.stdout == "True True\n"
 
 
-def test_translating_lines_imports_nothing_that_only_other_work_needs(files):
-    program = f"{MISSING}; sys.argv[1:] = ['translate', *sys.argv[1:3]]; from clearhead.cli.main import run\ntry: run()"
-    unused = (
-        *("babel", "fastapi", "jaxtyping", "markdown_it", "matplotlib", "pyarrow", "rapidfuzz", "sacrebleu", "tomli_w"),
-        *("backports.zstd", "concurrent.futures", "logging", "multiprocessing"),
-        *("clearhead.cli.train", "clearhead.config.train", "clearhead.decoding.batched_sampling"),
-        *("clearhead.decoding.constraints", "clearhead.decoding.grid_beam_search"),
-        *("clearhead.formats.document", "clearhead.formats.pair_files"),
-        *("clearhead.formats.xml", "clearhead.inspection", "clearhead.serving", "clearhead.tokenizers.foreign"),
-        *("clearhead.training",),
-    )
-    program += f"\nfinally: print({{*{unused}}} & sys.modules.keys(), file=sys.stderr)"
-    ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
-    assert ran.stderr.splitlines()[-1] == "set()"
+UNUSED = (
+    *("babel", "fastapi", "jaxtyping", "markdown_it", "matplotlib", "pyarrow", "rapidfuzz", "sacrebleu", "tomli_w"),
+    *("backports.zstd", "concurrent.futures", "logging", "multiprocessing"),
+    *("clearhead.cli.train", "clearhead.config.train", "clearhead.decoding.batched_sampling"),
+    *("clearhead.decoding.constraints", "clearhead.decoding.grid_beam_search"),
+    *("clearhead.formats.document", "clearhead.formats.pair_files"),
+    *("clearhead.formats.xml", "clearhead.inspection", "clearhead.serving", "clearhead.tokenizers.foreign"),
+    *("clearhead.training",),
+)
+"""Modules that only other work needs than translating lines."""
 
 
-def test_translating_lines_makes_few_dataclasses(files):  # each takes half a millisecond to make
+def test_translating_lines_collects_no_garbage_looks_for_no_plugins_and_imports_little(files):
     program = f"""{MISSING}
-sys.argv[1:] = ["translate", *sys.argv[1:3]]
-from clearhead.cli.main import run
-try: run()
-finally:
+import atexit, gc, importlib.metadata, json
+collections, looked = [], []
+def note():
     parts = [vars(part) for name, part in sys.modules.items() if name.startswith("clearhead")]
     every = {{id(one): one for part in parts for one in part.values() if isinstance(one, type)}}
-    print(sum("__dataclass_fields__" in vars(one) for one in every.values()), file=sys.stderr)"""
+    classes = sum("__dataclass_fields__" in vars(one) for one in every.values())
+    unused = [*{{*{UNUSED}}} & sys.modules.keys()]
+    print(json.dumps([collections, looked, gc.get_freeze_count() > 10_000, unused, classes]), file=sys.stderr)
+atexit.register(note)
+importlib.metadata.entry_points = lambda **group: looked.append(str(group)) or []
+sys.argv[1:] = ["translate", *sys.argv[1:3]]
+import clearhead
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+from clearhead.cli.main import run
+run()"""
     ran = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, check=True)
-    assert int(ran.stderr.splitlines()[-1]) <= 20
+    *found, dataclasses = json.loads(ran.stderr.splitlines()[-1])
+    assert found == [[], [], True, []]
+    assert dataclasses <= 20  # each takes half a millisecond to make
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("target", [None, "A dog."])
-def test_an_explanation_without_pytorch_has_the_same_attention_steps_and_search(files, sentences, beam, target):
-    arguments = ["explain", files[0], sentences[0], "--beam", str(beam), *(["--target", target] if target else [])]
-    program = f"{MISSING}; sys.modules['jaxtyping'] = None; from clearhead.cli.main import run; run()"
-    without = json.loads(ran_with(program, *arguments, "--format", "json"))
-    settings = {"beam_size": beam}
-    found = explain(Translator.load(files[0], device="cpu"), sentences[0], target, **settings).to_dict()
-    for name in ("logit_lens", "residual_norms"):
-        assert found.pop(name)
-        assert not without.pop(name)
-    assert_close(without, found)
-
-
-def test_an_explanation_is_shown_without_pytorch_as_with_it(files, sentences):
-    arguments = ["explain", files[0], sentences[0], "--beam", "4"]
-    shown = [ran_with(f"{start}; from clearhead.cli.main import run; run()", *arguments) for start in (MISSING, "pass")]
-    assert shown[0] == shown[1]
+def test_explanations_without_pytorch_have_the_same_attention_steps_and_search(files, sentences, capsys):
+    ways = [(beam, target) for beam in (1, 4) for target in (None, "A dog.")]
+    commands = [["explain", files[0], sentences[0], "--beam", "4"]]
+    for beam, target in ways:
+        command = ["explain", files[0], sentences[0], "--beam", str(beam), "--format", "json"]
+        commands.append([*command, *(["--target", target] if target else [])])
+    (_, shown, _), *said = in_one_process(f"{MISSING}; sys.modules['jaxtyping'] = None", commands)
+    with pytest.raises(SystemExit):
+        run(commands[0])
+    assert shown == capsys.readouterr().out
+    for (beam, target), (_, out, _) in zip(ways, said, strict=True):
+        without, settings = json.loads(out), {"beam_size": beam}
+        found = explain(Translator.load(files[0], device="cpu"), sentences[0], target, **settings).to_dict()
+        for name in ("logit_lens", "residual_norms"):
+            assert found.pop(name)
+            assert not without.pop(name)
+        assert_close(without, found)
 
 
 def ran_with(program, *arguments):
