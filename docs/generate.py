@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -481,22 +481,24 @@ flagged.
 
 def models_page() -> str:
     """Return the page of other libraries' models."""
-    rows = [f"| `{name}` | {_cell(_about(family.config_from))} |" for name, family in FAMILIES.items()]
+    rows = [
+        f"| `{name}` | {_cell(_first_paragraph(family.config_from).removeprefix('Return our settings of '))} |"
+        for name, family in FAMILIES.items()
+    ]
     libraries = [
         f"| {name} | {', '.join(f'`{kind}`' for kind in library.kinds)} | {_cell(library.layout)} | "
-        f"{_cell(_about(library.read))} |"
+        f"{_cell(_first_paragraph(inspect.getmodule(library.read)))} |"
         for name, library in LIBRARIES.items()
     ]
     table = ["| library | `--kind` | the path | its models |", "| --- | --- | --- | --- |", *libraries]
     return MODELS.replace("{libraries}", "\n".join(table)) + "\n".join(rows) + "\n"
 
 
-def _about(function: Callable[..., object]) -> str:
-    """Return what the module of a function says of itself."""
-    module = inspect.getmodule(function)
-    assert module is not None
-    assert module.__doc__ is not None
-    return module.__doc__.split("\n\n")[0]
+def _first_paragraph(documented: object) -> str:
+    """Return the first paragraph of a docstring."""
+    text = inspect.getdoc(documented)
+    assert text is not None
+    return text.split("\n\n")[0]
 
 
 CONCEPTS_PAGE = """# Concepts

@@ -16,13 +16,17 @@ import clearhead
 ROOT = Path(__file__).parents[2]
 
 
-PAGES = ["api", "commands", "errata", "exercises", "explain", "glossary", "paper", "settings", "statements"]
+PAGES = ["api", "commands", "errata", "exercises", "explain", "glossary", "models", "paper", "settings", "statements"]
 
 
 @pytest.mark.parametrize("name", [f"{name}.md" for name in PAGES])
 def test_generated_page_is_fresh(name, generate):
     page = generate.PAGES[name]()
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"
+
+
+def test_every_generated_page_is_compared(generate):
+    assert [f"{name}.md" for name in PAGES] == list(generate.PAGES)
 
 
 @pytest.mark.parametrize("name", ["api.md", "architecture.md", "placeholders.md", "translation.md"])

@@ -46,7 +46,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 def bart_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a BartForConditionalGeneration.
+    """Return our settings of BART: post-norm, learned positions, a norm over embedding plus position.
 
     Its start token, usually the end token, becomes `bos_id`.
     """
@@ -57,7 +57,7 @@ def bart_config_from(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def mbart_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an MBartForConditionalGeneration.
+    """Return our settings of mBART: BART with norms before the sub-layers and one after the last layer.
 
     Its start token becomes `bos_id`: the target-language token or, in mBART-50, the end token.
     """
@@ -68,13 +68,13 @@ def mbart_config_from(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def pegasus_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a PegasusForConditionalGeneration."""
+    """Return our settings of Pegasus: Marian's form with norms before the sub-layers and after the stacks."""
     their = TheirConfig(values, _DEFAULTS)
     return _config(their, **_form(their, "Pegasus", norm="pre", positions="sinusoidal_halves"), output_bias=True)
 
 
 def m2m100_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an M2M100ForConditionalGeneration.
+    """Return our settings of M2M100 and NLLB: pre-norm with final norms, tensor2tensor's sinusoids.
 
     Its start token, usually the end token, becomes `bos_id`.
     """
@@ -94,7 +94,10 @@ def m2m100_config_from(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def marian_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a MarianMTModel; its start token, usually the padding token, becomes `bos_id`."""
+    """Return our settings of Marian models: the paper's post-norm, with biases and sines before cosines.
+
+    Their start token, usually the padding token, becomes `bos_id`.
+    """
     own = {"decoder_vocab_size": None, "share_encoder_decoder_embeddings": True}
     their = TheirConfig(values, {**_DEFAULTS, **own})
     form = _form(their, "Marian", positions="sinusoidal_halves", is_tied=False)

@@ -1,4 +1,4 @@
-"""BERT in Hugging Face transformers: an encoder alone, post-norm, with learned positions and segments.
+"""BERT in Hugging Face transformers: settings and tensor names.
 
 The layers above the encoder (the pooler and the pre-training heads) are not imported.
 """
@@ -25,7 +25,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a BertModel.
+    """Return our settings of BERT: an encoder alone, post-norm, with learned positions and segments.
 
     Its configuration names no start and end token ([CLS] and [SEP] belong to the tokenizer). They get the smallest
     ids that are no other special token's; `encode` never reads them.

@@ -34,7 +34,7 @@ KINDS = ("bert", "bert-generation")
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an EncoderDecoderModel whose two parts are BERT or BertGeneration."""
+    """Return our settings of two BERTs or BertGenerations, as encoder and decoder of an EncoderDecoderModel."""
     problems: list[str] = []
     nothing = {"decoder_start_token_id": None, "eos_token_id": None, "pad_token_id": None}
     whole = TheirConfig(values, nothing, problems=problems)

@@ -1,4 +1,4 @@
-"""GPT-2 in Hugging Face transformers: a decoder alone, pre-norm, with learned positions.
+"""GPT-2 in Hugging Face transformers: settings and tensor names.
 
 Its matrices are transposed (a "Conv1D" has the input axis first). Query, key and value share one matrix.
 """
@@ -35,7 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a GPT2LMHeadModel.
+    """Return our settings of GPT-2: a decoder alone, pre-norm, with learned positions.
 
     One token both starts and ends texts. GPT-2 has no padding token: `pad_id` is the smallest id that is no other
     special token's, and a decoder alone never reads it. The embedding dropout is set to that of the sub-layers.

@@ -1,4 +1,4 @@
-"""T5, Flan-T5 and mT5 in Hugging Face transformers: pre-norm with RMSNorm, relative positions, no biases.
+"""T5, Flan-T5 and mT5 in Hugging Face transformers: settings and tensor names.
 
 Their attention does not divide by sqrt(d_k). The first T5 has one matrix for embeddings and output, and divides the
 decoder states by sqrt(d_model) before it. T5 1.1, Flan-T5 and mT5 have a separate output matrix.
@@ -48,7 +48,7 @@ def as_stored(values: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a T5ForConditionalGeneration.
+    """Return our settings of T5 and Flan-T5: pre-norm with RMSNorm, relative positions, no biases.
 
     Its start token, usually the padding token, becomes `bos_id`.
     """
@@ -57,7 +57,7 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def mt5_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an MT5ForConditionalGeneration, which never divides the decoder states."""
+    """Return our settings of mT5: T5, but it never divides the decoder states."""
     their = TheirConfig(values, {**DEFAULTS, "feed_forward_proj": "gated-gelu"})
     return _config_from(their, output_scale=False)
 
