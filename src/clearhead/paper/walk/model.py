@@ -1,6 +1,6 @@
 """The Transformer of the walk: d_model 4, two heads, one layer a side, and weights that are small integers.
 
-The weights were found by training on `LEARNED` with every weight rounded to an integer from -2 to 2, and by search.
+The weights are in `model.toml`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from clearhead.errors import ConfigError
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.transformer import Transformer
+from clearhead.paper.places import read_table
 from clearhead.paper.plain import Matrix
 
 LEARNED = {
@@ -26,92 +27,11 @@ WORDS = list(dict.fromkeys(" ".join(LEARNED).split()))
 """The words that a sentence may have."""
 MOST_WORDS = 8
 
-EMBEDDING: dict[str, list[float]] = {
-    "<pad>": [0, 0, 0, 0],
-    "<s>": [0, 0, 0, 1],
-    "</s>": [2, 2, -2, 1],
-    "the": [1, 0, 0, -1],
-    "cat": [-1, 1, -1, 1],
-    "mouse": [1, -1, 0, 0],
-    "sleeps": [0, 1, 1, 0],
-    "runs": [0, -2, 0, 0],
-    "le": [-2, 2, -2, -1],
-    "la": [-1, 2, -1, -2],
-    "chat": [-2, 0, 2, -2],
-    "souris": [2, 0, 2, -2],
-    "dort": [2, -2, 2, 2],
-    "court": [2, -2, -2, -1],
-}
-
-WEIGHTS: dict[str, dict[str, Matrix]] = {
-    "the encoder's self-attention": {
-        "W_1^Q": [[-1, 1], [0, 0], [0, 0], [0, 0]],
-        "W_2^Q": [[0, 0], [0, 0], [-1, 0], [-1, 0]],
-        "W_1^K": [[0, 1], [-1, -1], [0, 1], [0, 0]],
-        "W_2^K": [[0, 0], [0, 0], [-1, 0], [-1, 0]],
-        "W_1^V": [[0, 1], [1, -1], [0, 1], [1, 1]],
-        "W_2^V": [[-1, 0], [0, 0], [-1, 0], [0, 0]],
-        "W^O": [[0, 0, -1, -1], [1, 1, 0, 0], [0, 0, -1, 0], [0, 0, 0, 0]],
-    },
-    "the encoder's feed-forward network": {
-        "W_1": [
-            [-1, 0, -2, -1, -2, 0, 1, -2],
-            [1, 0, 0, -1, 1, 0, -1, 0],
-            [1, 0, 2, -1, -1, 1, 0, 0],
-            [1, 0, -2, -1, 2, 0, -1, 0],
-        ],
-        "b_1": [[0, -1, 0, -1, 0, 2, 0, -1]],
-        "W_2": [
-            [0, 1, -1, 0],
-            [0, 0, -1, 0],
-            [-2, 1, -1, 1],
-            [-1, 0, 0, 0],
-            [1, 2, -1, -1],
-            [0, 1, -2, 0],
-            [0, -1, -2, 1],
-            [0, 0, -1, 0],
-        ],
-        "b_2": [[0, 1, -1, 0]],
-    },
-    "the decoder's masked self-attention": {
-        "W_1^Q": [[0, -1], [0, 0], [0, 0], [-1, 0]],
-        "W_2^Q": [[0, 0], [1, 0], [0, 1], [0, 0]],
-        "W_1^K": [[0, -1], [-1, -1], [-1, 1], [0, -1]],
-        "W_2^K": [[0, -1], [1, 0], [0, 0], [0, -1]],
-        "W_1^V": [[-1, 0], [0, 0], [0, 1], [0, 0]],
-        "W_2^V": [[0, 0], [-1, 0], [0, 0], [-1, 0]],
-        "W^O": [[1, 1, 1, 0], [1, 0, -1, -1], [1, 0, 1, 0], [1, 0, 0, 0]],
-    },
-    "the decoder's cross-attention": {
-        "W_1^Q": [[0, 0], [1, 0], [0, 0], [-2, -1]],
-        "W_2^Q": [[1, 0], [0, -1], [1, 0], [-1, 0]],
-        "W_1^K": [[-1, -1], [0, 1], [0, 0], [1, 0]],
-        "W_2^K": [[-1, -1], [0, 0], [0, -1], [1, 0]],
-        "W_1^V": [[1, 1], [0, 1], [0, 1], [-1, 0]],
-        "W_2^V": [[1, 0], [-1, -1], [0, -1], [0, 0]],
-        "W^O": [[0, -1, -1, 0], [0, 0, 0, 0], [1, 1, -1, 0], [1, 1, 0, 1]],
-    },
-    "the decoder's feed-forward network": {
-        "W_1": [
-            [-2, -1, -1, -1, 2, -2, 1, 0],
-            [2, 2, 2, 2, 2, 0, -2, 0],
-            [-1, -2, 2, 0, 1, 0, -1, 1],
-            [1, -1, -2, 0, -2, 2, 2, 1],
-        ],
-        "b_1": [[1, 0, 0, 0, 1, -1, 1, -2]],
-        "W_2": [
-            [-1, 1, 2, -2],
-            [2, 1, 0, -2],
-            [0, -2, 1, 0],
-            [-1, -1, 1, -2],
-            [2, -1, 0, 2],
-            [-2, 2, -1, 1],
-            [1, 2, -2, 0],
-            [0, 1, -1, -1],
-        ],
-        "b_2": [[0, 0, -1, 1]],
-    },
-}
+_TABLE = read_table("walk/model.toml")
+EMBEDDING: dict[str, list[float]] = _TABLE["embedding"]
+"""The row of each token."""
+WEIGHTS: dict[str, dict[str, Matrix]] = _TABLE["weights"]
+"""Name of a block -> its matrices, in the order in which the blocks run."""
 
 VOCABULARY = list(EMBEDDING)
 """The tokens in the order of their ids."""
