@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from clearhead.decoding.sampling import greedy_search
 from clearhead.model.recorder import AttentionWeights, Recorder
@@ -74,36 +74,65 @@ def _stages(run: Recording, search: Recording, tokens: list[str], read: list[str
     return [Stage(**caption, steps=own) for caption, own in zip(captions, steps, strict=True)]
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """Makes steps with one result each: what a line computed, with a row for each token."""
+
+    run: Recording
+    call: int
+    """How often the lines had run before."""
+    rows: Sequence[str]
+    block: str = ""
+    """The block of the model whose weights are used."""
+
+    def step(
+        self,
+        formula: str,
+        places: tuple[str, ...],
+        operands: tuple[NamedMatrix, ...],
+        name: str,
+        replay: Callable[..., list[Matrix]],
+        weights: tuple[str, ...] = (),
+        function: str = "",
+    ) -> WalkStep:
+        """Return a step.
+
+        Args:
+            formula: Its formula.
+            places: The places that compute it; the result is that of the last.
+            operands: Its operands.
+            name: Name of its result.
+            replay: Computes the result from the operands in plain Python.
+            weights: Names of the weights of the block that it uses.
+            function: Function of PyTorch that computes it; the only one of the last place if not given.
+        """
+        found = self.run.tensor(code(places[-1], function), self.call)
+        result = NamedMatrix(name, _rows(found if found.dim() == 2 else found[0]), self.rows)
+        used = tuple(NamedMatrix(one, WEIGHTS[self.block][one]) for one in weights)
+        return WalkStep(formula, places, operands, (result,), replay, self.block if weights else "", used)
+
+
 def _embedded(run: Recording, call: int, tokens: list[str], name: str) -> list[WalkStep]:
     """Return the steps from ids to the input of a stack; `call` is 0 for the encoder and 1 for the decoder."""
-    width = CONFIG.d_model
-    embedded = NamedMatrix(f"{name}0", _rows(run.tensor(code("embedding.scaled"), call)[0]), tokens)
-    positions = NamedMatrix("PE", _rows(run.tensor(code("positions.rows"), call)), tokens)
-    return [
-        WalkStep(
-            f"{name}0 = sqrt(d_model) E[id]",
-            ("embedding.scaled",),
-            (NamedMatrix("E[id]", [EMBEDDING[token] for token in tokens], tokens),),
-            (embedded,),
-            lambda rows: [[[math.sqrt(width) * value for value in row] for row in rows]],
-        ),
-        WalkStep(
-            EQUATIONS["positions"]["formula"],
-            ("positions.rows",),
-            (NamedMatrix("pos", [[float(place)] for place in range(len(tokens))], tokens),),
-            (positions,),
-            lambda rows: [
-                [[plain.position_encoding(int(place), column, width) for column in range(width)] for [place] in rows]
-            ],
-        ),
-        WalkStep(
-            f"{name} = {name}0 + PE",
-            ("positions.added",),
-            (embedded, positions),
-            (NamedMatrix(name, _rows(run.tensor(code("positions.added"), call)[0]), tokens),),
-            lambda x, other: [_sum(x, other)],
-        ),
-    ]
+    width, make = CONFIG.d_model, _Steps(run, call, tokens).step
+    embedded = make(
+        f"{name}0 = sqrt(d_model) E[id]",
+        ("embedding.scaled",),
+        (NamedMatrix("E[id]", [EMBEDDING[token] for token in tokens], tokens),),
+        f"{name}0",
+        lambda rows: [[[math.sqrt(width) * value for value in row] for row in rows]],
+    )
+    positions = make(
+        EQUATIONS["positions"]["formula"],
+        ("positions.rows",),
+        (NamedMatrix("pos", [[float(place)] for place in range(len(tokens))], tokens),),
+        "PE",
+        lambda rows: [
+            [[plain.position_encoding(int(place), column, width) for column in range(width)] for [place] in rows]
+        ],
+    )
+    operands = (*embedded.results, *positions.results)
+    return [embedded, positions, make(f"{name} = {name}0 + PE", ("positions.added",), operands, name, _sum)]
 
 
 _ATTENTIONS = ("the encoder's self-attention", "the decoder's masked self-attention", "the decoder's cross-attention")
@@ -141,113 +170,74 @@ def _projections(run: Recording, call: int, query: NamedMatrix, memory: NamedMat
 
 def _attention(run: Recording, call: int, query: NamedMatrix, memory: NamedMatrix, name: str) -> list[WalkStep]:
     """Return the steps of an attention with its residual connection; `call` counts the attentions of the model."""
-    block, is_masked = _ATTENTIONS[call], call == 1
-    w_o = WEIGHTS[block]["W^O"]
-    queries, keys = query.rows, memory.rows
+    w_o, queries, keys = WEIGHTS[_ATTENTIONS[call]]["W^O"], query.rows, memory.rows
+    allowed = [[key <= row for key in range(len(keys))] for row in range(len(queries))]
+
+    def by_head(
+        formula: str, place: str, operands: Sequence[NamedMatrix], letter: str, compute: Callable[..., Matrix]
+    ) -> WalkStep:
+        results = _heads(run, call, letter, place, queries, () if place == "eq1.values" else keys)
+        return WalkStep(formula, (place,), tuple(operands), results, _by_head(compute))
+
     projections = _projections(run, call, query, memory)
     q, k, v = (projections.results[at : at + 2] for at in (0, 2, 4))
-    scores, masked, attended = (
-        _heads(run, call, letter, place, queries, keys)
-        for letter, place in (("S", "eq1.scores"), ("S'", "eq1.masked"), ("A", "eq1.softmax"))
+    steps = [projections, by_head("S_i = Q_i K_i^T / sqrt(d_k)", "eq1.scores", (*q, *k), "S", _scores)]
+    if call == 1:
+        formula = "S'_i = S_i, but -inf where the key is after the query"
+        operands = steps[-1].results
+        steps.append(by_head(formula, "eq1.masked", operands, "S'", lambda rows: plain.masked(rows, allowed)))
+    scored = steps[-1].results
+    formula = f"A_i = softmax({scored[0].name.replace('1', 'i')})"
+    weights = by_head(formula, "eq1.softmax", scored, "A", lambda rows: list(map(plain.softmax, rows)))
+    outputs = by_head("head_i = A_i V_i", "eq1.values", (*weights.results, *v), "head", plain.matmul)
+    joined = _Steps(run, call, queries, _ATTENTIONS[call]).step(
+        "M = Concat(head_1, head_2) W^O",
+        ("heads.joined",),
+        outputs.results,
+        "M",
+        lambda left, right: [plain.matmul([a + b for a, b in zip(left, right, strict=True)], w_o)],
+        ("W^O",),
     )
-    outputs = _heads(run, call, "head", "eq1.values", queries)
-    joined = NamedMatrix("M", _rows(run.tensor(code("heads.joined"), call)[0]), queries)
-    allowed = [[key <= row for key in range(len(keys))] for row in range(len(queries))]
-    scored = masked if is_masked else scores
-    mask_step = WalkStep(
-        "S'_i = S_i, but -inf where the key is after the query",
-        ("eq1.masked",),
-        scores,
-        masked,
-        _by_head(lambda rows: plain.masked(rows, allowed)),
-    )
-    return [
-        projections,
-        WalkStep(
-            "S_i = Q_i K_i^T / sqrt(d_k)",
-            ("eq1.scores",),
-            (*q, *k),
-            scores,
-            _by_head(_scores),
-        ),
-        *([mask_step] if is_masked else []),
-        WalkStep(
-            f"A_i = softmax({scored[0].name.replace('1', 'i')})",
-            ("eq1.softmax",),
-            scored,
-            attended,
-            _by_head(lambda rows: list(map(plain.softmax, rows))),
-        ),
-        WalkStep(
-            "head_i = A_i V_i",
-            ("eq1.values",),
-            (*attended, *v),
-            outputs,
-            _by_head(plain.matmul),
-        ),
-        WalkStep(
-            "M = Concat(head_1, head_2) W^O",
-            ("heads.joined",),
-            outputs,
-            (joined,),
-            lambda left, right: [plain.matmul([a + b for a, b in zip(left, right, strict=True)], w_o)],
-            block,
-            (NamedMatrix("W^O", w_o),),
-        ),
-        *_residual(run, (0, 2, 3)[call], query, joined, name),
-    ]
+    return [*steps, weights, outputs, joined, *_residual(run, (0, 2, 3)[call], query, joined.results[0], name)]
 
 
 def _residual(run: Recording, call: int, x: NamedMatrix, sublayer: NamedMatrix, name: str) -> list[WalkStep]:
     """Return the steps of a residual connection; `call` counts those of the model."""
-    added = NamedMatrix("R", _rows(run.tensor(code("residual.add", "add"), call)[0]), x.rows)
-    ones, zeros = [1.0] * CONFIG.d_model, [0.0] * CONFIG.d_model
-    return [
-        WalkStep(
-            f"R = {x.name} + {sublayer.name}",
-            ("residual.add",),
-            (x, sublayer),
-            (added,),
-            lambda a, b: [_sum(a, b)],
-        ),
-        WalkStep(
-            f"{name} = LayerNorm(R) = (R - mean) / sqrt(variance + {CONFIG.norm_eps:.5f})",
-            ("residual.add",),
-            (added,),
-            (NamedMatrix(name, _rows(run.tensor(code("residual.add", "layer_norm"), call)[0]), x.rows),),
-            lambda rows: [plain.layer_norm(rows, ones, zeros, CONFIG.norm_eps)],
-        ),
-    ]
+    make, place, ones = _Steps(run, call, x.rows).step, ("residual.add",), [1.0] * CONFIG.d_model
+    added = make(f"R = {x.name} + {sublayer.name}", place, (x, sublayer), "R", _sum, function="add")
+    normed = make(
+        f"{name} = LayerNorm(R) = (R - mean) / sqrt(variance + {CONFIG.norm_eps:.5f})",
+        place,
+        added.results,
+        name,
+        lambda rows: [plain.layer_norm(rows, ones, [0.0] * CONFIG.d_model, CONFIG.norm_eps)],
+        function="layer_norm",
+    )
+    return [added, normed]
 
 
 def _feed_forward(run: Recording, residual: int, x: NamedMatrix, name: str) -> list[WalkStep]:
     """Return the steps of a feed-forward network with its residual connection, the one with this number."""
     call = 0 if residual == 1 else 1
     block = f"the {('encoder', 'decoder')[call]}'s feed-forward network"
-    w = WEIGHTS[block]
-    hidden = NamedMatrix("H", _rows(run.tensor(code("eq2.hidden"), call)[0]), x.rows)
-    output = NamedMatrix("F", _rows(run.tensor(code("eq2.narrowed"), call)[0]), x.rows)
-    return [
-        WalkStep(
-            f"H = max(0, {x.name} W_1 + b_1)",
-            ("eq2.widened", "eq2.hidden"),
-            (x,),
-            (hidden,),
-            lambda rows: [[[max(0.0, value) for value in row] for row in _affine(rows, w["W_1"], w["b_1"])]],
-            block,
-            (NamedMatrix("W_1", w["W_1"]), NamedMatrix("b_1", w["b_1"])),
-        ),
-        WalkStep(
-            "F = H W_2 + b_2",
-            ("eq2.narrowed",),
-            (hidden,),
-            (output,),
-            lambda rows: [_affine(rows, w["W_2"], w["b_2"])],
-            block,
-            (NamedMatrix("W_2", w["W_2"]), NamedMatrix("b_2", w["b_2"])),
-        ),
-        *_residual(run, residual, x, output, name),
-    ]
+    make, w = _Steps(run, call, x.rows, block).step, WEIGHTS[block]
+    hidden = make(
+        f"H = max(0, {x.name} W_1 + b_1)",
+        ("eq2.widened", "eq2.hidden"),
+        (x,),
+        "H",
+        lambda rows: [[[max(0.0, value) for value in row] for row in _affine(rows, w["W_1"], w["b_1"])]],
+        ("W_1", "b_1"),
+    )
+    output = make(
+        "F = H W_2 + b_2",
+        ("eq2.narrowed",),
+        hidden.results,
+        "F",
+        lambda rows: [_affine(rows, w["W_2"], w["b_2"])],
+        ("W_2", "b_2"),
+    )
+    return [hidden, output, *_residual(run, residual, x, output.results[0], name)]
 
 
 def _output(run: Recording, search: Recording, states: NamedMatrix) -> list[WalkStep]:
@@ -288,10 +278,10 @@ def _affine(x: Matrix, w: Matrix, b: Matrix) -> Matrix:
     return [[value + bias for value, bias in zip(row, b[0], strict=True)] for row in plain.matmul(x, w)]
 
 
-def _sum(a: Matrix, b: Matrix) -> Matrix:
-    return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+def _sum(a: Matrix, b: Matrix) -> list[Matrix]:
+    return [[[x + y for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]]
 
 
-def _rows(matrix: Tensor) -> Matrix:
+def _rows(matrix: torch.Tensor) -> Matrix:
     rows: Matrix = matrix.tolist()
     return rows
