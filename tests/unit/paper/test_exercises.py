@@ -38,7 +38,7 @@ class TestExercise:
         task = " ".join(inspect.getdoc(one.solution).split())
         assert len(re.findall(r"[.?](?= [A-Z`]|$)", task)) >= 2
         assert one.blank not in task
-        assert one.tests or one.errata
+        assert one.test or one.errata
 
     def test_the_unfilled_skeleton_is_open(self, one: Exercise):
         verdict = check(one.number, one.filled("..."))

@@ -79,11 +79,9 @@ ATTENTION_EXERCISES = (
         section="3.2.1",
         solution=scores,
         blank="q @ k.transpose(-2, -1)",
-        tests=(
-            equals(
-                lambda q, k: [plain.matmul(a, plain.transpose(b)) for a, b in zip(q.tolist(), k.tolist(), strict=True)],
-                (standard_normal(2, 3, 4, seed=210), standard_normal(2, 5, 4, seed=211)),
-            ),
+        test=equals(
+            lambda q, k: [plain.matmul(a, plain.transpose(b)) for a, b in zip(q.tolist(), k.tolist(), strict=True)],
+            (standard_normal(2, 3, 4, seed=210), standard_normal(2, 5, 4, seed=211)),
         ),
         errata={12: lambda answer: lambda q, k, v: _attention_with(answer, q, k, v)},
         wrong={
@@ -125,7 +123,7 @@ ATTENTION_EXERCISES = (
         section="3.2.1",
         solution=variance_of_a_score,
         blank="float(d_k)",
-        tests=(equals(_variance_over_all_signs, (1,), (2,), (4,), (5,)),),
+        test=equals(_variance_over_all_signs, (1,), (2,), (4,), (5,)),
         wrong={
             "math.sqrt(d_k)": "This is the standard deviation, which is why the scores are divided by it.",
             "1.0": "The variance is 1 only after the division by sqrt(d_k).",

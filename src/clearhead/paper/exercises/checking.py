@@ -166,7 +166,8 @@ def _problem(outcome: Outcome) -> str:
 def _outcomes(exercise: Exercise, answer: Answer) -> Iterator[Outcome]:
     """Yield what each test of an exercise finds, those of errata last and in the order of `exercise.errata`."""
     guarded = _guarded(exercise, answer)
-    for test in (*exercise.tests, *(_erratum_test(*each) for each in exercise.errata.items())):
+    own = [exercise.test] if exercise.test else []
+    for test in (*own, *(_erratum_test(*each) for each in exercise.errata.items())):
         try:
             yield test(guarded)
         except AnswerError as error:
@@ -251,7 +252,7 @@ def _hint(exercise: Exercise, outcomes: list[Outcome]) -> str:
     for expression, hint in exercise.wrong.items():
         if _alike(_outcomes(exercise, exercise.filled(expression)), outcomes):
             return hint
-    found = dict(zip(exercise.errata, outcomes[len(exercise.tests) :], strict=True))
+    found = dict(zip(exercise.errata, outcomes[1:] if exercise.test else outcomes, strict=True))
     failed = {number: each.output for number, each in found.items() if isinstance(each, CheckResult) and not each.holds}
     errata = {number: ERRATA[number - 1] for number in failed}
     for number, erratum in errata.items():

@@ -52,8 +52,8 @@ class Exercise:
     """The expression of the solution that is to be filled in."""
     wrong: Mapping[str, str] = field(default_factory=dict)
     """Wrong expression -> hint, for mistakes that no erratum of `errata` recognizes."""
-    tests: tuple[Test, ...] = ()
-    """Comparisons with a reference that is computed in another way."""
+    test: Test | None = None
+    """Comparison with a reference that is computed in another way; None where those of `errata` are enough."""
     errata: Mapping[int, Callable[[Answer], Any]] = field(default_factory=dict)
     """Number of an erratum whose test an answer must pass -> makes of an answer the version that it measures."""
 

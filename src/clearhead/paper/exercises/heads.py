@@ -95,10 +95,8 @@ HEADS_EXERCISES = (
         section="3.2.2",
         solution=queries_of_a_head,
         blank="x @ w_q[:, columns]",
-        tests=(
-            equals(
-                _queries, *((standard_normal(5, 6, seed=220), standard_normal(6, 6, seed=221), i, 3) for i in range(2))
-            ),
+        test=equals(
+            _queries, *((standard_normal(5, 6, seed=220), standard_normal(6, 6, seed=221), i, 3) for i in range(2))
         ),
         errata={51: lambda answer: lambda layer, x: answer(x[0], layer.q_proj.weight.T, 0, 8)},
         wrong={
@@ -112,7 +110,7 @@ HEADS_EXERCISES = (
         section="3.2.2",
         solution=split_heads,
         blank="x.view(batch, length, num_heads, -1).transpose(1, 2)",
-        tests=(equals(_split, (standard_normal(2, 5, 12, seed=222), 3)),),
+        test=equals(_split, (standard_normal(2, 5, 12, seed=222), 3)),
         wrong={
             "x.view(batch, num_heads, length, -1)": "The shape is right, but the numbers are not: a head gets numbers "
             "of several words. Divide each word's numbers first, then exchange the axes.",
@@ -127,7 +125,7 @@ HEADS_EXERCISES = (
         section="3.2.2",
         solution=join_heads,
         blank="heads.transpose(1, 2).flatten(2)",
-        tests=(equals(_join, (standard_normal(2, 3, 5, 4, seed=223),)),),
+        test=equals(_join, (standard_normal(2, 3, 5, 4, seed=223),)),
         wrong={
             "heads.reshape(len(heads), heads.size(2), -1)": "The shape is right, but the numbers of several words are "
             "mixed. Exchange the axes of heads and words first.",
@@ -141,7 +139,7 @@ HEADS_EXERCISES = (
         section="3.2.2",
         solution=attention_weights,
         blank="4 * d_model * d_model",
-        tests=(equals(_count, (512, 8), (512, 1), (256, 4)),),
+        test=equals(_count, (512, 8), (512, 1), (256, 4)),
         wrong={
             "3 * d_model * d_model": "W^O is missing.",
             "4 * num_heads * d_model * d_model": "Each head is only d_model / num_heads wide, so that more heads have "

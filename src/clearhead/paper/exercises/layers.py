@@ -122,7 +122,7 @@ LAYERS_EXERCISES = (
         section="3.4",
         solution=embed,
         blank="math.sqrt(table.size(1))",
-        tests=(equals(_scaled, (torch.tensor([3, 8, 3]), _TABLE), (torch.tensor([6, 0]), _LONG_TABLE)),),
+        test=equals(_scaled, (torch.tensor([3, 8, 3]), _TABLE), (torch.tensor([6, 0]), _LONG_TABLE)),
         wrong={
             "1.0": "The factor is missing (erratum 32).",
             "table.size(1)": "This is d_model; the factor is its square root (compare erratum 32).",
@@ -147,11 +147,9 @@ LAYERS_EXERCISES = (
         section="3.5",
         solution=angle,
         blank="position / 10_000 ** (2 * pair / d_model)",
-        tests=(
-            equals(
-                lambda position, pair, d_model: math.exp(math.log(position) - math.log(10_000) * 2 * pair / d_model),
-                *((position, pair, 8) for position in (1, 7, 40) for pair in range(4)),
-            ),
+        test=equals(
+            lambda position, pair, d_model: math.exp(math.log(position) - math.log(10_000) * 2 * pair / d_model),
+            *((position, pair, 8) for position in (1, 7, 40) for pair in range(4)),
         ),
         wrong={
             "position / 10_000 ** (pair / d_model)": "The exponent is 2i / d_model, so the wavelengths go up to "
@@ -168,7 +166,7 @@ LAYERS_EXERCISES = (
         section="3.5",
         solution=positional_encodings,
         blank="torch.stack((sines, cosines), dim=-1).flatten(1)",
-        tests=(equals(_encodings, (standard_normal(5, 3, seed=242),)),),
+        test=equals(_encodings, (standard_normal(5, 3, seed=242),)),
         wrong={
             "torch.cat((sines, cosines), dim=-1)": "All sines, then all cosines: this is the order of Marian and of "
             "tensor2tensor. The paper prints sine and cosine of each angle side by side.",
@@ -194,14 +192,12 @@ LAYERS_EXERCISES = (
         section="3.5",
         solution=moved,
         blank="cosine * math.cos(offset) - sine * math.sin(offset)",
-        tests=(
-            equals(
-                lambda sine, cosine, offset: (
-                    math.sin(math.atan2(sine, cosine) + offset),
-                    math.cos(math.atan2(sine, cosine) + offset),
-                ),
-                *((math.sin(start), math.cos(start), offset) for start in (0.3, 2.0) for offset in (0.5, -4.0)),
+        test=equals(
+            lambda sine, cosine, offset: (
+                math.sin(math.atan2(sine, cosine) + offset),
+                math.cos(math.atan2(sine, cosine) + offset),
             ),
+            *((math.sin(start), math.cos(start), offset) for start in (0.3, 2.0) for offset in (0.5, -4.0)),
         ),
         wrong={
             "cosine * math.cos(offset) + sine * math.sin(offset)": "This is the cosine of the difference: an encoding "

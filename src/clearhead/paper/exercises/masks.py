@@ -111,7 +111,7 @@ MASKS_EXERCISES = (
         section="3.2.3",
         solution=cross_attention,
         blank="states @ w_q, memory @ w_k, memory @ w_v",
-        tests=(equals(_cross, (_STATES, _MEMORY, *_MATRICES)),),
+        test=equals(_cross, (_STATES, _MEMORY, *_MATRICES)),
         errata={22: _multi_head},
         wrong={
             "memory @ w_q, states @ w_k, memory @ w_v": "The memory asks and the states answer. Queries are of the "
@@ -138,7 +138,7 @@ MASKS_EXERCISES = (
         section="3.2.3",
         solution=causal_mask,
         blank="everything.tril()",
-        tests=(equals(lambda length: [[s <= t for s in range(length)] for t in range(length)], (1,), (4,)),),
+        test=equals(lambda length: [[s <= t for s in range(length)] for t in range(length)], (1,), (4,)),
         errata={20: _layer_with, 21: _layer_with},
         wrong={
             "everything.tril(-1)": "A position may see itself: its input is the token before the one that it predicts. "
@@ -151,10 +151,8 @@ MASKS_EXERCISES = (
         section="3.2.3",
         solution=padding_mask,
         blank="(ids != pad_id)[:, None, None, :]",
-        tests=(
-            equals(
-                lambda ids, pad_id: [[[[id != pad_id for id in row]]] for row in ids.tolist()], (_IDS, 0), (_IDS, 9)
-            ),
+        test=equals(
+            lambda ids, pad_id: [[[[id != pad_id for id in row]]] for row in ids.tolist()], (_IDS, 0), (_IDS, 9)
         ),
         wrong={
             "(ids == pad_id)[:, None, None, :]": "This is True for padding. The mask is True for what may be seen.",
@@ -169,7 +167,7 @@ MASKS_EXERCISES = (
         section="3.2.3",
         solution=decoder_mask,
         blank="is_causal & is_token",
-        tests=(equals(_in_both, (torch.ones(5, 5).tril().bool(), (_IDS != 0)[:, None, None, :])),),
+        test=equals(_in_both, (torch.ones(5, 5).tril().bool(), (_IDS != 0)[:, None, None, :])),
         wrong={
             "is_causal | is_token": "A position may be seen if both masks allow it; `|` asks for one of them.",
             "is_causal.expand(len(is_token), 1, -1, -1)": "Padding is not hidden. At the end of a target the causal "

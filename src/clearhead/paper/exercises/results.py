@@ -155,12 +155,10 @@ RESULTS_EXERCISES = (
         section="6.1",
         solution=beam_step,
         blank="scores[:, None] + log_probs",
-        tests=(
-            equals(
-                _best_continuations,
-                (torch.tensor([-0.5, -1.0, -4.0]), _LOG_PROBS),
-                (torch.tensor([-0.1, -1.0, -1.1]), _LOG_PROBS),
-            ),
+        test=equals(
+            _best_continuations,
+            (torch.tensor([-0.5, -1.0, -4.0]), _LOG_PROBS),
+            (torch.tensor([-0.1, -1.0, -1.1]), _LOG_PROBS),
         ),
         wrong={
             "log_probs": "The scores so far are forgotten: a bad hypothesis with a sure next token would win.",
@@ -175,11 +173,9 @@ RESULTS_EXERCISES = (
         section="6.1",
         solution=length_penalty,
         blank="((5 + length) / (5 + 1)) ** alpha",
-        tests=(
-            equals(
-                lambda length, alpha: math.exp(alpha * (math.log(5 + length) - math.log(6))),
-                *((length, alpha) for length in (1, 7, 40) for alpha in (0.0, 0.6, 1.0)),
-            ),
+        test=equals(
+            lambda length, alpha: math.exp(alpha * (math.log(5 + length) - math.log(6))),
+            *((length, alpha) for length in (1, 7, 40) for alpha in (0.0, 0.6, 1.0)),
         ),
         wrong={
             "(5 + length) ** alpha / (5 + 1)": "The power is of the whole fraction, so that a single token has the "
@@ -197,13 +193,11 @@ RESULTS_EXERCISES = (
         section="6.1",
         solution=matches,
         blank="min(count, in_reference[word])",
-        tests=(
-            equals(
-                _matches_one_by_one,
-                (["the", "the", "the", "cat"], ["the", "cat", "sat", "on", "the", "mat"]),
-                (["a", "dog"], ["a", "a", "dog"]),
-                (["no", "word", "fits"], ["another", "text"]),
-            ),
+        test=equals(
+            _matches_one_by_one,
+            (["the", "the", "the", "cat"], ["the", "cat", "sat", "on", "the", "mat"]),
+            (["a", "dog"], ["a", "a", "dog"]),
+            (["no", "word", "fits"], ["another", "text"]),
         ),
         wrong={
             "count * (word in in_reference)": "`the the the` would be a perfect translation: the count is limited by "
@@ -218,7 +212,7 @@ RESULTS_EXERCISES = (
         section="6.1",
         solution=brevity_penalty,
         blank="min(1.0, math.exp(1 - reference_length / hypothesis_length))",
-        tests=(equals(_brevity, (8, 10), (10, 10), (15, 10), (1, 3)),),
+        test=equals(_brevity, (8, 10), (10, 10), (15, 10), (1, 3)),
         wrong={
             "math.exp(1 - reference_length / hypothesis_length)": "Translations longer than the references would gain: "
             "the factor is at most 1.",
@@ -233,7 +227,7 @@ RESULTS_EXERCISES = (
         section="6.2",
         solution=num_parameters,
         blank="2 * attention + feed_forward + 3 * norm",
-        tests=(equals(_counted, (37_000, 512, 2_048, 6), (100, 64, 128, 1), (1_000, 256, 1_024, 2)),),
+        test=equals(_counted, (37_000, 512, 2_048, 6), (100, 64, 128, 1), (1_000, 256, 1_024, 2)),
         wrong={
             "attention + feed_forward + 2 * norm": "This is an encoder layer, without cross-attention and its norm.",
             "2 * attention + feed_forward + 2 * norm": "Three sub-layers have three norms.",
@@ -249,13 +243,11 @@ RESULTS_EXERCISES = (
         section="6.3",
         solution=f1,
         blank="2 * precision * recall / (precision + recall)",
-        tests=(
-            equals(
-                lambda precision, recall: statistics.harmonic_mean([precision, recall]),
-                (0.9, 0.5),
-                (0.913, 0.927),
-                (1.0, 0.01),
-            ),
+        test=equals(
+            lambda precision, recall: statistics.harmonic_mean([precision, recall]),
+            (0.9, 0.5),
+            (0.913, 0.927),
+            (1.0, 0.01),
         ),
         wrong={
             "(precision + recall) / 2": "This is the arithmetic mean: with precision 1, recall 0 has the score 0.5.",

@@ -63,7 +63,7 @@ STACKS_EXERCISES = (
         section="3.1",
         solution=layer_norm,
         blank="centred.square().mean(dim=-1, keepdim=True)",
-        tests=(equals(_plain_norm, (_X,)),),
+        test=equals(_plain_norm, (_X,)),
         wrong={
             "x.var(dim=-1, keepdim=True)": "The sum of squares is divided by D - 1. A layer norm divides by D: "
             "`unbiased=False`.",
@@ -79,7 +79,7 @@ STACKS_EXERCISES = (
         section="3.1",
         solution=add_and_norm,
         blank="norm(x + sublayer(x))",
-        tests=(equals(lambda x, sublayer, norm: _plain_norm(torch.add(x, sublayer(x))), (_X, _sublayer, _norm)),),
+        test=equals(lambda x, sublayer, norm: _plain_norm(torch.add(x, sublayer(x))), (_X, _sublayer, _norm)),
         errata={44: lambda answer: lambda residual, x, update: answer(x, lambda _: update, residual.norm)},
         wrong={
             "x + sublayer(norm(x))": "This is pre-norm, the order of later models. The paper normalises the sum.",
@@ -92,7 +92,7 @@ STACKS_EXERCISES = (
         section="3.1",
         solution=shift_right,
         blank="[bos_id, *target[:-1]]",
-        tests=(equals(lambda target, bos_id: [bos_id, 6, 9, 3], ([6, 9, 3, 2], 1), ([6, 9, 3, 8], 5)),),
+        test=equals(lambda target, bos_id: [bos_id, 6, 9, 3], ([6, 9, 3, 2], 1), ([6, 9, 3, 8], 5)),
         errata={38: lambda answer: with_inputs(lambda target: answer(target, 1))},
         wrong={
             "[*target[1:], bos_id]": "This is shifted left: at each position the decoder reads the token after the one "

@@ -166,7 +166,7 @@ TRAINING_EXERCISES = (
         section="4",
         solution=multiply_adds,
         blank="2 * n * n * d",
-        tests=(equals(_counted_multiply_adds, (3, 5), (6, 2), (1, 4)),),
+        test=equals(_counted_multiply_adds, (3, 5), (6, 2), (1, 4)),
         wrong={
             "n * n * d": "This is the order of growth in Table 1, or one of the two products. Q K^T and the weights "
             "times V each take that many.",
@@ -190,7 +190,7 @@ TRAINING_EXERCISES = (
         section="4",
         solution=layers_to_connect,
         blank="math.ceil((n - 1) / (k - 1))",
-        tests=(equals(_simulated_layers, (9, 3), (10, 3), (7, 2), (20, 5), (1, 4)),),
+        test=equals(_simulated_layers, (9, 3), (10, 3), (7, 2), (20, 5), (1, 4)),
         wrong={
             "math.ceil(n / k)": "O(n / k) is the order of growth. A layer reaches k - 1 positions further back, and "
             "the first word is n - 1 positions before the last.",
@@ -205,7 +205,7 @@ TRAINING_EXERCISES = (
         section="5.3",
         solution=learning_rate,
         blank="min(step**-0.5, step * warmup_steps**-1.5)",
-        tests=(equals(_two_arms, (1, 512, 4000), (4000, 512, 4000), (100_000, 512, 4000), (50, 1024, 100)),),
+        test=equals(_two_arms, (1, 512, 4000), (4000, 512, 4000), (100_000, 512, 4000), (50, 1024, 100)),
         wrong={
             "max(step**-0.5, step * warmup_steps**-1.5)": "The rate would be highest at the start and grow for ever: "
             "the smaller of the two is taken.",
@@ -220,7 +220,7 @@ TRAINING_EXERCISES = (
         section="5.3",
         solution=adam_step,
         blank="first / (1 - 0.9**step)",
-        tests=(equals(_adam, ([0.5, -2.0, 1.5, 0.25], 0.01), of=_several_steps),),
+        test=equals(_adam, ([0.5, -2.0, 1.5, 0.25], 0.01), of=_several_steps),
         wrong={
             "first": "The correction is missing: the first moment is too small at first, as it begins at 0.",
             "first / (1 - 0.9)": "The correction depends on the step: by then 1 - beta_1^step of the weight is on "
@@ -235,11 +235,9 @@ TRAINING_EXERCISES = (
         section="5.4",
         solution=residual_dropout,
         blank="norm(x + dropout(sublayer(x)))",
-        tests=(
-            equals(
-                _with_dropout,
-                (standard_normal(4, 5, seed=250), lambda x: (2 * x).tanh() + x.roll(1, dims=0), _norm, _dropped),
-            ),
+        test=equals(
+            _with_dropout,
+            (standard_normal(4, 5, seed=250), lambda x: (2 * x).tanh() + x.roll(1, dims=0), _norm, _dropped),
         ),
         wrong={
             "norm(dropout(x + sublayer(x)))": "This drops parts of x too. Dropout comes before the addition, so that "
@@ -254,14 +252,12 @@ TRAINING_EXERCISES = (
         section="5.4",
         solution=smoothed_target,
         blank="epsilon / vocab_size",
-        tests=(
-            equals(
-                plain.smoothed_cross_entropy,
-                ([0.5, -1.0, 2.0, 0.0], 2, 0.1),
-                ([3.0, 0.0, 1.0], 1, 0.3),
-                ([0.0] * 5, 0, 0.1),
-                of=_cross_entropy,
-            ),
+        test=equals(
+            plain.smoothed_cross_entropy,
+            ([0.5, -1.0, 2.0, 0.0], 2, 0.1),
+            ([3.0, 0.0, 1.0], 1, 0.3),
+            ([0.0] * 5, 0, 0.1),
+            of=_cross_entropy,
         ),
         wrong={
             "epsilon / (vocab_size - 1)": "The share is of all V tokens. (tensor2tensor gives eps / (V - 1) to all but "
@@ -276,12 +272,10 @@ TRAINING_EXERCISES = (
         section="5.4",
         solution=perplexity,
         blank="math.exp(-sum(log_probs) / len(log_probs))",
-        tests=(
-            equals(
-                lambda log_probs: math.prod(math.exp(each) for each in log_probs) ** (-1 / len(log_probs)),
-                ([math.log(0.25)] * 3,),
-                ([math.log(0.5), math.log(0.1), math.log(0.9), math.log(0.05)],),
-            ),
+        test=equals(
+            lambda log_probs: math.prod(math.exp(each) for each in log_probs) ** (-1 / len(log_probs)),
+            ([math.log(0.25)] * 3,),
+            ([math.log(0.5), math.log(0.1), math.log(0.9), math.log(0.05)],),
         ),
         wrong={
             "2 ** (-sum(log_probs) / len(log_probs))": "The logarithms are natural, so the base is e.",
