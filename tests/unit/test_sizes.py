@@ -37,7 +37,7 @@ ROOMS = {
     "model": 1_282,
     "model_directory.py": 134,
     "pages": 263,
-    "paper": 7_250,
+    "paper": 6_840,
     "pipelines.py": 259,
     "runtime": 303,
     "serving": 3_874,

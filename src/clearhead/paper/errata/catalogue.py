@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from clearhead.paper.errata.costs import COSTS_ERRATA
 from clearhead.paper.errata.cross import CROSS_ERRATA
 from clearhead.paper.errata.embeddings import EMBEDDINGS_ERRATA
-from clearhead.paper.errata.erratum import Erratum
+from clearhead.paper.errata.erratum import STATEMENTS, Erratum
 from clearhead.paper.errata.history import HISTORY_ERRATA
 from clearhead.paper.errata.masks import MASKS_ERRATA
 from clearhead.paper.errata.outputs import OUTPUTS_ERRATA
@@ -16,20 +14,23 @@ from clearhead.paper.errata.scale import SCALE_ERRATA
 from clearhead.paper.errata.shapes import SHAPES_ERRATA
 from clearhead.paper.errata.weights import WEIGHTS_ERRATA
 
-THEMES: dict[str, tuple[Erratum[Any], ...]] = {
-    "The scale": SCALE_ERRATA,
-    "Softmax and values": WEIGHTS_ERRATA,
-    "Projections and heads": PROJECTIONS_ERRATA,
-    "Masks": MASKS_ERRATA,
-    "Encoder and decoder": CROSS_ERRATA,
-    "Sizes and the feed-forward network": SHAPES_ERRATA,
-    "Embeddings and positions": EMBEDDINGS_ERRATA,
-    "Outputs": OUTPUTS_ERRATA,
-    "Recurrence and residual connections": COSTS_ERRATA,
-    "The paper and earlier work": HISTORY_ERRATA,
+_BY_TITLE = {
+    one.title: one
+    for errata in (
+        SCALE_ERRATA,
+        WEIGHTS_ERRATA,
+        PROJECTIONS_ERRATA,
+        MASKS_ERRATA,
+        CROSS_ERRATA,
+        SHAPES_ERRATA,
+        EMBEDDINGS_ERRATA,
+        OUTPUTS_ERRATA,
+        COSTS_ERRATA,
+        HISTORY_ERRATA,
+    )
+    for one in errata
 }
+THEMES = {theme: tuple(_BY_TITLE[title] for title in titles) for theme, titles in STATEMENTS.items()}
 """Section heading -> the errata under it."""
 
-ERRATA: tuple[Erratum[Any], ...] = tuple(
-    sorted((erratum for errata in THEMES.values() for erratum in errata), key=lambda erratum: erratum.number)
-)
+ERRATA: tuple[Erratum, ...] = tuple(sorted(_BY_TITLE.values(), key=lambda erratum: erratum.number))

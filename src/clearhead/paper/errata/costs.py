@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_att
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.residual import Residual
 from clearhead.paper.counts import counted_flops
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import EXACT, build, compared, count_weights, difference, on_meta, standard_normal
 from clearhead.paper.plain import layer_norm
 
@@ -196,16 +195,9 @@ def _predicts_the_shorter(claims_shorter: Callable[[int, int], bool]) -> CheckRe
     )
 
 
-COSTS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=40,
-        title="Attention always costs less than recurrence",
-        wrong="Self-attention reduces the complexity per layer.",
-        right="Only while n < d: the number of operations is of the order n^2 d for attention and n d^2 for "
-        "recurrence. (Table 1 omits the four projections, 4 n d^2 multiply-adds or 8 n d^2 operations. With them a "
-        "sub-layer never costs less than a plain recurrent layer, 2 n d^2 multiply-adds; it costs less than an LSTM, "
-        "8 n d^2 multiply-adds, while n < 2 d.)",
-        source="Table 1; section 4: when the sequence length n is smaller than the representation dimensionality d",
+COSTS_ERRATA = (
+    erratum(
+        "Attention always costs less than recurrence",
         wrong_version=lambda n, d: True,
         right_version=lambda n, d: n < d,
         test=_predicts_the_cheaper,
@@ -216,14 +208,8 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"n^2 d < n d^2": lambda n, d: n * n * d < n * d * d},
     ),
-    Erratum(
-        number=41,
-        title="A recurrent network cannot be parallelised",
-        wrong="With a recurrent network parallelisation is not possible.",
-        right="Within one sequence it is not possible for an LSTM or a similar network, since each step needs the "
-        "previous state; but the sequences of a batch are computed in parallel. (A recurrence that is linear in its "
-        "state, as in some later models, can be computed as a parallel scan.)",
-        source="Section 1: precludes parallelization within training examples; Table 1, O(n) sequential operations",
+    erratum(
+        "A recurrent network cannot be parallelised",
         wrong_version=_sentence_by_sentence,
         right_version=_all_sentences_at_once,
         test=_takes_as_many_steps_as_words,
@@ -233,12 +219,8 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
             "all words at once, without earlier states": lambda cell, x: cell(x[:, -1]),
         },
     ),
-    Erratum(
-        number=42,
-        title="The gates of an LSTM are step functions",
-        wrong="LSTM gates are step functions and not differentiable.",
-        right="They are sigmoids, differentiable everywhere, and can therefore be learned by gradient descent.",
-        source="Hochreiter and Schmidhuber 1997; `torch.nn.LSTMCell`",
+    erratum(
+        "The gates of an LSTM are step functions",
         wrong_version=lambda x: (x > 0).to(x.dtype) + 0 * x,
         right_version=torch.sigmoid,
         test=_is_the_gate_of_an_lstm,
@@ -249,13 +231,8 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"(1 + tanh(x / 2)) / 2": lambda x: (1 + (x / 2).tanh()) / 2},
     ),
-    Erratum(
-        number=43,
-        title="An LSTM has many more parameters",
-        wrong="An LSTM has much more parameters.",
-        right="At the same width d an LSTM layer has about 8 d^2 weights and an encoder layer 12 d^2: 4 d^2 in "
-        "attention and 8 d^2 in the feed-forward network. (The wrong version counts attention alone.)",
-        source="Sections 3.2.2 and 3.3 for the shapes; `torch.nn.LSTM`",
+    erratum(
+        "An LSTM has many more parameters",
         wrong_version=lambda d: (8 * d**2, 4 * d**2),
         right_version=lambda d: (8 * d**2, 12 * d**2),
         test=_counts_the_weights,
@@ -266,14 +243,8 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"with biases and norms": lambda d: (8 * d**2 + 8 * d, 12 * d**2 + 9 * d)},
     ),
-    Erratum(
-        number=44,
-        title="Residual connections amplify errors",
-        wrong="The residual addition is there to amplify the errors.",
-        right="The addition lets signal and gradient pass every sub-layer. On its own it would let errors grow, which "
-        "the norm after it prevents. The wrong version here is the same stack without the addition: self-attention "
-        "alone makes all words nearly equal.",
-        source="Section 3.1; He et al. 2016; Dong et al. 2021 for attention without residual connections",
+    erratum(
+        "Residual connections amplify errors",
         wrong_version=lambda residual, x, update: residual.norm(update),
         right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),
         test=_lets_gradients_pass,
@@ -284,14 +255,8 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
             "the mean in place of the sum": lambda residual, x, update: (x + update) / 2,
         },
     ),
-    Erratum(
-        number=52,
-        title="Truncated back-propagation makes the model slower",
-        wrong="Truncated back-propagation through time makes a recurrent model slower.",
-        right="It makes an update cheaper, if there are more words than steps to go back: the gradient passes a fixed "
-        "number of steps back instead of all. What it costs is the rest of the text: no gradient reaches words farther "
-        "away, though the state still carries them.",
-        source="Williams and Peng 1990; `Tensor.detach`",
+    erratum(
+        "Truncated back-propagation makes the model slower",
         wrong_version=lambda words, window: False,
         right_version=lambda words, window: window < words,
         test=_predicts_the_shorter,

@@ -6,7 +6,6 @@ Shapes: S source length, T target length, D d_model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from torch.nn import functional
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import (
     EXACT,
     build,
@@ -28,8 +27,6 @@ from clearhead.paper.errata.materials import (
     word_ids,
 )
 from clearhead.paper.plain import multi_head
-
-_SECTION = "Section 3.2.3: queries from the previous decoder layer, keys and values from the output of the encoder"
 
 
 def _returns_what_the_memory_holds(
@@ -179,15 +176,9 @@ def _without_the_encoder(model: Transformer, source: Tensor, target: Tensor) -> 
     return model.decode(target, torch.zeros_like(memory), mask)[0]
 
 
-CROSS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=22,
-        title="Queries, keys and values of cross-attention exchanged",
-        wrong="The encoder's outputs serve as query and key of the decoder's second attention, and the value is "
-        "the decoder's input.",
-        right="The decoder provides the queries; the encoder's output provides keys and values. If source and target "
-        "are equally long, both versions return the same shape.",
-        source=_SECTION,
+CROSS_ERRATA = (
+    erratum(
+        "Queries, keys and values of cross-attention exchanged",
         wrong_version=_values_from_the_decoder,
         right_version=_ours,
         test=_returns_what_the_memory_holds,
@@ -197,13 +188,8 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
             "the mean of the values": _mean_of_values,
         },
     ),
-    Erratum(
-        number=23,
-        title="Queries are the previous output",
-        wrong="The queries of cross-attention are the previous output of the decoder.",
-        right="They are computed from the states of the preceding sub-layer, the masked self-attention, which depend "
-        "on the whole prefix.",
-        source=_SECTION + "; figure 1",
+    erratum(
+        "Queries are the previous output",
         wrong_version=_embedded_outputs,
         right_version=_states_after_self_attention,
         test=_questions_know_the_whole_prefix,
@@ -213,12 +199,8 @@ CROSS_ERRATA: tuple[Erratum[Any], ...] = (
             "states before the norm": _before_the_norm,
         },
     ),
-    Erratum(
-        number=24,
-        title="The encoder's output is unrelated to the target",
-        wrong="The output of the encoder has nothing to do with the requested output yet.",
-        right="Every decoder layer attends to it, and it is trained by the target's loss alone.",
-        source=_SECTION + "; section 3.1",
+    erratum(
+        "The encoder's output is unrelated to the target",
         wrong_version=_without_the_encoder,
         right_version=lambda model, source, target: model(source, target),
         test=_encoder_learns_from_the_target,

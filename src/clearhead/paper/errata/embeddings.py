@@ -19,7 +19,7 @@ from clearhead.config.choices import Tying
 from clearhead.config.presets import paper_base
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import compared, encoder_layer, input_of, small_model, standard_normal, word_ids
 from clearhead.paper.plain import position_encoding
 
@@ -144,15 +144,9 @@ def _concatenated(model: Transformer, ids: Tensor) -> Tensor:
     return torch.cat([words, sinusoidal_positions(*words.shape)], dim=-1)
 
 
-EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=32,
-        title="Embeddings without their scale",
-        wrong="The input is the sum of a word's embedding and its position, without a factor.",
-        right="Embeddings are multiplied by sqrt(d_model), 22.6 in the base model. Their initial variance is 1 / "
-        "d_model, which suits the output layer that shares them; without the factor they would be much smaller than "
-        "the positional encodings.",
-        source="Section 3.4, last sentence; the initial variance is tensor2tensor's",
+EMBEDDINGS_ERRATA = (
+    erratum(
+        "Embeddings without their scale",
         wrong_version=partial(_wide_model, embedding_scale=False),
         right_version=_wide_model,
         test=_words_are_heard,
@@ -162,13 +156,8 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
             "the factor sqrt(64)": partial(_wide_model, 8),
         },
     ),
-    Erratum(
-        number=33,
-        title="Three separate embedding matrices",
-        wrong="Source embedding, target embedding and the linear layer before the softmax each have a matrix of their "
-        "own.",
-        right="All three share one matrix.",
-        source="Section 3.4; Table 3, row base",
+    erratum(
+        "Three separate embedding matrices",
         wrong_version=partial(_base, "none"),
         right_version=lambda vocab_size: Transformer(paper_base(vocab_size=vocab_size)),
         test=_has_the_printed_size,
@@ -178,13 +167,8 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
             "source and target alone share": partial(_base, "embeddings"),
         },
     ),
-    Erratum(
-        number=34,
-        title="No positional encodings",
-        wrong="Self-attention sees the order of the words; it needs nothing but the embeddings.",
-        right="Attention itself ignores the order: shuffled words give shuffled states. In the encoder only the "
-        "positional encodings carry the order; in the decoder the causal mask gives some information about it as well.",
-        source="Section 3.5, first sentences",
+    erratum(
+        "No positional encodings",
         wrong_version=lambda: small_model(positions="none"),
         right_version=small_model,
         test=_order_matters,
@@ -199,12 +183,8 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
             "rotary positions": lambda: small_model(positions="rotary"),
         },
     ),
-    Erratum(
-        number=35,
-        title="Positions concatenated to the embeddings",
-        wrong="The positional encoding is concatenated to the embedding.",
-        right="It has the same width d_model as the embedding and is added to it.",
-        source="Section 3.5: the same dimension d_model, so that the two can be summed; figure 1",
+    erratum(
+        "Positions concatenated to the embeddings",
         wrong_version=_concatenated,
         right_version=_first_input,
         test=_positions_are_added,

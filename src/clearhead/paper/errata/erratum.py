@@ -1,12 +1,15 @@
-"""Data types of an erratum: a wrong statement, the right one, and a test that distinguishes them."""
+"""Data types of an erratum: a wrong statement, the right one, and a test that distinguishes them.
+
+What errata say is in `errata.toml`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
-Version = TypeVar("Version")
+from clearhead.paper.places import read_table
 
 Kind = Literal["computed", "quotation"]
 """Basis of a check: something computed, or a sentence of the paper where nothing can be computed."""
@@ -44,7 +47,7 @@ class ErratumResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Erratum(Generic[Version]):
+class Erratum:
     """A wrong and a right statement, each also in a form that can be run, and one test for these and other versions."""
 
     number: int
@@ -55,15 +58,15 @@ class Erratum(Generic[Version]):
     right: str
     source: str
     """Where the right statement is found."""
-    wrong_version: Version
+    wrong_version: Any
     """The wrong statement as code or data."""
-    right_version: Version
+    right_version: Any
     """The right statement as code or data, using the package's own code where possible."""
-    test: Callable[[Version], CheckResult]
+    test: Callable[[Any], CheckResult]
     """Measures a version against a criterion that is independent of both versions; its docstring is that criterion."""
-    mutants: Mapping[str, Version] = field(default_factory=dict)
+    mutants: Mapping[str, Any] = field(default_factory=dict)
     """Near misses by name: versions that are wrong in another way, which the test must fail too."""
-    also_right: Mapping[str, Version] = field(default_factory=dict)
+    also_right: Mapping[str, Any] = field(default_factory=dict)
     """Other right versions by name, which the test must pass."""
     kind: Kind = "computed"
 
@@ -86,6 +89,24 @@ class Erratum(Generic[Version]):
             missed=tuple(name for name, version in self.mutants.items() if self.test(version).holds),
             refused=tuple(name for name, version in self.also_right.items() if not self.test(version).holds),
         )
+
+
+STATEMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = read_table("errata/errata.toml")
+"""Heading -> title -> number, statements, source and kind of an erratum."""
+_BY_TITLE = {title: fields for titles in STATEMENTS.values() for title, fields in titles.items()}
+
+
+def erratum(title: str, **versions: Any) -> Erratum:
+    """Return the erratum of a title in `errata.toml`.
+
+    Args:
+        title: The title.
+        **versions: What can be run of it: `wrong_version`, `right_version`, `test`, `mutants` and `also_right`.
+    """
+    said: dict[str, Any] = {
+        name: " ".join(value.split()) if isinstance(value, str) else value for name, value in _BY_TITLE[title].items()
+    }
+    return Erratum(title=title, **said, **versions)
 
 
 def _evidence(wrong: CheckResult, right: CheckResult) -> str:

@@ -6,7 +6,6 @@ Shapes: T length, D width.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from clearhead.config import ModelConfig, TokenizerConfig
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import (
     EXACT,
     build,
@@ -195,14 +194,9 @@ def _are_as_printed(tokens: Mapping[str, str]) -> CheckResult:
     )
 
 
-HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=45,
-        title="Based on attention and convolutions",
-        wrong="The Transformer is based on the ideas of attention and convolutional networks.",
-        right="It is based on attention alone, without recurrence and convolutions. (The feed-forward network can be "
-        "described as two convolutions of kernel size 1, which see no neighbours.)",
-        source="Abstract; section 3.3 for the kernel size 1",
+HISTORY_ERRATA = (
+    erratum(
+        "Based on attention and convolutions",
         wrong_version=lambda: build(lambda: _Convolutions(1, then=_OurLayer())),
         right_version=lambda: build(_OurLayer),
         test=_has_no_convolution,
@@ -218,15 +212,8 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
             )
         },
     ),
-    Erratum(
-        number=46,
-        title="Convolutions that feed recurrent networks",
-        wrong="Earlier models such as ByteNet and ConvS2S use convolutions and then feed their output to RNNs.",
-        right="They use convolutions instead of recurrence, so a fixed number of layers relates words up to a fixed "
-        "distance. The number of layers grows with the distance: linearly for ConvS2S, but only logarithmically for "
-        "ByteNet, whose dilated convolutions reach far in few layers.",
-        source="Section 2, first paragraph; section 4: O(n / k) layers with contiguous kernels, O(log_k n) with "
-        "dilated ones; Table 1, maximum path length",
+    erratum(
+        "Convolutions that feed recurrent networks",
         wrong_version=lambda num_layers: build(
             lambda: _Convolutions(*num_layers * [1], then=nn.RNN(16, 16, batch_first=True))
         ),
@@ -242,13 +229,8 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
             "dilations 1, 3, 9": lambda layers: build(lambda: _Convolutions(*(3**i for i in range(layers)))),
         },
     ),
-    Erratum(
-        number=47,
-        title="Language models are encoder-decoders",
-        wrong="Language models use an encoder-decoder structure.",
-        right="Models of sequence transduction do: p(target | source). A language model, p(text), has no source and "
-        "needs only a decoder.",
-        source="Section 3, first sentence: most competitive neural sequence transduction models",
+    erratum(
+        "Language models are encoder-decoders",
         wrong_version=lambda source, text: small_model()(source, text),
         right_version=lambda source, text: _decoder_alone()(None, text),
         test=_needs_no_source,
@@ -259,25 +241,14 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"a table of pairs of tokens": lambda source, text: standard_normal(11, 11, seed=92)[text]},
     ),
-    Erratum(
-        number=48,
-        title="State of the art in language modelling",
-        wrong="The paper reaches the state of the art in language modelling and question answering.",
-        right="Its results are for WMT 2014 English-German and English-French translation, and for English "
-        "constituency parsing.",
-        source="Abstract; Tables 2 and 4",
+    erratum(
+        "State of the art in language modelling",
         wrong_version=("language modelling", "question answering"),
         right_version=("English-German translation", "English-French translation", "English constituency parsing"),
         test=_are_reported,
-        kind="quotation",
     ),
-    Erratum(
-        number=49,
-        title="The paper introduced self-attention",
-        wrong="The key contribution is the introduction of self-attention.",
-        right="Self-attention had been used before, as section 2 says. The paper contributes the first transduction "
-        "model that relies on it entirely, with scaled dot products and several heads.",
-        source="Section 2, second and last paragraph",
+    erratum(
+        "The paper introduced self-attention",
         wrong_version=_THE_PAPER,
         right_version="1601.06733",
         test=_used_self_attention_before,
@@ -286,18 +257,11 @@ HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
             "attention to the source, with convolutions (ConvS2S)": "1705.03122",
         },
         also_right={"Parikh et al.": "1606.01933", "Lin et al.": "1703.03130", "Paulus et al.": "1705.04304"},
-        kind="quotation",
     ),
-    Erratum(
-        number=50,
-        title="Word pieces for English-German",
-        wrong="The tokens are word pieces, as in BERT.",
-        right="English-German used byte-pair encoding with a shared vocabulary of about 37,000 tokens; English-French "
-        "used 32,000 word pieces.",
-        source="Section 5.1",
+    erratum(
+        "Word pieces for English-German",
         wrong_version={"EN-DE": "wordpiece", "EN-FR": "wordpiece"},
         right_version={"EN-DE": TokenizerConfig().kind, "EN-FR": "wordpiece"},
         test=_are_as_printed,
-        kind="quotation",
     ),
 )

@@ -6,7 +6,6 @@ Shapes: T length, D width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,11 +14,9 @@ from clearhead.config import ModelConfig
 from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.masks import causal_mask
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import EXACT, build, compared, standard_normal
 from clearhead.paper.plain import attention
-
-_SECTION = "Section 3.2.3: masking out (setting to minus infinity) all values in the input of the softmax"
 
 
 def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> CheckResult:
@@ -151,14 +148,9 @@ def _without_the_first(length: int) -> Tensor:
     return mask
 
 
-MASKS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=19,
-        title="Masking by zeroing embeddings",
-        wrong="Masking sets part of the input embeddings to zeros.",
-        right="Masking sets scores to minus infinity before the softmax. An embedding of zeros still has the score 0, "
-        "and since e^0 = 1 it still receives weight.",
-        source=_SECTION,
+MASKS_ERRATA = (
+    erratum(
+        "Masking by zeroing embeddings",
         wrong_version=_embeddings_set_to_zero,
         right_version=lambda x, shown: _masked(x, shown[None, :]),
         test=_hides_completely,
@@ -173,13 +165,8 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
             "weights set to 0, and scaled to the sum 1": _weights_set_to_zero_and_rescaled,
         },
     ),
-    Erratum(
-        number=20,
-        title="The mask hides the past",
-        wrong="The mask of the decoder hides the preceding words.",
-        right="It hides the following words: a position sees itself and the positions before it.",
-        source="Section 3.2.3: preserve the auto-regressive property; section 3.1: position i depends only on the "
-        "known outputs at positions less than i",
+    erratum(
+        "The mask hides the past",
         wrong_version=lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1)).T),
         right_version=_as_it_is,
         test=_shows_what_came_before,
@@ -193,13 +180,8 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
             "an explicit mask": lambda layer, x, is_token: masked_by(layer, x, causal_mask(x.size(1))),
         },
     ),
-    Erratum(
-        number=21,
-        title="Masks only hide padding",
-        wrong="Masks are there to hide padding.",
-        right="The decoder's self-attention mask hides later positions; otherwise, in training, each position would "
-        "see the token that it has to predict. (Padding is at the end of a target, so the same mask hides it.)",
-        source="Section 3.2.3; figure 2 left, Mask (opt.)",
+    erratum(
+        "Masks only hide padding",
         wrong_version=lambda layer, x, is_token: masked_by(layer, x, is_token[:, None, None, :]),
         right_version=_as_it_is,
         test=_later_tokens_change_nothing,

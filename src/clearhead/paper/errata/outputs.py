@@ -6,7 +6,6 @@ Shapes: T target length, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from torch import Tensor
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import token_log_probs
 from clearhead.model.transformer import Transformer
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import EXACT, compared, small_model, standard_normal, word_ids
 from clearhead.paper.plain import softmax
 
@@ -136,13 +135,9 @@ def _prefix_by_prefix(model: Transformer, source: list[int]) -> list[int]:
     return tokens
 
 
-OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=36,
-        title="Logits are probabilities",
-        wrong="`outputs.logits` is the resulting probability distribution.",
-        right="Logits are unnormalised scores; the distribution is their softmax over the vocabulary.",
-        source="Section 3.4: the usual learned linear transformation and softmax function",
+OUTPUTS_ERRATA = (
+    erratum(
+        "Logits are probabilities",
         wrong_version=lambda model, source, target: model(source, target),
         right_version=lambda model, source, target: model(source, target).softmax(dim=-1),
         test=_is_a_distribution,
@@ -154,14 +149,8 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"e^(log-softmax)": lambda model, source, target: model(source, target).log_softmax(-1).exp()},
     ),
-    Erratum(
-        number=37,
-        title="The argmax needs the softmax",
-        wrong="The token must be chosen after the softmax, as the largest logit need not be the most probable token.",
-        right="argmax(softmax(z)) = argmax(z), since e^z increases with z. A softmax over the only axis of a vector of "
-        "logits (`dim=0`) is over the vocabulary and changes no choice either; over the first axis of a matrix of all "
-        "positions it does (the wrong version). Sampling, and adding the log-probabilities of a sentence, do need it.",
-        source="Follows from softmax(z)_i = e^(z_i) / sum_j e^(z_j)",
+    erratum(
+        "The argmax needs the softmax",
         wrong_version=lambda logits: logits.softmax(dim=0),
         right_version=lambda logits: logits.softmax(dim=-1),
         test=_keeps_the_choice,
@@ -176,14 +165,8 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
             "`dim=0` of each vector": lambda logits: torch.stack([row.softmax(dim=0) for row in logits]),
         },
     ),
-    Erratum(
-        number=38,
-        title="The decoder's input is the target itself",
-        wrong="The decoder is given the target and scored on the same target.",
-        right="It is given the target shifted right by one, beginning with the start token, so that a token becomes an "
-        "input only after it was predicted. Otherwise the input contains the token to predict, and the scores are not "
-        "probabilities.",
-        source="Figure 1: outputs (shifted right); section 3.1: offset by one position",
+    erratum(
+        "The decoder's input is the target itself",
         wrong_version=with_inputs(lambda target: target),
         right_version=_shifted_right,
         test=_scores_are_probabilities,
@@ -194,13 +177,8 @@ OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"start token by hand": with_inputs(lambda target: [1, *target[:-1]])},
     ),
-    Erratum(
-        number=39,
-        title="Decoding is one argmax",
-        wrong="One forward pass, an argmax, and position [0][0]: that is the output.",
-        right="Text is generated token by token: each token is chosen given the ones before it and becomes the next "
-        "input, until the end token.",
-        source="Section 3.1: one element at a time, consuming the previously generated symbols; section 6.1",
+    erratum(
+        "Decoding is one argmax",
         wrong_version=_one_pass,
         right_version=_step_by_step,
         test=_each_token_follows_from_those_before,

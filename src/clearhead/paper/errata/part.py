@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from clearhead.paper.errata.catalogue import ERRATA
 from clearhead.paper.errata.erratum import Erratum, ErratumResult
 from clearhead.paper.parts import Check, ModelPart, wrapped
 
-Checked = tuple[Erratum[Any], ErratumResult]
+Checked = tuple[Erratum, ErratumResult]
 """An erratum with the result of its check."""
 
 
@@ -55,12 +54,12 @@ def report(found: Iterable[Checked]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def other_versions(errata: Sequence[Erratum[Any]]) -> tuple[int, int]:
+def other_versions(errata: Sequence[Erratum]) -> tuple[int, int]:
     """Return the numbers of near misses and of other right versions."""
     return sum(len(erratum.mutants) for erratum in errata), sum(len(erratum.also_right) for erratum in errata)
 
 
-def entry(erratum: Erratum[Any], result: ErratumResult) -> list[str]:
+def entry(erratum: Erratum, result: ErratumResult) -> list[str]:
     """Return an erratum and its results as lines."""
     lines = [" " * (erratum.number < 10) + heading(erratum)]
     for label, text in (statements(erratum, result.evidence) | {"verdict": _verdict(result)}).items():
@@ -68,12 +67,12 @@ def entry(erratum: Erratum[Any], result: ErratumResult) -> list[str]:
     return lines
 
 
-def heading(erratum: Erratum[Any]) -> str:
+def heading(erratum: Erratum) -> str:
     """Return the number and the title of an erratum."""
     return f"{erratum.number}. {erratum.title}" + (" (quotation)" if erratum.kind == "quotation" else "")
 
 
-def statements(erratum: Erratum[Any], evidence: str) -> dict[str, str]:
+def statements(erratum: Erratum, evidence: str) -> dict[str, str]:
     """Return what an erratum says and its test found, each under its label."""
     statements = {
         "wrong": erratum.wrong,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from clearhead.config.presets import paper_base
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import counted_flops
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import (
     build,
     compared,
@@ -33,7 +32,6 @@ from clearhead.paper.errata.materials import (
 )
 from clearhead.paper.plain import attention, matmul
 
-_MULTI_HEAD = "Section 3.2.2"
 _D_MODEL, _HEADS, _D_K = 512, 8, 64
 _ROW_A = (1, 4, 8, 16, 32)
 """Numbers of heads in row A of Table 3, plus the base model's 8."""
@@ -281,14 +279,9 @@ def _reads_the_whole_word(queries: Callable[[MultiHeadAttention, Tensor], Tensor
     )
 
 
-PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=13,
-        title="Self-attention without parameters",
-        wrong="Self-attention does not require any new learnable parameters.",
-        right="Each attention sub-layer has the matrices W^Q, W^K, W^V and W^O: 4 d_model^2 = 1,048,576 weights in the "
-        "base model, and 18.9 million in its 18 attention sub-layers.",
-        source=_MULTI_HEAD + ", the shapes of the projections",
+PROJECTIONS_ERRATA = (
+    erratum(
+        "Self-attention without parameters",
         wrong_version=lambda config: [_WithoutWeights() for _ in range(18)],
         right_version=_attention_of_the_model,
         test=_has_the_papers_weights,
@@ -303,13 +296,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
             "queries, keys and values by one matrix": lambda config: 18 * [_fused(config)],
         },
     ),
-    Erratum(
-        number=14,
-        title="Q, K and V are the embeddings",
-        wrong="Q = K = V = X.",
-        right="The inputs are equal, but attention receives X W^Q, X W^K and X W^V. Without the projections the scores "
-        "would be symmetric, and among words of equal length each would give itself the largest weight.",
-        source=_MULTI_HEAD + ", head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
+    erratum(
+        "Q, K and V are the embeddings",
         wrong_version=lambda x, w_q, w_k: _weights(x, x),
         right_version=_projected,
         test=_can_look_at_the_next,
@@ -320,12 +308,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"one matrix W^Q W^K^T": lambda x, w_q, w_k: _weights(x @ (w_q @ w_k.T), x)},
     ),
-    Erratum(
-        number=15,
-        title="Values are the original word vectors",
-        wrong="The values are the original word vectors.",
-        right="They are learned projections of the previous layer's output, which already depends on the context.",
-        source="Section 3.2.3: keys, values and queries come from the output of the previous layer",
+    erratum(
+        "Values are the original word vectors",
         wrong_version=_word_vectors,
         right_version=_second_layer_values,
         test=_are_what_attention_averages,
@@ -335,13 +319,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
             "projected embeddings": _projected_embeddings,
         },
     ),
-    Erratum(
-        number=16,
-        title="Multi-head attention repeats the same attention",
-        wrong="Multi-head attention runs self-attention multiple times and combines the results.",
-        right="Each head has its own projections and so computes different weights. The heads' outputs are "
-        "concatenated and multiplied by W^O.",
-        source=_MULTI_HEAD + ", MultiHead = Concat(head_1, ..., head_h) W^O",
+    erratum(
+        "Multi-head attention repeats the same attention",
         wrong_version=_four_times_the_same,
         right_version=_four_heads,
         test=_heads_look_at_different_places,
@@ -351,13 +330,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
             "one projection at four temperatures": _at_four_temperatures,
         },
     ),
-    Erratum(
-        number=17,
-        title="Only multi-head attention has W^Q, W^K, W^V",
-        wrong="Unlike self-attention, multi-head attention uses the matrices W^Q, W^K and W^V.",
-        right="Self-attention and cross-attention differ in where their inputs come from; multi-head attention is "
-        "about how many heads share the width. A single head has as many weights as 32 heads.",
-        source=_MULTI_HEAD + "; Table 3, row A",
+    erratum(
+        "Only multi-head attention has W^Q, W^K, W^V",
         wrong_version=lambda config: _WithoutWeights() if config.num_heads == 1 else _sublayer(config),
         right_version=_sublayer,
         test=_heads_do_not_change_the_count,
@@ -374,13 +348,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
             "queries, keys and values by one matrix": _fused,
         },
     ),
-    Erratum(
-        number=18,
-        title="h heads cost h times as much",
-        wrong="Attention of full width is computed h times.",
-        right="Each of the h heads has the width d_model / h, so that together they cost about as much as one head of "
-        "full width.",
-        source=_MULTI_HEAD + ", last paragraph",
+    erratum(
+        "h heads cost h times as much",
         wrong_version=lambda heads: _heads_of_width(heads, _D_MODEL),
         right_version=lambda heads: _sublayer(ModelConfig(num_heads=heads)),
         test=_eight_heads_cost_one,
@@ -390,13 +359,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
             "heads of 64, also one": lambda heads: _heads_of_width(heads, 64),
         },
     ),
-    Erratum(
-        number=51,
-        title="A head sees a part of the embedding",
-        wrong="The embedding is split among the heads: a head sees a part of it.",
-        right="W_i^Q, W_i^K and W_i^V have d_model rows: every head reads the whole vector of every word, through d_k "
-        "numbers of its own. What is split is the width of the queries, keys and values.",
-        source=_MULTI_HEAD + ", the shapes of the projections",
+    erratum(
+        "A head sees a part of the embedding",
         wrong_version=lambda layer, x: x[0, :, :8] @ layer.q_proj.weight[:8, :8].T,
         right_version=lambda layer, x: layer.queries(x)[0, 0],
         test=_reads_the_whole_word,

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 from torch.func import jacrev, vmap
 from torch.nn import functional
 
 from clearhead.model.attention import scaled_dot_product_attention
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import compared, standard_normal
 from clearhead.paper.plain import attention
 
@@ -26,8 +25,6 @@ _QUERIES, _KEYS = 256, 64
 _WIDTHS = (16, 64, 256)
 _TOLERANCE = 0.05
 """Tolerance in nats; the compared mean entropies of 256 queries vary by about 0.03."""
-
-_SOURCE = "Equation 1, section 3.2.1 and its footnote: q · k has mean 0 and variance d_k"
 
 
 def _entropy(weights: Tensor) -> float:
@@ -109,14 +106,9 @@ def _cosine(q: Tensor, k: Tensor) -> Tensor:
     return functional.cosine_similarity(q[:, None], k, dim=-1)
 
 
-SCALE_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=1,
-        title="Dividing the scores by d^-2",
-        wrong="`scale = num / Q.shape[1]**-2`.",
-        right="Divide the scores by `d_k ** 0.5`. Dividing by d^-2 multiplies them by d^2, and the softmax puts almost "
-        "all weight on one key.",
-        source=_SOURCE,
+SCALE_ERRATA = (
+    erratum(
+        "Dividing the scores by d^-2",
         wrong_version=_divided_by(lambda width: width**-2),
         right_version=_ours,
         test=_is_as_spread_as_unit_scores,
@@ -132,14 +124,8 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
             ).softmax(dim=-1),
         },
     ),
-    Erratum(
-        number=2,
-        title="Dividing the scores by sqrt(512)",
-        wrong="The scores are divided by the square root of d_model = 512.",
-        right="They are divided by sqrt(d_k), where d_k is the width of one head: sqrt(64) = 8 in the base model. "
-        "sqrt(512) is right only for the single head in row A of Table 3; for narrower heads it makes the weights too "
-        "uniform.",
-        source=_SOURCE + "; section 3.2.2 for d_k = 64",
+    erratum(
+        "Dividing the scores by sqrt(512)",
         wrong_version=_divided_by(lambda _: math.sqrt(512)),
         right_version=_ours,
         test=_is_as_spread_as_unit_scores,
@@ -148,14 +134,8 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
             "sqrt(2 d_k)": _divided_by(lambda width: math.sqrt(2 * width)),
         },
     ),
-    Erratum(
-        number=3,
-        title="No scale at all",
-        wrong="Attention is softmax(Q K^T) V; the division is a detail that can be left out.",
-        right="Without the division the scores have variance d_k, so the softmax becomes sharper as heads get wider, "
-        "and its gradients become extremely small: by the trace of its Jacobian, for the median query, a third is lost "
-        "at d_k = 16, three quarters at 64, and nearly all at 1024.",
-        source=_SOURCE,
+    erratum(
+        "No scale at all",
         wrong_version=_divided_by(lambda _: 1.0),
         right_version=_ours,
         test=_keeps_the_softmax_steep,
@@ -165,12 +145,8 @@ SCALE_ERRATA: tuple[Erratum[Any], ...] = (
             "d_k^0.25": _divided_by(lambda width: width**0.25),
         },
     ),
-    Erratum(
-        number=4,
-        title="Scaling by sqrt(d_k) instead of 1 / sqrt(d_k)",
-        wrong="We scale the dot products by sqrt(d_k).",
-        right="We scale them by 1 / sqrt(d_k), which makes them smaller, not larger.",
-        source=_SOURCE,
+    erratum(
+        "Scaling by sqrt(d_k) instead of 1 / sqrt(d_k)",
         wrong_version=_divided_by(lambda width: 1 / math.sqrt(width)),
         right_version=_ours,
         test=_is_as_spread_as_unit_scores,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from clearhead.config.presets import bert_base, bert_large, paper_base
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import (
     EXACT,
     build,
@@ -180,13 +179,9 @@ def _activation_of(config: ModelConfig) -> Callable[[Tensor], Tensor]:
     return apply
 
 
-SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=25,
-        title="d_model is the size of one head",
-        wrong="d_model is the dimension of a single attention head.",
-        right="d_model is the width of the model. The width of a head is d_k = d_v = d_model / h: 512 / 8 = 64.",
-        source="Section 3.2.2; Table 3, row A",
+SHAPES_ERRATA = (
+    erratum(
+        "d_model is the size of one head",
         wrong_version=lambda config: config.d_model,
         right_version=_output_of_a_head,
         test=_is_the_rank_of_the_scores,
@@ -197,25 +192,15 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"d_model / h": lambda config: config.d_model // config.num_heads},
     ),
-    Erratum(
-        number=26,
-        title="Four heads",
-        wrong="The results of all 4 heads are concatenated.",
-        right="The base model has 8 heads, the big model 16. Four heads of width 128 are a variation in row A of Table "
-        "3. The number of weights cannot distinguish them, because it is the same (number 17 counts it).",
-        source="Section 3.2.2: h = 8, d_k = d_v = d_model / h = 64; Table 3",
+    erratum(
+        "Four heads",
         wrong_version=4,
         right_version=paper_base().num_heads,
         test=_heads_are_64_wide,
         mutants={"as many as layers": 6, "as in the big model": 16},
-        kind="quotation",
     ),
-    Erratum(
-        number=27,
-        title="The weight matrix has dimension 64",
-        wrong="The dimensionality of the weight matrix is 64.",
-        right="W_i^Q, W_i^K and W_i^V are 512 x 64 each; 64 is the width of their output.",
-        source="Section 3.2.2: W_i^Q in R^(d_model x d_k)",
+    erratum(
+        "The weight matrix has dimension 64",
         wrong_version=lambda sublayer: sublayer.q_proj.weight[:4, :4],
         right_version=_of_the_first_head,
         test=_projects_into_a_head,
@@ -226,13 +211,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
             "all heads' at once": lambda sublayer: sublayer.q_proj.weight.T,
         },
     ),
-    Erratum(
-        number=28,
-        title="W1 and W2 exchanged",
-        wrong="W1 in R^(4d x d) and W2 in R^(d x 4d), with x in R^(1 x d); elsewhere sigma(W1^T X + b1)^T W2.",
-        right="With rows x, as in the paper: W1 in R^(d x 4d), W2 in R^(4d x d), and max(0, x W1 + b1) W2 + b2. "
-        "`nn.Linear` stores the transposes, which have the exchanged shapes; the two conventions must not be mixed.",
-        source="Equation 2, section 3.3",
+    erratum(
+        "W1 and W2 exchanged",
         wrong_version=lambda network: (network.up_proj.weight, network.down_proj.weight),
         right_version=lambda network: (network.up_proj.weight.T, network.down_proj.weight.T),
         test=_computes_equation_2,
@@ -242,25 +222,14 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
             "W2 transposed is W1": lambda network: (network.down_proj.weight, network.down_proj.weight.T),
         },
     ),
-    Erratum(
-        number=29,
-        title="768 comes from the word pieces",
-        wrong="d_model = 768 is the result of employing word-piece embeddings over the vocabulary.",
-        right="It is a chosen width, 12 heads of 64, and does not depend on the vocabulary: BERT large has the same "
-        "word pieces and a width of 1024.",
-        source="Devlin et al. 2019, section 3: BERT base L = 12, H = 768, A = 12; large L = 24, H = 1024, A = 16",
+    erratum(
+        "768 comes from the word pieces",
         wrong_version=lambda config: {bert_base().vocab_size: 768}[config.vocab_size],
         right_version=lambda config: config.d_model,
         test=_says_the_width_of_bert,
-        kind="quotation",
     ),
-    Erratum(
-        number=30,
-        title="The feed-forward network is a standard ANN",
-        wrong="The output of attention goes through a standard artificial neural network.",
-        right="The same small network is applied to each position separately; only attention exchanges information "
-        "between positions.",
-        source="Section 3.3: applied to each position separately and identically",
+    erratum(
+        "The feed-forward network is a standard ANN",
         wrong_version=_one_network_over_the_sentence,
         right_version=_our_network,
         test=_treats_positions_alike,
@@ -275,13 +244,8 @@ SHAPES_ERRATA: tuple[Erratum[Any], ...] = (
             "word by word": lambda network, x: torch.cat([_our_network(network, word) for word in x.split(1)]),
         },
     ),
-    Erratum(
-        number=31,
-        title="BERT's feed-forward network uses ReLU",
-        wrong="BERT's feed-forward network has a simple ReLU.",
-        right="BERT uses GELU: x Phi(x), where Phi is the distribution function of the standard normal distribution. "
-        "ReLU is used in the Transformer paper.",
-        source="Devlin et al. 2019, appendix A.2; Hendrycks and Gimpel 2016",
+    erratum(
+        "BERT's feed-forward network uses ReLU",
         wrong_version=_activation_of(paper_base()),
         right_version=_activation_of(bert_base()),
         test=_is_gelu,

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from clearhead.model.attention import scaled_dot_product_attention
-from clearhead.paper.errata.erratum import CheckResult, Erratum
+from clearhead.paper.errata.erratum import CheckResult, erratum
 from clearhead.paper.errata.materials import EXACT, compared, standard_normal
 from clearhead.paper.plain import attention
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps q, k, v to the output of attention."""
-
-_EQUATION_1 = "Equation 1, section 3.2.1"
 
 # Scores of another input, left over in a notebook; the first wrong version uses them.
 _OTHER_INPUT = standard_normal(5, 8, seed=10)
@@ -167,15 +164,9 @@ def _share_of_similarity(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return similarity / similarity.sum(dim=-1, keepdim=True) @ v
 
 
-WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
-    Erratum(
-        number=5,
-        title="An attention function that ignores its arguments",
-        wrong="`def attention(Q, K, V)` computes a product, discards it, and continues with the global variable `num`, "
-        "which was computed from another input; its test checks only the shape of the result.",
-        right="The weights are computed from the arguments Q and K. Both versions return the right shape, so only a "
-        "test of the values distinguishes them.",
-        source=_EQUATION_1,
+WEIGHTS_ERRATA = (
+    erratum(
+        "An attention function that ignores its arguments",
         wrong_version=lambda q, k, v: (_LEFT_OVER / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_look_up_known_keys,
@@ -191,13 +182,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
             "each query alone": lambda q, k, v: torch.cat([_ours(each, k, v) for each in q.split(1)]),
         },
     ),
-    Erratum(
-        number=6,
-        title="A sigmoid in place of the softmax",
-        wrong="A sigmoid scales the weights to [0, 1].",
-        right="The weights are a softmax of the scores over the keys: for each query they are not negative and sum to "
-        "1.",
-        source=_EQUATION_1,
+    erratum(
+        "A sigmoid in place of the softmax",
         wrong_version=lambda q, k, v: _scores(q, k).sigmoid() @ v,
         right_version=_ours,
         test=_keeps_a_constant,
@@ -207,13 +193,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
         },
         also_right={"odds of the sigmoid": lambda q, k, v: _shares(_odds(_scores(q, k).sigmoid())) @ v},
     ),
-    Erratum(
-        number=7,
-        title="A softmax over the whole matrix",
-        wrong="softmax(x) = e^x / sum_k e^x, which can be read as one sum over the whole matrix of scores.",
-        right="softmax(x)_i = e^(x_i) / sum_j e^(x_j), for each row of Q K^T / sqrt(d_k), which means for each query "
-        "separately.",
-        source=_EQUATION_1,
+    erratum(
+        "A softmax over the whole matrix",
         wrong_version=_over_the_whole_matrix,
         right_version=_ours,
         test=_keeps_a_constant,
@@ -226,13 +207,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
             "base 2 with the scores times log2(e)": lambda q, k, v: _shares(2 ** (_scores(q, k) / math.log(2))) @ v,
         },
     ),
-    Erratum(
-        number=8,
-        title="No softmax between scores and values",
-        wrong="The product of query and key is scaled and multiplied with the value again.",
-        right="The softmax is applied after the scaling and before the multiplication with the values. Without it the "
-        "output is not an average of the values.",
-        source=_EQUATION_1 + "; figure 2 left",
+    erratum(
+        "No softmax between scores and values",
         wrong_version=lambda q, k, v: _scores(q, k) @ v,
         right_version=_ours,
         test=_stays_among_the_values,
@@ -242,12 +218,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
             "the scale after the softmax": lambda q, k, v: (q @ k.T).softmax(dim=-1) / q.size(-1) ** 0.5 @ v,
         },
     ),
-    Erratum(
-        number=9,
-        title="A plain sum of the values",
-        wrong="The output is the summation of the values.",
-        right="It is a sum weighted by the softmax, with different weights for each query.",
-        source="Section 3.2: the output is a weighted sum of the values",
+    erratum(
+        "A plain sum of the values",
         wrong_version=lambda q, k, v: v.sum(dim=0).expand(q.size(0), -1),
         right_version=_ours,
         test=_look_up_known_keys,
@@ -256,13 +228,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
             "no scale": lambda q, k, v: (q @ k.T).softmax(dim=-1) @ v,
         },
     ),
-    Erratum(
-        number=10,
-        title="The value as the output",
-        wrong="The value is often regarded as the output.",
-        right="An output is a weighted average of the values of all positions. It equals the value of its own position "
-        "only if the query may attend to no other.",
-        source="Section 3.2: the output is a weighted sum of the values",
+    erratum(
+        "The value as the output",
         wrong_version=lambda q, k, v: v,
         right_version=_ours,
         test=_mixes_all_values,
@@ -271,14 +238,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
             "the same weights for each query": lambda q, k, v: _ours(q.mean(dim=0, keepdim=True), k, v).expand_as(v),
         },
     ),
-    Erratum(
-        number=11,
-        title="A soft look-up without the softmax",
-        wrong="Attention is a soft look-up: each value is weighted by its key's share of the similarities.",
-        right="Each value is weighted by the softmax of the similarities. This has the exact look-up as its limit: as "
-        "the temperature approaches 0, the output approaches the value of the nearest key, and as it grows, the mean "
-        "of all values. Plain shares do not change with the temperature.",
-        source="Section 3.2: queries against key-value pairs; the limit follows from equation 1",
+    erratum(
+        "A soft look-up without the softmax",
         wrong_version=_share_of_similarity,
         right_version=_ours,
         test=_becomes_an_exact_look_up,
@@ -287,12 +248,8 @@ WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
             "shares of the cubed softmax": lambda q, k, v: _shares(_scores(q, k).softmax(dim=-1) ** 3) @ v,
         },
     ),
-    Erratum(
-        number=12,
-        title="`K.T` for a batch",
-        wrong="`Q @ K.T` is the product of queries and keys.",
-        right="`.T` reverses all axes. In a batch only the last two are exchanged: `k.transpose(-2, -1)`.",
-        source=_EQUATION_1 + ": K^T transposes each matrix of keys; `clearhead.model.attention`",
+    erratum(
+        "`K.T` for a batch",
         wrong_version=lambda q, k, v: (q @ _reverse_axes(k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
         right_version=_ours,
         test=_treats_each_sentence_of_a_batch,

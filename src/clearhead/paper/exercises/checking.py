@@ -264,7 +264,7 @@ def _hint(exercise: Exercise, outcomes: list[Outcome]) -> str:
     return ""
 
 
-def _near_miss(erratum: Erratum[Any], output: Any) -> str:
+def _near_miss(erratum: Erratum, output: Any) -> str:
     """Return the name of the near miss with this output; empty if there is none."""
     return next((name for name, version in erratum.mutants.items() if same(erratum.test(version).output, output)), "")
 
