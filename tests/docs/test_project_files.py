@@ -37,18 +37,14 @@ def test_the_workflow_runs_the_tests_on_every_python_that_is_promised():
     assert PROJECT["requires-python"] == f">={matrix['python'][0]}"
     assert job["runs-on"] == "${{ matrix.os }}"
     assert [re.sub(r"-[\d.]+", "", system) for system in matrix["os"]] == ["ubuntu", "ubuntu-arm", "macos"]
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["make test"]
+    assert "make test" in [step.get("run") for step in job["steps"]]
 
 
 def test_a_release_is_built_installed_and_attested_before_it_is_published():
     jobs = read(".github/workflows/release.yml")["jobs"]
-    assert [(name, job.get("needs")) for name, job in jobs.items()] == [
-        ("wheels", None),
-        ("install", "wheels"),
-        ("publish", "install"),
-    ]
+    assert (jobs["install"]["needs"], jobs["publish"]["needs"]) == ("wheels", "install")
     build = jobs["wheels"]["steps"]
-    assert [step["run"] for step in build if "run" in step] == ["make wheels"]
+    assert "make wheels" in [step.get("run") for step in build]
     (attest,) = (step for step in build if "attest-build-provenance" in step.get("uses", ""))
     assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
     assert "> SHA256SUMS" in (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -61,8 +57,8 @@ def test_the_site_of_a_version_is_published_beside_the_others():
     assert workflow[True] == read(".github/workflows/release.yml")[True] == {"push": {"tags": ["v*"]}}  # YAML's `on`
     [job] = workflow["jobs"].values()
     assert (workflow["permissions"], job["permissions"]) == ({"contents": "read"}, {"contents": "write"})
-    commands = [step["run"] for step in job["steps"] if "run" in step]
-    assert [command for command in commands if command.startswith("make")] == ["make demo", "make site"]
+    commands = [step.get("run") for step in job["steps"]]
+    assert commands.index("make demo") < commands.index("make site")
     assert "secrets." not in str(job)
 
 

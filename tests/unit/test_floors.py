@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
 import clearhead
 
 PACKAGE = Path(clearhead.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 FLOORS = {
     "errors": 1,
@@ -336,6 +338,14 @@ def test_public_names_are_sorted_and_exist():
     assert [
         f"{module.__name__}.{name}" for module, names in public.items() for name in names if not hasattr(module, name)
     ] == []
+
+
+def test_no_two_files_of_tests_or_benchmarks_have_one_name():
+    folders: dict[str, list[str]] = {}
+    for path in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")]:
+        folders.setdefault(path.name, []).append(str(path.parent.relative_to(ROOT)))
+    # Each is imported by its name alone: pytest stops at the second one.
+    assert {name: found for name, found in folders.items() if len(found) > 1} == {"conftest.py": ANY}
 
 
 def test_settings_are_read_without_torch():
