@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse, Response
 
 from clearhead.serving.event_stream import EventStream, events, text_events, unchanged_events
 from clearhead.serving.http_errors import bad_request
-from clearhead.serving.libretranslate_api import ready
 from clearhead.serving.model_choice import (
     Choice,
     TextChoice,
@@ -58,7 +57,8 @@ def native_router(service: Service) -> APIRouter:
     @router.get("/readyz", response_model=Health, tags=["operation"])
     async def readiness() -> Any:
         """Readiness check: all models are loaded and verified, and requests are served."""
-        return ready(service)
+        service.require_ready()
+        return {"status": "ok"}
 
     @router.get("/v1/models", response_model=ModelList, tags=["clearhead"])
     async def models() -> Any:
@@ -124,11 +124,11 @@ def native_router(service: Service) -> APIRouter:
             return found, [(places, service.translator(choice, job), how(choice)) for choice, places in groups(found)]
 
         with ExitStack() as entered:
-            admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
+            admitted = service.admission.admitted(client, config.request_seconds, config.max_request_tokens)
             job = entered.enter_context(admitted)
             if not body.stream:
-                return JSONResponse(await service.work.run(job, work, is_gone))
-            found, plan = await service.work.run(job, planned, is_gone)
+                return JSONResponse(await service.admission.run(job, work, is_gone))
+            found, plan = await service.admission.run(job, planned, is_gone)
             kept = {place: texts[place] for place, one in enumerate(found) if one.choice is None}
             parts = [unchanged_events(kept)] if kept else []
             for places, translator, settings in plan:
@@ -143,7 +143,7 @@ def native_router(service: Service) -> APIRouter:
                         return
                     yield [{**data, **_of_text(found[data["index"]])} for data in group]
 
-            sent = events(service.work, job, translated_in_parts(), is_gone, said=_said(found, body.target))
+            sent = events(service.admission, job, translated_in_parts(), is_gone, said=_said(found, body.target))
             return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
@@ -164,8 +164,10 @@ def native_router(service: Service) -> APIRouter:
                     job.spend(sum(len(one) for side in ids for one in side))
                 return translator.score(body.texts, body.translations, **choice.settings)
 
-        with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
-            scores = await service.work.run(job, work, partial(wait_until_gone, request))
+        with service.admission.admitted(
+            client, service.config.request_seconds, service.config.max_request_tokens
+        ) as job:
+            scores = await service.admission.run(job, work, partial(wait_until_gone, request))
         return {"model": choice.model.name, "scores": scores}
 
     @router.post("/v1/explain", response_model=Explained, tags=["clearhead"])
@@ -190,8 +192,10 @@ def native_router(service: Service) -> APIRouter:
                 found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
                 return {"model": choice.model.name, "explanation": found.to_dict(packed=body.packed)}
 
-        with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
-            return JSONResponse(await service.work.run(job, work, partial(wait_until_gone, request)))
+        with service.admission.admitted(
+            client, service.config.request_seconds, service.config.max_request_tokens
+        ) as job:
+            return JSONResponse(await service.admission.run(job, work, partial(wait_until_gone, request)))
 
     return router
 

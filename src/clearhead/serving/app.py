@@ -17,9 +17,9 @@ from clearhead.pages import style
 from clearhead.runtime.version import full_version
 from clearhead.serving.api import native_router
 from clearhead.serving.docs_page import description_page
-from clearhead.serving.libretranslate_api import libre_router
+from clearhead.serving.libretranslate_api import FILE_PATH, KEY_FIELD_PATHS, libre_router
 from clearhead.serving.metrics import CONTENT_TYPE
-from clearhead.serving.middleware import Gate
+from clearhead.serving.middleware import Endpoints, OutermostMiddleware
 from clearhead.serving.service import Service
 from clearhead.serving.web_page import page_router
 
@@ -55,7 +55,7 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
 
     @app.exception_handler(Exception)
     async def unanswered(request: Request, error: Exception) -> Response:
-        raise error  # a refusal or a bug of ours: the gate answers and logs it
+        raise error  # a refusal or a bug of ours: the outermost middleware answers and logs it
 
     @app.exception_handler(ClearheadError)
     async def failed(request: Request, error: ClearheadError) -> Response:
@@ -77,20 +77,26 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
 
     app.openapi = _without_422(app)  # type: ignore[method-assign]
     paths = [path.split("{")[0] for path in app.openapi()["paths"]]
-    gate = Gate(
+    endpoints = Endpoints(
+        paths=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
+        probes=frozenset({"/livez", "/readyz", "/health", "/metrics"}),
+        with_key_field=frozenset(KEY_FIELD_PATHS),
+        with_files=frozenset({FILE_PATH}),
+    )
+    outermost = OutermostMiddleware(
         app,
         config=service.config,
         metrics=service.metrics,
-        endpoints=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
-        work=service.work,
+        endpoints=endpoints,
+        admission=service.admission,
         keys=service.keys,
         hosts=hosts,
         origins=cors_origins,
     )
     if not cors_origins:
-        return gate
+        return outermost
     return CORSMiddleware(
-        gate,
+        outermost,
         allow_origins=list(cors_origins),
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"],

@@ -22,9 +22,8 @@ from clearhead.serving.batched_search import Job
 from clearhead.serving.document_process import memory_of
 from clearhead.serving.files import EXTENSIONS, file_options, safe_name, split_name, uploaded
 from clearhead.serving.forms import FormFile
-from clearhead.serving.http_errors import HTTPError, bad_request, unavailable
+from clearhead.serving.http_errors import HTTPError, bad_request
 from clearhead.serving.languages import AUTO
-from clearhead.serving.middleware import FILE_PATH
 from clearhead.serving.model_choice import (
     Choice,
     TextChoice,
@@ -55,6 +54,9 @@ from clearhead.translation.documents import fillings, lines_to_translate, transl
 from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport
 
+FILE_PATH = "/translate_file"
+KEY_FIELD_PATHS = ("/translate", "/detect", FILE_PATH)
+"""Paths whose requests may have their API key in the field `api_key`."""
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a keystroke before it sends a request."""
 TOKENS_OF_A_FILE = 10
@@ -109,7 +111,8 @@ def libre_router(service: Service) -> APIRouter:
     @router.get("/health", response_model=Health)
     async def health() -> Any:
         """Health check: 503 while models are being loaded and during shutdown."""
-        return ready(service)
+        service.require_ready()
+        return {"status": "ok"}
 
     @router.post(
         "/detect", response_model=list[Detection] | list[list[Detection]], openapi_extra=described(DetectFields)
@@ -125,8 +128,10 @@ def libre_router(service: Service) -> APIRouter:
             known = detectable(service.models)
             return [[_detected(*one) for one in language_detection.detect(text, known)] for text in texts]
 
-        with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
-            found = await service.work.run(job, work, partial(wait_until_gone, request))
+        with service.admission.admitted(
+            client, service.config.request_seconds, service.config.max_request_tokens
+        ) as job:
+            found = await service.admission.run(job, work, partial(wait_until_gone, request))
         return JSONResponse(found if isinstance(fields["q"], list) else found[0])
 
     @router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
@@ -152,8 +157,8 @@ def libre_router(service: Service) -> APIRouter:
                 )
             return chosen, found
 
-        with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
-            chosen, found = await service.work.run(job, work, partial(wait_until_gone, request))
+        with service.admission.admitted(client, config.request_seconds, config.max_request_tokens) as job:
+            chosen, found = await service.admission.run(job, work, partial(wait_until_gone, request))
         answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
         if source == AUTO:
             answer["detectedLanguage"] = [_detected(*one.detected) for one in chosen if one.detected is not None]
@@ -186,9 +191,11 @@ def libre_router(service: Service) -> APIRouter:
         request.state.noted["bytes"] = len(data)
         service.models  # noqa: B018 - raises before any work if no models are loaded
         config = service.config
-        with service.work.admitted(client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens) as job:
+        with service.admission.admitted(
+            client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens
+        ) as job:
             work = partial(_translated_file, service, job, name, data, source, target, options)
-            kept, report = await service.work.run(job, work, partial(wait_until_gone, request))
+            kept, report = await service.admission.run(job, work, partial(wait_until_gone, request))
         return {
             "translatedFileUrl": str(request.url_for("download_file", filename=kept)),
             "reportUrl": str(request.url_for("file_report", filename=kept)),
@@ -217,19 +224,6 @@ def libre_router(service: Service) -> APIRouter:
         return HTMLResponse(service.files.report(filename), headers={"content-security-policy": _REPORT_POLICY})
 
     return router
-
-
-def ready(service: Service) -> dict[str, str]:
-    """Return the health answer of a server that is ready.
-
-    Raises:
-        HTTPError: If the server is not ready.
-    """
-    service.models  # noqa: B018 - raises while they are being loaded
-    if not service.is_ready:
-        is_ending = service.work.is_ending
-        raise unavailable("the server is shutting down" if is_ending else "a process of the server is being replaced")
-    return {"status": "ok"}
 
 
 def _required(fields: dict[str, Any], name: str) -> str:

@@ -13,6 +13,7 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
@@ -27,12 +28,6 @@ from clearhead.serving.keys import Keys
 from clearhead.serving.log import log_event
 from clearhead.serving.metrics import Metrics
 
-FILE_PATH = "/translate_file"
-"""Path whose forms may be as large as files."""
-KEY_FIELD_PATHS = frozenset({"/translate", "/detect", FILE_PATH})
-"""Paths whose requests may have their API key in the field `api_key`, as in LibreTranslate."""
-_PROBES = frozenset({"/livez", "/readyz", "/health", "/metrics"})
-"""Paths that are asked every few seconds, and that the log leaves out."""
 _CHARACTER_BYTES = 12
 """Most bytes of a character of text in a body, as two JSON escapes or four percent escapes."""
 _KEYLESS_BYTES = 20_000
@@ -56,15 +51,36 @@ _HEADERS = [
 _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 
 
-class Gate:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """The paths of the application, and those of them that are treated in a way of their own."""
+
+    paths: frozenset[str]
+    """Every path, each with metrics of its own; all other paths are counted as one. One that ends with `/` stands for
+    all paths below it."""
+    probes: frozenset[str] = frozenset()
+    """Paths that are asked every few seconds, and that the log leaves out."""
+    with_key_field: frozenset[str] = frozenset()
+    """Paths whose requests may have their API key in the field `api_key` of the body."""
+    with_files: frozenset[str] = frozenset()
+    """Paths whose forms may be as large as files."""
+
+    def metric_label(self, path: str) -> str:
+        """Return the path of a request as the metrics and the log have it."""
+        if path in self.paths:
+            return path
+        return next((one for one in self.paths if one.endswith("/") and one != "/" and path.startswith(one)), "other")
+
+
+class OutermostMiddleware:
     """The outermost ASGI middleware.
 
     Args:
         app: The application behind it.
         config: The limits.
         metrics: The metrics to update.
-        endpoints: The known paths, each with metrics of its own; all other paths are counted as one.
-        work: Admission control, checked before a POST request reaches the application, so that refusals are cheap.
+        endpoints: The known paths.
+        admission: Admission control, checked before a POST request reaches the application, so that refusals are cheap.
         keys: API keys; that in the header is checked before the body is read.
         hosts: Names in the header `Host` that are served; empty serves all.
         origins: Origins of other web pages that may send requests; `*` allows all.
@@ -76,8 +92,8 @@ class Gate:
         *,
         config: ServeConfig,
         metrics: Metrics,
-        endpoints: frozenset[str],
-        work: Admission,
+        endpoints: Endpoints,
+        admission: Admission,
         keys: Keys,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
@@ -88,7 +104,7 @@ class Gate:
         self._config = config
         self._metrics = metrics
         self._endpoints = endpoints
-        self._work = work
+        self._admission = admission
         self._keys = keys
         self._held_bytes = 0
 
@@ -98,7 +114,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         begin, request_id = time.monotonic(), secrets.token_hex(8)
-        answer = _Answer(send, self._work, request_id)
+        answer = _Answer(send, self._admission, request_id)
         method = scope["method"]
         scope.setdefault("state", {})["noted"] = noted = {}
         try:
@@ -108,7 +124,7 @@ class Gate:
             body = await self._body(scope, receive, answer)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
             if method == "POST":
-                self._work.require_room()
+                self._admission.require_room()
             # The server omits the body of the answer to HEAD.
             asked = {**scope, "method": "GET"} if method == "HEAD" else scope
             await self._app(asked, _Replay(body, receive), answer)
@@ -124,7 +140,7 @@ class Gate:
         finally:
             self._held_bytes -= answer.body_bytes
             seconds = time.monotonic() - begin
-            endpoint = self._endpoint(scope["path"])
+            endpoint = self._endpoints.metric_label(scope["path"])
             self._metrics.requests.labels(endpoint, str(answer.status)).inc()
             self._metrics.seconds.labels(endpoint).observe(seconds)
             fields = {
@@ -138,15 +154,8 @@ class Gate:
             }
             if "model" in noted:
                 self._metrics.answered_by(noted["model"], answer.status, seconds)
-            if "error" in noted or endpoint not in _PROBES:
+            if "error" in noted or endpoint not in self._endpoints.probes:
                 log_event(logging.ERROR if "error" in noted else logging.INFO, **fields)
-
-    def _endpoint(self, path: str) -> str:
-        if path in self._endpoints:
-            return path
-        return next(
-            (one for one in self._endpoints if one.endswith("/") and one != "/" and path.startswith(one)), "other"
-        )
 
     def _require_allowed(self, scope: Scope) -> None:
         """Refuse requests under a name that is not this server's, and those of web pages that a user happens to open.
@@ -188,11 +197,11 @@ class Gate:
         if not self._keys.are_required:
             return f"address {scope['client'][0] if scope.get('client') else ''}"
         path = scope["path"]
-        if scope["method"] != "POST" or path not in self._endpoints:
+        if scope["method"] != "POST" or path not in self._endpoints.paths:
             return None
         scheme, _, given = next(iter(_values_of(scope, b"authorization")), "").partition(" ")
         key = given.strip() if scheme.lower() == "bearer" else ""
-        return None if not key and path in KEY_FIELD_PATHS else self._keys.client(key)
+        return None if not key and path in self._endpoints.with_key_field else self._keys.client(key)
 
     async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
         """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
@@ -209,9 +218,13 @@ class Gate:
         content_type = next(iter(_values_of(scope, b"content-type")), "")
         kind = content_type.partition(";")[0].strip().lower()
         is_form = kind == MULTIPART
-        most = config.max_file_bytes if scope["path"] == FILE_PATH and is_form else config.max_body_bytes
+        most = (
+            config.max_file_bytes if is_form and scope["path"] in self._endpoints.with_files else config.max_body_bytes
+        )
         keyless = min(most, _CHARACTER_BYTES * config.max_characters + _KEYLESS_BYTES)
-        if scope["path"] in KEY_FIELD_PATHS and kind in URLENCODED:  # parsing 1 MB of percent signs takes 0.1 s
+        if (
+            scope["path"] in self._endpoints.with_key_field and kind in URLENCODED
+        ):  # parsing 1 MB of percent signs takes 0.1 s
             most = keyless
         length = next(iter(_values_of(scope, b"content-length")), "0")
         if length.isdecimal() and int(length[:20]) > (keyless if state["client"] is None and not is_form else most):
@@ -323,9 +336,9 @@ class _Replay:
 class _Answer:
     """ASGI send channel that adds the common headers and records the status."""
 
-    def __init__(self, send: Send, work: Admission, request_id: str) -> None:
+    def __init__(self, send: Send, admission: Admission, request_id: str) -> None:
         self._send = send
-        self._work = work
+        self._admission = admission
         self._request_id = request_id
         self.status = 0
         self.is_body_read = False
@@ -344,7 +357,7 @@ class _Answer:
             given = [*given, *(header for header in [*_HEADERS, _POLICY] if header[0] not in names)]
             given.append((b"x-request-id", self._request_id.encode()))
             # The unread rest of a body would be parsed as the next request.
-            if self._work.is_ending or not self.is_body_read:
+            if self._admission.is_ending or not self.is_body_read:
                 given.append((b"connection", b"close"))
             message = {**message, "headers": given}
         await self._send(message)

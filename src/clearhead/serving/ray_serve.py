@@ -24,7 +24,6 @@ from clearhead.runtime.installation import pip_install
 from clearhead.serving.app import make_app
 from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in
-from clearhead.serving.libretranslate_api import ready
 from clearhead.serving.log import log_to_stderr
 from clearhead.serving.models import ModelSource, model_sources
 from clearhead.serving.server import CHECK_SECONDS
@@ -99,7 +98,7 @@ class Replica:
         Raises:
             HTTPError: If it does not serve requests.
         """
-        ready(self._service)
+        self._service.require_ready()
 
     def _tend(self) -> None:
         while not self._is_over.wait(CHECK_SECONDS):
@@ -112,7 +111,7 @@ class Replica:
             self._is_over.set()
             if self._tending is not current_thread():  # this thread may hold the last reference
                 self._tending.join(SECONDS_TO_END)
-            self._service.work.cancel_all()
+            self._service.admission.cancel_all()
             self._service.close()
 
 

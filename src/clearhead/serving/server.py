@@ -235,10 +235,10 @@ async def _watch(
 async def _drain(service: Service) -> None:
     """Refuse new requests and wait for running ones; those that exceed `grace_seconds` are cancelled."""
     service.end()
-    log_event(logging.INFO, event="ending", requests=service.work.num_requests)
+    log_event(logging.INFO, event="ending", requests=service.admission.num_requests)
     until = time.monotonic() + service.config.grace_seconds
-    while service.work.num_requests and time.monotonic() < until:
+    while service.admission.num_requests and time.monotonic() < until:
         await asyncio.sleep(0.05)
-    service.work.cancel_all()
+    service.admission.cancel_all()
     # New requests still get an answer meanwhile; a closed socket would reset them.
     await asyncio.sleep(LAST_SECONDS)

@@ -85,7 +85,7 @@ class Service:
         self._seen: dict[str, FileState | None] = {}
         self.metrics = Metrics(
             num_open=lambda: self._searches.num_open,
-            num_requests=lambda: self.work.num_requests,
+            num_requests=lambda: self.admission.num_requests,
             is_ready=lambda: self.is_ready,
             search_process=lambda: getattr(self._searches, "process", 0),
             document_memory=document_process.resident_memory,
@@ -97,7 +97,7 @@ class Service:
             if search_processes is None
             else self._begin_searches(search_processes)
         )
-        self.work = Admission(config, self.metrics)
+        self.admission = Admission(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
         self.file_memory = MemoryBudget(config.max_file_memory)
         self._unshared = BoundedSemaphore(num_threads())
@@ -108,7 +108,7 @@ class Service:
     def is_ready(self) -> bool:
         """Whether requests are served."""
         is_searching = not self._searches.is_ended and not self._searches.is_stuck
-        return self._models is not None and not self.work.is_ending and is_searching and self._reads_files
+        return self._models is not None and not self.admission.is_ending and is_searching and self._reads_files
 
     @property
     def _reads_files(self) -> bool:
@@ -118,6 +118,19 @@ class Service:
     def search(self) -> SharedSearch:
         """The search of requests."""
         return SharedSearch(self._searches)
+
+    def require_ready(self) -> None:
+        """Raise `HTTPError` unless requests are served.
+
+        Raises:
+            HTTPError: If the models are still being loaded, the server ends, or a process of it is being replaced.
+        """
+        self.models  # noqa: B018 - raises while they are being loaded
+        if not self.is_ready:
+            is_ending = self.admission.is_ending
+            raise unavailable(
+                "the server is shutting down" if is_ending else "a process of the server is being replaced"
+            )
 
     def _begin_searches(self, processes: SearchProcesses) -> SearchProcess:
         connection, number = processes.new()
@@ -180,7 +193,7 @@ class Service:
                 try:
                     served[source.name] = self._load(source)
                 except Exception as error:  # such as too little memory for two models: the old one stays in use
-                    if self.work.is_ending:
+                    if self.admission.is_ending:
                         return False
                     if not isinstance(error, _UnverifiedError):  # otherwise it is tried again
                         self._refused[source.name] = state
@@ -217,7 +230,7 @@ class Service:
             ClearheadError: If `load_model` or `require_processes` fails, it takes too long, or the server ends.
         """
         job = self._verifying = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
-        if self.work.is_ending:
+        if self.admission.is_ending:
             job.cancel()
 
         def as_asked(translator: Translator) -> Translator:
@@ -233,7 +246,7 @@ class Service:
 
     def end(self) -> None:
         """Refuse new requests, and let the verification of a model fail."""
-        self.work.is_ending = True
+        self.admission.is_ending = True
         if self._verifying is not None:
             self._verifying.cancel()
 
@@ -340,7 +353,7 @@ class Service:
 
     def close(self) -> bool:
         """Release threads and files; return whether all work ended, so that the process can end too."""
-        is_done = self.work.close()
+        is_done = self.admission.close()
         self.files.close()  # removed before anything that may block, since nothing else would remove them
         self._searches.close()
         if self._search_processes is not None:

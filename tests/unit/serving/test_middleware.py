@@ -14,7 +14,7 @@ from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
 from clearhead.serving.keys import ApiKey, Keys
 from clearhead.serving.metrics import Metrics
-from clearhead.serving.middleware import Gate
+from clearhead.serving.middleware import Endpoints, OutermostMiddleware
 from clearhead.serving.schemas import TranslateRequest
 from clearhead.serving.server import _served_hosts
 
@@ -37,21 +37,21 @@ def status(*headers, method="POST", target=b"/translate", hosts=("localhost", ":
 
     metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
     config = ServeConfig()
-    work = Admission(config, metrics)
-    gate = Gate(
+    admission = Admission(config, metrics)
+    middleware = OutermostMiddleware(
         app,
         config=config,
         metrics=metrics,
-        endpoints=frozenset(),
-        work=work,
+        endpoints=Endpoints(paths=frozenset()),
+        admission=admission,
         keys=Keys({}),
         hosts=hosts,
         origins=origins,
     )
     scope = {"type": "http", "method": method, "path": target.decode(), "raw_path": target, "query_string": b""}
     scope["headers"] = list(headers)
-    asyncio.run(gate(scope, receive, send))
-    work.close()
+    asyncio.run(middleware(scope, receive, send))
+    admission.close()
     return sent[0]["status"]
 
 
@@ -163,14 +163,18 @@ def asked(path, *headers, body=b"", packet=65_536, has_keys=True, **limits):
 
     metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
     config = ServeConfig(**limits)
-    work = Admission(config, metrics)
+    admission = Admission(config, metrics)
     keys = {"anna": ApiKey(name="anna", sha256=sha256(KEY.encode()).hexdigest())}
-    paths = frozenset({"/translate", "/translate_file", "/v1/translate"})
-    gate = Gate(app, config=config, metrics=metrics, endpoints=paths, work=work, keys=Keys(keys if has_keys else {}))
+    files, fields = frozenset({"/translate_file"}), frozenset({"/translate", "/translate_file"})
+    endpoints = Endpoints(paths=fields | {"/v1/translate"}, with_key_field=fields, with_files=files)
+    known = Keys(keys if has_keys else {})
+    middleware = OutermostMiddleware(
+        app, config=config, metrics=metrics, endpoints=endpoints, admission=admission, keys=known
+    )
     scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
     scope |= {"headers": [LOCAL, *headers], "client": ("10.0.0.1", 1)}
-    asyncio.run(gate(scope, receive, send))
-    work.close()
+    asyncio.run(middleware(scope, receive, send))
+    admission.close()
     return sent[0]["status"], seen.get("client"), size
 
 

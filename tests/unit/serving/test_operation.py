@@ -560,7 +560,7 @@ def test_livez_and_readyz_while_loading_serving_and_ending(models, spared):
     service.load()
     assert spared == [True]
     assert asyncio.run(statuses()) == [200, 200, 200, 200]
-    service.work.is_ending = True
+    service.admission.is_ending = True
     assert asyncio.run(statuses()) == [200, 503, 503, 503]
     service.close()
 

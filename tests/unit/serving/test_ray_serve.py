@@ -169,6 +169,6 @@ def test_an_application_has_the_replicas_and_bounds_that_were_asked_for(models, 
 
 def test_a_replica_tells_whether_it_serves(replica):
     replica.check_health()
-    replica._service.work.is_ending = True
+    replica._service.admission.is_ending = True
     with pytest.raises(Exception, match="shutting down"):
         replica.check_health()
